@@ -1,0 +1,1 @@
+//! polyrank for Python.

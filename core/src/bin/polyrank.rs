@@ -1,0 +1,2 @@
+//! The polyrank command.
+fn main() {}

@@ -1,0 +1,117 @@
+//! The one handle of everything that takes time: waited on, awaited or polled.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use crate::{Error, Result};
+
+type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
+
+/// Whether an operation is done, and how it ended. Settled once.
+#[derive(Default)]
+pub struct Completion {
+    done: AtomicBool,
+    /// Sender of a received message, -1 if this is no receive or it is not here yet.
+    source_rank: AtomicI64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    result: Option<Result<()>>,
+    wakers: Vec<Waker>,
+    callbacks: Vec<Callback>,
+}
+
+impl Completion {
+    /// Not done yet.
+    pub fn new() -> Completion {
+        Completion { source_rank: AtomicI64::new(-1), ..Completion::default() }
+    }
+
+    /// Whether it is done, well or not.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// How it ended, if it has.
+    pub fn result(&self) -> Option<Result<()>> {
+        if !self.is_done() {
+            return None;
+        }
+        self.lock().result.clone()
+    }
+
+    /// The error it ended with, if it has.
+    pub fn error(&self) -> Option<Error> {
+        self.result().and_then(Result::err)
+    }
+
+    /// Sender of the received message.
+    pub fn source_rank(&self) -> Option<u32> {
+        u32::try_from(self.source_rank.load(Ordering::Acquire)).ok()
+    }
+
+    /// Notes the sender of the received message. Called before [`Completion::settle`].
+    pub fn set_source_rank(&self, rank: u32) {
+        self.source_rank.store(i64::from(rank), Ordering::Release);
+    }
+
+    /// Ends it. Wakes tasks and runs callbacks, so it must be called without the progress lock.
+    /// A second call does nothing.
+    pub fn settle(&self, result: Result<()>) {
+        let (wakers, callbacks) = {
+            let mut state = self.lock();
+            if state.result.is_some() {
+                return;
+            }
+            state.result = Some(result.clone());
+            self.done.store(true, Ordering::Release);
+            (std::mem::take(&mut state.wakers), std::mem::take(&mut state.callbacks))
+        };
+        for callback in callbacks {
+            callback(&result);
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Calls `callback` when it is done; at once if it is.
+    pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
+        let result = {
+            let mut state = self.lock();
+            match &state.result {
+                None => {
+                    state.callbacks.push(Box::new(callback));
+                    return;
+                }
+                Some(result) => result.clone(),
+            }
+        };
+        callback(&result);
+    }
+
+    /// Wakes `waker` when it is done; false, and nothing is kept, if it is.
+    pub fn register(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        if state.result.is_some() {
+            return false;
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+            state.wakers.push(waker.clone());
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Completion({:?})", self.result())
+    }
+}

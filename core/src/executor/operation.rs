@@ -1,0 +1,61 @@
+//! What the executor is asked to do.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Completion;
+use crate::schedule::{Rank, Schedule};
+use crate::tensor::Region;
+use crate::wire::frame::Fingerprint;
+use crate::{DType, ReduceOp};
+
+/// The memory behind the blocks of a schedule's buffers.
+#[derive(Clone, Debug, Default)]
+pub struct Bindings {
+    /// Blocks of the input buffer.
+    pub input: Vec<Region>,
+    /// Blocks of the output buffer.
+    pub output: Vec<Region>,
+}
+
+/// Work at the end of an operation, before its completion is told: scaling, copying out.
+/// It runs under the progress lock, so it must not call user code.
+pub type Outcome = Box<dyn FnOnce() + Send>;
+
+/// One collective, ready to run.
+pub struct Operation {
+    /// Its number in the group.
+    pub sequence: u64,
+    /// What all ranks must agree on.
+    pub fingerprint: Fingerprint,
+    /// This rank's part.
+    pub schedule: Arc<Schedule>,
+    /// The memory.
+    pub bindings: Bindings,
+    /// The element type; blocks are cut between elements.
+    pub dtype: DType,
+    /// How elements are reduced, where they are (never `Avg` or `PremulSum`: the backend scales).
+    pub reduce_op: ReduceOp,
+    /// When it must be done.
+    pub deadline: Instant,
+    /// What is left to do on this rank when all steps are done.
+    pub finish: Option<Outcome>,
+    /// Who is told.
+    pub completion: Arc<Completion>,
+}
+
+/// One point-to-point message, ready to go or awaited.
+pub struct Message {
+    /// The other rank; `None` receives from any.
+    pub peer: Option<Rank>,
+    /// Messages meet by tag.
+    pub tag: u32,
+    /// What is sent, or where it goes.
+    pub memory: Region,
+    /// When it must be done.
+    pub deadline: Instant,
+    /// What is left to do on this rank when the message is here.
+    pub finish: Option<Outcome>,
+    /// Who is told. Its source rank is set for a receive.
+    pub completion: Arc<Completion>,
+}

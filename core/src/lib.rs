@@ -1,0 +1,16 @@
+//! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
+
+pub mod executor;
+mod generated;
+pub mod schedule;
+pub mod store;
+pub mod tensor;
+pub mod transport;
+pub mod wire;
+
+pub use generated::collective::{Blocks, Collective, Facts, Sizes};
+pub use generated::dtype::DType;
+pub use generated::error::{Error, Result};
+pub use generated::options;
+pub use generated::reduce_op::ReduceOp;
+pub use tensor::{Device, Element, Region, Tensor};

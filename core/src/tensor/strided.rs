@@ -1,0 +1,108 @@
+//! Copies between strided and contiguous memory. Knows only bytes, shapes and strides.
+
+/// Whether `strides` (in elements) are those of a contiguous array in C order. Dimensions of
+/// length 1, and empty arrays, have no stride that matters.
+pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
+    if shape.contains(&0) {
+        return true;
+    }
+    let mut expected = 1;
+    for (&length, &stride) in shape.iter().zip(strides).rev() {
+        if length != 1 && stride != expected {
+            return false;
+        }
+        expected *= length as isize;
+    }
+    true
+}
+
+/// Copies the elements of `strided`, in C order, to `contiguous`.
+pub(super) fn gather(
+    contiguous: &mut [u8],
+    strided: &[u8],
+    element_bytes: usize,
+    shape: &[usize],
+    strides: &[isize],
+    origin: usize,
+) {
+    let mut elements = contiguous.chunks_exact_mut(element_bytes);
+    visit(shape, strides, origin, |index| {
+        if let Some(element) = elements.next() {
+            element.copy_from_slice(&strided[index * element_bytes..][..element_bytes]);
+        }
+    });
+}
+
+/// Copies the elements of `contiguous` to `strided`, in C order.
+pub(super) fn scatter(
+    strided: &mut [u8],
+    contiguous: &[u8],
+    element_bytes: usize,
+    shape: &[usize],
+    strides: &[isize],
+    origin: usize,
+) {
+    let mut elements = contiguous.chunks_exact(element_bytes);
+    visit(shape, strides, origin, |index| {
+        if let Some(element) = elements.next() {
+            strided[index * element_bytes..][..element_bytes].copy_from_slice(element);
+        }
+    });
+}
+
+/// Calls `f` with the position, in elements, of each index in C order.
+fn visit(shape: &[usize], strides: &[isize], origin: usize, mut f: impl FnMut(usize)) {
+    if shape.contains(&0) {
+        return;
+    }
+    let mut index = vec![0; shape.len()];
+    let mut position = origin as isize;
+    loop {
+        f(position as usize);
+        let mut dimension = shape.len();
+        loop {
+            if dimension == 0 {
+                return;
+            }
+            dimension -= 1;
+            index[dimension] += 1;
+            position += strides[dimension];
+            if index[dimension] < shape[dimension] {
+                break;
+            }
+            position -= strides[dimension] * shape[dimension] as isize;
+            index[dimension] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transposed_view_goes_out_and_back() {
+        let memory: Vec<u8> = (0..6).collect();
+        let mut out = [0; 6];
+        gather(&mut out, &memory, 1, &[3, 2], &[1, 3], 0);
+        assert_eq!(out, [0, 3, 1, 4, 2, 5]);
+        let mut back = [0; 6];
+        scatter(&mut back, &out, 1, &[3, 2], &[1, 3], 0);
+        assert_eq!(back.as_slice(), memory);
+    }
+
+    #[test]
+    fn negative_strides_start_at_the_origin() {
+        let mut out = [0; 3];
+        gather(&mut out, &[1, 2, 3], 1, &[3], &[-1], 2);
+        assert_eq!(out, [3, 2, 1]);
+    }
+
+    #[test]
+    fn contiguity_ignores_dimensions_of_length_one() {
+        assert!(is_contiguous(&[1, 3], &[99, 1]));
+        assert!(!is_contiguous(&[2, 3], &[99, 1]));
+        assert!(is_contiguous(&[0, 3], &[99, 7]));
+        assert!(is_contiguous(&[], &[]));
+    }
+}

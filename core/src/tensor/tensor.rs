@@ -1,0 +1,127 @@
+//! The neutral tensor that every language's values become.
+
+use super::Region;
+use super::strided;
+use crate::DType;
+
+/// Where a tensor's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Device {
+    /// Host memory.
+    #[default]
+    Cpu,
+    /// Memory of the CUDA device with this index.
+    Cuda(u32),
+}
+
+/// A view of memory as an n-dimensional array.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    region: Region,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// Elements from one index to the next of each dimension; `None` if contiguous in C order.
+    strides: Option<Vec<isize>>,
+    /// Element of `region` at which index (0, …, 0) lies; 0 if contiguous.
+    origin: usize,
+    device: Device,
+}
+
+impl Tensor {
+    /// A contiguous tensor over the whole of `region`, whose length must fit `shape`.
+    pub fn contiguous(region: Region, dtype: DType, shape: Vec<usize>) -> Tensor {
+        let elements: usize = shape.iter().product();
+        assert_eq!(region.len(), elements * dtype.size_bytes(), "region and shape differ");
+        Tensor { region, dtype, shape, strides: None, origin: 0, device: Device::Cpu }
+    }
+
+    /// A tensor with strides, in elements. `region` spans from its lowest to its highest element;
+    /// `origin` is the element of `region` that has index (0, …, 0).
+    pub fn strided(
+        region: Region,
+        dtype: DType,
+        shape: Vec<usize>,
+        strides: Vec<isize>,
+        origin: usize,
+    ) -> Tensor {
+        let strides = if strided::is_contiguous(&shape, &strides) { None } else { Some(strides) };
+        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Where the memory is.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.size_bytes()
+    }
+
+    /// Whether elements lie one after the other in C order.
+    pub fn is_contiguous(&self) -> bool {
+        self.strides.is_none()
+    }
+
+    /// The memory; for a tensor with strides, from its lowest to its highest element.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// A contiguous copy.
+    #[must_use]
+    pub fn to_contiguous(&self) -> Tensor {
+        let copy = Region::zeroed(self.bytes());
+        self.copy_to(&copy);
+        Tensor::contiguous(copy, self.dtype, self.shape.clone())
+    }
+
+    /// Copies the elements, in C order, to `contiguous`.
+    pub fn copy_to(&self, contiguous: &Region) {
+        match &self.strides {
+            None => contiguous.write_from(&self.region, |into, from| into.copy_from_slice(from)),
+            Some(strides) => contiguous.write_from(&self.region, |into, from| {
+                strided::gather(
+                    into,
+                    from,
+                    self.dtype.size_bytes(),
+                    &self.shape,
+                    strides,
+                    self.origin,
+                );
+            }),
+        }
+    }
+
+    /// Sets the elements, in C order, from `contiguous`.
+    pub fn copy_from(&self, contiguous: &Region) {
+        match &self.strides {
+            None => self.region.write_from(contiguous, |into, from| into.copy_from_slice(from)),
+            Some(strides) => self.region.write_from(contiguous, |into, from| {
+                strided::scatter(
+                    into,
+                    from,
+                    self.dtype.size_bytes(),
+                    &self.shape,
+                    strides,
+                    self.origin,
+                );
+            }),
+        }
+    }
+}

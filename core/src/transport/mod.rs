@@ -1,0 +1,94 @@
+//! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
+
+use crate::tensor::Region;
+use crate::wire::frame::Header;
+
+/// A rank of the group that this transport connects.
+pub type Rank = u32;
+
+/// The bytes behind a header.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// None.
+    Empty,
+    /// Memory of an operation; it is not copied, and it is held until the frame has left.
+    Region(Region),
+    /// Bytes of the frame's own.
+    Owned(Vec<u8>),
+}
+
+/// Where the payload of an arriving frame goes.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// Straight into this memory, which is exactly as long as the payload.
+    Into(Region),
+    /// Into a buffer of the transport, shown to [`Sink::arrived`] and reused afterwards.
+    Borrowed,
+    /// Nowhere.
+    Discard,
+}
+
+/// A payload that arrived.
+#[derive(Debug)]
+pub enum Arrived<'a> {
+    /// It lies where [`Destination::Into`] said.
+    InPlace,
+    /// It lies in the transport's buffer until the call returns.
+    Borrowed(&'a [u8]),
+    /// It was discarded.
+    Discarded,
+}
+
+/// Why a connection is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The peer said goodbye before it closed.
+    Goodbye,
+    /// The peer's end closed or reset without a goodbye.
+    Died(String),
+    /// The peer could not be reached.
+    Unreachable(String),
+    /// The peer sent what is not a frame of this protocol.
+    Protocol(String),
+}
+
+/// Who is told of what a transport did. Called from [`Transport::advance`] only.
+pub trait Sink {
+    /// The header of a frame came: says where its payload goes. Called once for each frame.
+    fn announced(&mut self, peer: Rank, header: &Header) -> Destination;
+    /// The frame is complete.
+    fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>);
+    /// A frame that was queued has left, and its payload is not read any more.
+    fn sent(&mut self, peer: Rank, header: &Header);
+    /// The connection to `peer` is gone; frames queued for it are dropped. Told once.
+    fn lost(&mut self, peer: Rank, why: Lost);
+}
+
+/// A file descriptor that a thread may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// The descriptor. It stays open as long as the transport.
+    pub fd: i32,
+    /// Whether to wait until it can be written, besides until it can be read.
+    pub writable: bool,
+}
+
+/// Frames to and from the other ranks of one group. Nothing in it blocks.
+pub trait Transport: Send {
+    /// This rank.
+    fn rank(&self) -> Rank;
+    /// The number of ranks.
+    fn size(&self) -> u32;
+    /// Queues a frame for `peer` (connecting to it if need be) and tries to send it at once.
+    /// Frames to one peer arrive in the order in which they were queued. To a lost peer: dropped.
+    fn send(&mut self, peer: Rank, header: Header, payload: Payload);
+    /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
+    fn connect(&mut self, peer: Rank);
+    /// Moves what can be moved now and tells `sink`; true if anything moved.
+    fn advance(&mut self, sink: &mut dyn Sink) -> bool;
+    /// What to wait for when [`Transport::advance`] had nothing to do.
+    fn interests(&self, interests: &mut Vec<Interest>);
+    /// Drops everything queued, releases all memory of operations, and closes every connection:
+    /// with a goodbye if `orderly`, else at once.
+    fn close(&mut self, orderly: bool);
+}

@@ -1,0 +1,3 @@
+//! Bytes of the ranks' own protocol. Pure; knows nothing of sockets, clocks or schedules.
+
+pub mod frame;
