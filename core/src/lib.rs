@@ -2,6 +2,8 @@
 
 pub mod executor;
 mod generated;
+#[cfg(all(unix, feature = "launch"))]
+pub mod launch;
 mod request;
 pub mod schedule;
 pub mod store;
