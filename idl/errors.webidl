@@ -178,9 +178,9 @@ dictionary Aborted {
  Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"]
 dictionary MessageSize {
   /// The sender.
-  required Rank from;
+  [Python=from_rank] required Rank from;
   /// The receiver.
-  required Rank to;
+  [Python=to_rank] required Rank to;
   /// The tag.
   required unsigned long tag;
   /// Bytes sent.

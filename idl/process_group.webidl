@@ -28,7 +28,7 @@ interface ProcessGroup {
   unsigned long size();
 
   /// The name of the group's backend, lower case: `tcp`.
-  [Alias=getBackendName] DOMString name();
+  [Alias=getBackendName, Rust=backend_name] DOMString name();
 
   /// The group's name, the same on all its ranks and different from other groups'.
   readonly attribute DOMString group_name;
@@ -37,7 +37,7 @@ interface ProcessGroup {
   readonly attribute DOMString group_desc;
 
   /// The device that the group is bound to, if it is.
-  readonly attribute DOMString? bound_device_id;
+  [Handwritten] readonly attribute DOMString? bound_device_id;
 
   /// Whether symmetric memory exchanges its handles through this group.
   [Unbuilt] attribute boolean use_pg_for_symm_mem_rendezvous;
@@ -72,7 +72,7 @@ interface ProcessGroup {
   /// - `group_name`: none: made from this group's name.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
-  [Throws=(InvalidArgument, RendezvousTimeout)]
+  [Handwritten, Throws=(InvalidArgument, RendezvousTimeout)]
   ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
                             optional BackendOptions? opts = null,
                             optional DOMString? group_name = null,

@@ -20,5 +20,5 @@ partial interface ProcessGroup {
   [Unbuilt] DOMString get_reconfigure_handle();
 
   /// Whether the group can be reconfigured.
-  readonly attribute boolean supports_reconfigure;
+  [Handwritten] readonly attribute boolean supports_reconfigure;
 };

@@ -25,7 +25,7 @@ interface Store {
   boolean check(sequence<DOMString> keys);
 
   /// Another handle on the same data, which does not wait for this one's requests.
-  Store clone();
+  [Rust=clone_store] Store clone();
 
   /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
   /// `expected_value` is empty; all in one step.
@@ -70,10 +70,11 @@ interface Store {
   readonly attribute Duration timeout;
 
   /// Waits until all `keys` are there, up to the store's timeout.
-  [Throws=StoreTimeout] undefined wait(sequence<DOMString> keys);
+  [Handwritten, Throws=StoreTimeout] undefined wait(sequence<DOMString> keys);
 
   /// Waits until all `keys` are there, up to `timeout`.
-  [Throws=StoreTimeout] undefined wait(sequence<DOMString> keys, Duration timeout);
+  [Handwritten, Throws=StoreTimeout]
+  undefined wait(sequence<DOMString> keys, Duration timeout);
 
   /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
   [Throws=StoreTimeout]
@@ -107,7 +108,7 @@ interface PrefixStore : Store {
   constructor(DOMString prefix, Store store);
 
   /// The store that this one is a view of.
-  readonly attribute Store underlying_store;
+  [Handwritten] readonly attribute Store underlying_store;
 
   /// The prefix.
   readonly attribute DOMString prefix;

@@ -31,5 +31,5 @@ partial interface ProcessGroup {
   [Unbuilt] Window new_window(optional Tensor? tensor = null);
 
   /// Whether the group has windows.
-  readonly attribute boolean supports_window;
+  [Handwritten] readonly attribute boolean supports_window;
 };

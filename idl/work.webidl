@@ -45,13 +45,13 @@ interface Work {
   [Handwritten] sequence<Tensor> result();
 
   /// The rank, in the group, that sent what was received.
-  [Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
+  [Handwritten, Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
 
   /// Orders the device's current stream after the operation. Without a device: `wait`.
   [Handwritten] undefined synchronize();
 
   /// The limit of the operation.
-  readonly attribute Duration timeout;
+  [Handwritten] readonly attribute Duration timeout;
 
   /// This handle; there for c10d's callers.
   [Handwritten] Work boxed();
