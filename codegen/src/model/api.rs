@@ -10,8 +10,12 @@ use super::types::{Constant, Type};
 /// alphabetical order, except the ones that are ordered by number.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Api {
+    /// The doc comment of `DType`.
+    pub dtype_doc: String,
     /// Element types, by number.
     pub dtypes: Vec<DType>,
+    /// The doc comment of `ReduceOp`.
+    pub reduce_op_doc: String,
     /// Reduction operators, by number.
     pub reduce_ops: Vec<ReduceOp>,
     /// Collectives, by number.
@@ -160,6 +164,8 @@ pub struct Enum {
 pub struct EnumValue {
     /// The string.
     pub value: String,
+    /// Its number, from `[Numbers="…"]` on the enum.
+    pub number: Option<u32>,
     /// Its doc comment.
     pub doc: String,
 }
@@ -348,8 +354,6 @@ pub struct Parameter {
     pub optional: bool,
     /// What it is if it is left out; `None` if it is required, or simply absent then.
     pub default: Option<Constant>,
-    /// `T... name`: takes all that is left.
-    pub variadic: bool,
     /// What it means for a collective.
     pub role: Role,
     /// For a flat buffer: the parameter that says how it is cut.
@@ -384,10 +388,18 @@ pub enum Role {
     Root,
     /// `[RootTensor]`.
     RootTensor,
+    /// `[GlobalRoot]`: the root as a rank of the default group.
+    GlobalRoot,
     /// `[Peer]`: the other rank of a point-to-point operation.
     Peer,
+    /// `[GlobalPeer]`: the other rank as a rank of the default group.
+    GlobalPeer,
     /// `[Tag]`.
     Tag,
+    /// `[Group]`: the process group, none for the default group.
+    Group,
+    /// `[AsyncOp]`: whether a function returns a `Work` or waits.
+    AsyncOp,
     /// A `Duration`.
     Timeout,
     /// An options dictionary.

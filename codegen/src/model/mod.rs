@@ -3,7 +3,19 @@
 //! Knows nothing of text and of target languages.
 
 mod api;
+mod attributes;
+mod build;
+mod constants;
+mod errors;
+mod interfaces;
+mod methods;
+pub mod names;
+mod numbers;
+mod overloads;
+mod roles;
+mod scope;
 mod types;
 
 pub use api::*;
+pub use build::build;
 pub use types::{Constant, Type};
