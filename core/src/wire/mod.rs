@@ -1,3 +1,4 @@
 //! Bytes of the ranks' own protocol. Pure; knows nothing of sockets, clocks or schedules.
 
+pub mod abort;
 pub mod frame;
