@@ -58,8 +58,7 @@ impl Analysis {
                 if earlier as usize >= index {
                     return Err(format!("step {index} waits for step {earlier}"));
                 }
-                let overlaps =
-                    may_overlap(&schedule.steps[earlier as usize].action, &step.action);
+                let overlaps = may_overlap(&schedule.steps[earlier as usize].action, &step.action);
                 edges.push(Edge { step: earlier, overlaps });
                 successors[earlier as usize].push(Edge { step: index as u32, overlaps });
             }

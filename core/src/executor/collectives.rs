@@ -23,7 +23,8 @@ impl State {
             self.finished.push(Finished::new(operation.completion, Err(error)));
             return;
         }
-        if sequence <= self.issued || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
+        if sequence <= self.issued
+            || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
         {
             let why = format!("operation {sequence} comes after operation {}", self.issued);
             self.refuse(operation, why);
@@ -36,11 +37,10 @@ impl State {
             Err(why) => return self.refuse(operation, why),
         };
         let steps = self.spare_steps.pop().unwrap_or_default();
-        let running =
-            match Running::new(operation, analysis, steps, &mut self.scratch, self.now) {
-                Ok(running) => running,
-                Err((operation, why)) => return self.refuse(operation, why),
-            };
+        let running = match Running::new(operation, analysis, steps, &mut self.scratch, self.now) {
+            Ok(running) => running,
+            Err((operation, why)) => return self.refuse(operation, why),
+        };
         self.note_deadline(running.deadline);
         let analysis = running.analysis.clone();
         self.in_flight.push(running);
@@ -246,11 +246,8 @@ impl State {
         }
         // The same call, but messages of different sizes: sizes on which the ranks disagree.
         let same_call = ours == header.fingerprint;
-        let one = Side {
-            rank: self.rank,
-            fingerprint: ours,
-            message_bytes: bytes.filter(|_| same_call),
-        };
+        let one =
+            Side { rank: self.rank, fingerprint: ours, message_bytes: bytes.filter(|_| same_call) };
         let other = Side {
             rank: peer,
             fingerprint: header.fingerprint,
@@ -265,8 +262,7 @@ impl State {
         let Some(ours) = self.in_flight.finished(header.sequence) else { return };
         if ours != header.fingerprint {
             let one = Side { rank: self.rank, fingerprint: ours, message_bytes: None };
-            let other =
-                Side { rank: peer, fingerprint: header.fingerprint, message_bytes: None };
+            let other = Side { rank: peer, fingerprint: header.fingerprint, message_bytes: None };
             self.fail(Abort::Mismatch { sequence: header.sequence, one, other });
         }
     }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::GroupIdentity;
 use super::analysis::peer_of;
 use super::state::{Finished, State};
-use super::GroupIdentity;
 use crate::schedule::Action;
 use crate::transport::{Lost, Payload, Rank, Transport};
 use crate::wire::abort::{Abort, Side};
@@ -99,7 +99,9 @@ impl Broken {
                     detail: waiting_text(waiting_for),
                 }
             }
-            Abort::User { rank, why } => Error::Aborted { group, why: format!("rank {rank}: {why}") },
+            Abort::User { rank, why } => {
+                Error::Aborted { group, why: format!("rank {rank}: {why}") }
+            }
             Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
                 from: *from,
                 to: *to,
@@ -282,7 +284,8 @@ impl State {
             let steps: Vec<u32> = running.unfinished().collect();
             for step in steps {
                 let state = *running.step(step);
-                let to_peer = matches!(running.action(step), Action::Send { peer: to, .. } if to == peer);
+                let to_peer =
+                    matches!(running.action(step), Action::Send { peer: to, .. } if to == peer);
                 if to_peer && state.begun && state.handed == state.bytes {
                     running.progress(step, state.bytes - state.finished, &mut self.work);
                 }

@@ -446,9 +446,8 @@ impl State {
         }
         let (number, rank) = (header.sequence, self.rank);
         let messages = &mut self.messages;
-        let offered = |known: &Sending| {
-            known.number == number && known.peer == peer && !known.accepted
-        };
+        let offered =
+            |known: &Sending| known.number == number && known.peer == peer && !known.accepted;
         let Some(place) = messages.sending.iter().position(offered) else { return };
         let message = &mut messages.sending[place];
         let bytes = message.memory.len() as u64;
@@ -491,8 +490,7 @@ impl State {
         flow.matched += cost;
         if flow.matched - flow.reported >= WINDOW as u64 / 4 {
             flow.reported = flow.matched;
-            let header =
-                Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
+            let header = Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
             self.replies.push_back((peer, header));
         }
     }

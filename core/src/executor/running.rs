@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::analysis::Analysis;
 use super::kernels;
 use super::scratch::ScratchPool;
-use super::{Completion, Operation, Outcome, Bindings};
+use super::{Bindings, Completion, Operation, Outcome};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
@@ -162,8 +162,11 @@ impl Running {
         let block = self.block(chunk.block)?;
         let element_bytes = self.dtype.size_bytes();
         let elements = (block.len() / element_bytes) as u64;
-        let (part, end, parts) =
-            (u64::from(chunk.part), u64::from(chunk.part) + u64::from(chunk.count), u64::from(chunk.parts));
+        let (part, end, parts) = (
+            u64::from(chunk.part),
+            u64::from(chunk.part) + u64::from(chunk.count),
+            u64::from(chunk.parts),
+        );
         if end > parts || parts == 0 {
             return Err(format!("{chunk:?} is outside of its block"));
         }
@@ -206,8 +209,7 @@ impl Running {
             let earlier = &self.steps[edge.step as usize];
             if !earlier.done {
                 allowed.all = false;
-                allowed.bytes =
-                    if edge.overlaps { allowed.bytes.min(earlier.finished) } else { 0 };
+                allowed.bytes = if edge.overlaps { allowed.bytes.min(earlier.finished) } else { 0 };
             }
         }
         allowed

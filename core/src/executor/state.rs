@@ -13,10 +13,10 @@ use super::point_to_point::PointToPoint;
 use super::running::{Running, StepState};
 use super::scratch::ScratchPool;
 use super::{Completion, GroupIdentity};
+use crate::Result;
 use crate::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
-use crate::Result;
 
 /// An operation that is over and whose completion is still to be told, without the progress lock.
 #[derive(Debug)]
