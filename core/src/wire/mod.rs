@@ -1,3 +1,6 @@
 //! Bytes of the ranks' own protocol. Pure; knows nothing of sockets, clocks or schedules.
 
+pub mod card;
 pub mod frame;
+pub mod handshake;
+pub mod numbers;
