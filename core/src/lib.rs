@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod executor;
 mod generated;
+mod request;
 pub mod schedule;
 pub mod store;
 pub mod tensor;
@@ -14,4 +15,5 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use tensor::{Device, Element, Region, Tensor};
+pub use request::Request;
+pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};

@@ -2,7 +2,7 @@
 
 use super::Region;
 use super::strided;
-use crate::DType;
+use crate::{DType, Error, Result};
 
 /// Where a tensor's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -102,6 +102,53 @@ impl Tensor {
     /// The memory; for a tensor with strides, from its lowest to its highest element.
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// The memory, given up.
+    pub fn into_region(self) -> Region {
+        self.region
+    }
+
+    /// This contiguous tensor cut along dimension 0 into pieces of so many rows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the rows do not add up to dimension 0.
+    pub fn split(&self, rows: &[usize]) -> Result<Vec<Tensor>> {
+        let all = self.shape.first().copied().unwrap_or(1);
+        let sum: usize = rows.iter().sum();
+        if sum != all {
+            let message = format!(
+                "Split sizes doesn't match total dim 0 size: splits {rows:?} add up to {sum}, the \
+                 tensor of shape {:?} has {all} rows",
+                self.shape
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+        let row_bytes = if all == 0 { 0 } else { self.bytes() / all };
+        let mut start = 0;
+        let mut pieces = Vec::with_capacity(rows.len());
+        for &rows in rows {
+            let mut shape = self.shape.clone();
+            match shape.first_mut() {
+                Some(first) => *first = rows,
+                None => shape.push(rows),
+            }
+            let piece = match &self.strides {
+                None => Tensor {
+                    region: self.region.slice(start * row_bytes..(start + rows) * row_bytes),
+                    shape,
+                    ..self.clone()
+                },
+                Some(strides) => {
+                    let step = strides.first().copied().unwrap_or(0) * start as isize;
+                    let origin = self.origin.saturating_add_signed(step);
+                    Tensor { shape, origin, ..self.clone() }
+                }
+            };
+            pieces.push(piece);
+            start += rows;
+        }
+        Ok(pieces)
     }
 
     /// A contiguous copy.
