@@ -89,9 +89,8 @@ unsafe fn list<'a>(numbers: *const isize, count: usize) -> Option<&'a [isize]> {
 
 /// Strides in bytes -> strides in elements.
 fn in_elements(strides: &[isize], item_bytes: isize) -> PyResult<Vec<isize>> {
-    let element_stride = |&stride: &isize| {
-        (item_bytes > 0 && stride % item_bytes == 0).then(|| stride / item_bytes)
-    };
+    let element_stride =
+        |&stride: &isize| (item_bytes > 0 && stride % item_bytes == 0).then(|| stride / item_bytes);
     strides.iter().map(element_stride).collect::<Option<_>>().ok_or_else(|| {
         PyValueError::new_err(format!(
             "strides {strides:?} are no multiples of the element size {item_bytes}; pass a \

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use polyrank::calls::RecordType;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -11,6 +12,8 @@ use pyo3::types::{PyRange, PyType};
 
 use super::buffer;
 use super::dlpack::{self, ExchangeTable};
+use crate::generated::tables::{INTERFACES, RECORDS};
+use crate::reduce_op::{DType, ReduceOp};
 
 /// How to take a value of some type that is not one of the plain built-in ones.
 #[derive(Clone, Copy)]
@@ -29,8 +32,14 @@ pub(super) enum Kind {
     Range,
     /// An integer through `__index__`.
     Index,
-    /// Anything else: only Python knows what it is.
-    Foreign,
+    /// A `ReduceOp`.
+    ReduceOp,
+    /// A `DType`.
+    DType,
+    /// An options record.
+    Record(&'static RecordType),
+    /// Anything else: only Python knows what it is. The interfaces of the IDL that it has.
+    Foreign(&'static [&'static str]),
 }
 
 /// Programs with more types than this make them in a loop; their answers are not kept.
@@ -60,6 +69,12 @@ pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> Kind {
 
 fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
     let py = object.py();
+    if object.is_instance_of::<ReduceOp>() {
+        return Kind::ReduceOp;
+    }
+    if object.is_instance_of::<DType>() {
+        return Kind::DType;
+    }
     if is_numpy_scalar(class) {
         return Kind::Scalar;
     }
@@ -81,7 +96,28 @@ fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
     if class.hasattr(intern!(py, "__index__")).unwrap_or(false) {
         return Kind::Index;
     }
-    Kind::Foreign
+    if let Some(record) = class_of(class, RECORDS, |record| record.name) {
+        return Kind::Record(record);
+    }
+    let interfaces = class_of(class, INTERFACES, |interfaces| interfaces.first().unwrap_or(&""));
+    Kind::Foreign(interfaces.unwrap_or(&[]))
+}
+
+/// The entry of `table` that is about a class of this package which `class` is or inherits from.
+fn class_of<T: Copy>(
+    class: &Bound<'_, PyType>,
+    table: &'static [T],
+    name_of: impl Fn(&T) -> &'static str,
+) -> Option<T> {
+    class.mro().iter().find_map(|base| {
+        let base = base.cast_into::<PyType>().ok()?;
+        let module = base.module().ok()?;
+        if !module.to_str().ok()?.starts_with("polyrank") {
+            return None;
+        }
+        let name = base.name().ok()?;
+        table.iter().find(|entry| name == name_of(entry)).copied()
+    })
 }
 
 /// NumPy's scalars have the buffer protocol, but they are values, not memory to reduce into.

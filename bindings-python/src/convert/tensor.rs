@@ -3,15 +3,10 @@
 use polyrank::Tensor;
 use pyo3::prelude::*;
 
-use super::kind::{Kind, kind_of};
+use super::kind::Kind;
 use super::{buffer, dlpack};
 
-/// The tensor that `object` is, sharing its memory; `None` if it is no tensor.
-pub(super) fn tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
-    tensor_of_kind(object, kind_of(object))
-}
-
-/// As [`tensor`], where the kind is known.
+/// The tensor that `object`, of this kind, is, sharing its memory; `None` if it is no tensor.
 pub(super) fn tensor_of_kind(object: &Bound<'_, PyAny>, kind: Kind) -> PyResult<Option<Tensor>> {
     let (layout, lease) = match kind {
         Kind::Buffer => buffer::from_buffer(object)?,

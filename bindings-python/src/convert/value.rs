@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use polyrank::calls::Value;
-use polyrank::{DType, ReduceOp, Tensor};
+use polyrank::Tensor;
+use polyrank::calls::{Foreign, RecordType, Value};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, Py
 
 use super::kind::{Kind, kind_of};
 use super::tensor::tensor_of_kind;
+use crate::reduce_op::{DType, ReduceOp};
 
 /// Lists inside lists inside lists: more than any call takes, and a list may contain itself.
 const DEEPEST_LIST: usize = 4;
@@ -42,10 +43,15 @@ impl<'py> Foreigns<'py> {
         self.tensors.iter().find(|(other, _)| is_it(other)).map(|(_, object)| object)
     }
 
-    fn keep(&mut self, object: &Bound<'py, PyAny>) -> PyResult<Value> {
+    fn keep(
+        &mut self,
+        object: &Bound<'py, PyAny>,
+        interfaces: &'static [&'static str],
+    ) -> PyResult<Value> {
         let type_name = object.get_type().name()?.to_string();
+        let slot = self.objects.len();
         self.objects.push(object.clone());
-        Ok(Value::Foreign { type_name, slot: self.objects.len() - 1 })
+        Ok(Value::Foreign(Foreign { type_name, interfaces, callable: object.is_callable(), slot }))
     }
 }
 
@@ -78,19 +84,22 @@ fn value_at_depth<'py>(
                 foreigns.tensors.push((tensor.clone(), object.clone()));
                 Value::Tensor(tensor)
             }
-            None => foreigns.keep(object)?,
+            None => foreigns.keep(object, &[])?,
         },
         Kind::Timedelta => Value::Duration(duration(object)?),
         Kind::Scalar => {
             let item = object.call_method0(intern!(object.py(), "item"))?;
             match plain_value(&item)? {
                 Some(plain) => plain,
-                None => foreigns.keep(object)?,
+                None => foreigns.keep(object, &[])?,
             }
         }
         Kind::Index => integer(&object.call_method0(intern!(object.py(), "__index__"))?)?,
         Kind::Range => range_value(object, foreigns)?,
-        Kind::Foreign => foreigns.keep(object)?,
+        Kind::ReduceOp => Value::ReduceOp(object.cast::<ReduceOp>()?.get().get()?),
+        Kind::DType => Value::DType(object.cast::<DType>()?.get().0),
+        Kind::Record(record) => record_value(object, record, foreigns, depth)?,
+        Kind::Foreign(interfaces) => foreigns.keep(object, interfaces)?,
     })
 }
 
@@ -137,13 +146,24 @@ fn list_value<'py>(
     Ok(Value::List(values.collect::<PyResult<_>>()?))
 }
 
-fn range_value<'py>(
+/// The members of an options object, by its attributes.
+fn record_value<'py>(
     object: &Bound<'py, PyAny>,
+    record: &'static RecordType,
     foreigns: &mut Foreigns<'py>,
+    depth: usize,
 ) -> PyResult<Value> {
+    let members = record
+        .members
+        .iter()
+        .map(|member| value_at_depth(&object.getattr(member.name)?, foreigns, depth + 1));
+    Ok(Value::Record(record, members.collect::<PyResult<_>>()?))
+}
+
+fn range_value<'py>(object: &Bound<'py, PyAny>, foreigns: &mut Foreigns<'py>) -> PyResult<Value> {
     let range = object.cast::<PyRange>()?;
     if range.len()? > LONGEST_RANGE {
-        return foreigns.keep(object);
+        return foreigns.keep(object, &[]);
     }
     let values = object.try_iter()?.map(|item| integer(&item?));
     Ok(Value::List(values.collect::<PyResult<_>>()?))
