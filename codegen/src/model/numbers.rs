@@ -58,8 +58,7 @@ pub(super) fn collective(
     attributes: &Attributes<'_>,
     method: &Method,
 ) {
-    const FACTS: [&str; 7] =
-        ["Number", "Variant", "Input", "Output", "Sizes", "Reduces", "Rooted"];
+    const FACTS: [&str; 7] = ["Number", "Variant", "Input", "Output", "Sizes", "Reduces", "Rooted"];
     let Some(name) = &method.collective else {
         for fact in FACTS.iter().chain(&["Coalesced"]) {
             if let Some(span) = attributes.span(fact) {
@@ -230,13 +229,12 @@ fn required(
     what: &str,
     name: &Name,
 ) -> Option<String> {
-    let text = attributes.text(what);
-    if text.is_none() {
+    if attributes.lacks(what) {
         let message = format!("`{}` has no `{what}`", name.text);
         let advice = format!("write `[{what}=…]` before it");
         builder.report(Rule::MissingAttribute, name.span, message, &advice);
     }
-    text
+    attributes.text(what)
 }
 
 fn required_number(

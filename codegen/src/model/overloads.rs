@@ -42,10 +42,8 @@ struct Ambiguity {
 fn ambiguity(builder: &Builder<'_, '_>, left: &Overload, right: &Overload) -> Option<Ambiguity> {
     let most = left.parameters.len().min(right.parameters.len());
     for positional in 0..=most {
-        let pairs: Vec<(&Parameter, &Parameter)> = left.parameters[..positional]
-            .iter()
-            .zip(&right.parameters[..positional])
-            .collect();
+        let pairs: Vec<(&Parameter, &Parameter)> =
+            left.parameters[..positional].iter().zip(&right.parameters[..positional]).collect();
         if !pairs.iter().all(|(left, right)| overlap(builder, &left.ty, &right.ty)) {
             return None;
         }
@@ -53,9 +51,8 @@ fn ambiguity(builder: &Builder<'_, '_>, left: &Overload, right: &Overload) -> Op
         for (left, right) in pairs.iter().chain(&keywords) {
             if left.meaning() != right.meaning() {
                 let call: Vec<String> = pairs.iter().map(|(left, _)| left.ty.to_string()).collect();
-                let required = keywords.iter().filter(|(left, right)| {
-                    !left.optional || !right.optional
-                });
+                let required =
+                    keywords.iter().filter(|(left, right)| !left.optional || !right.optional);
                 let named = required.map(|(left, _)| format!("{}: {}", left.name, left.ty));
                 let call: Vec<String> = call.into_iter().chain(named).collect();
                 return Some(Ambiguity {
@@ -143,13 +140,14 @@ fn accepts(builder: &Builder<'_, '_>, outer: &Type, inner: &Type) -> bool {
         (Type::Duration, Type::Double) => true,
         (Type::Duration, inner) if inner.is_integer() => true,
         (Type::Bytes | Type::Enum(_), Type::String) => true,
-        (Type::Interface(outer), Type::Interface(inner)) => is_a(builder, inner, outer),
+        (Type::Interface(outer), Type::Interface(inner))
+        | (Type::Dictionary(outer), Type::Dictionary(inner)) => is_a(builder, inner, outer),
         (Type::Callback(_), Type::Callback(_)) => true,
         (outer, inner) => outer == inner || (outer.is_integer() && inner.is_integer()),
     }
 }
 
-/// Whether interface `name` is `base` or inherits from it.
+/// Whether interface or dictionary `name` is `base` or inherits from it.
 fn is_a(builder: &Builder<'_, '_>, name: &str, base: &str) -> bool {
     let mut seen = Vec::new();
     let mut current = name.to_owned();
