@@ -232,7 +232,10 @@ impl World {
     fn drive_quiet(&mut self, ranks: std::ops::Range<Rank>) {
         let mut quiet = 0;
         while quiet < QUIET_TURNS {
-            let moved = ranks.clone().fold(false, |moved, rank| self.turn(rank) || moved);
+            let mut moved = false;
+            for rank in ranks.clone() {
+                moved |= self.turn(rank);
+            }
             quiet = if moved { 0 } else { quiet + 1 };
             if !moved {
                 (self.idle)();
