@@ -1,8 +1,8 @@
 //! Softmax regression on handwritten digits, data-parallel: the Rust ranks of the demo.
 //!
-//! `tests/demo/digits.py` is the same program in Python, and ranks of both stand in one group. Every
-//! rank computes the gradient of its share of a batch; allreduce adds the shares; every rank takes
-//! the same step from the same sum, so that all hold the same weights to the last bit.
+//! `tests/demo/digits.py` is the same program in Python, and ranks of both stand in one group.
+//! Every rank computes the gradient of its share of a batch; allreduce adds the shares; every rank
+//! takes the same step from the same sum, so that all hold the same weights to the last bit.
 
 use std::error::Error;
 use std::process::ExitCode;

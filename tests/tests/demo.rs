@@ -64,6 +64,24 @@ fn ranks_of_one_language() {
 }
 
 #[test]
+fn the_python_lines_of_the_readme_do_what_they_say() {
+    let Some(python) = std::env::var_os("POLYRANK_PYTHON") else {
+        eprintln!("skipped: POLYRANK_PYTHON names no interpreter that has polyrank");
+        return;
+    };
+    let readme = include_str!("../../README.md");
+    let lines = readme.split("```python\n").nth(1).and_then(|rest| rest.split("```").next());
+    let mut launcher = Command::new(built("polyrank"));
+    launcher.args(["run", "-n", "3"]).arg(python).args(["-c", lines.unwrap()]);
+    let output = launcher.output().unwrap();
+    let mut said: Vec<String> =
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    said.sort();
+    let expected = [0, 1, 2].map(|rank| format!("[rank {rank}] rank {rank} of 3: 3.0"));
+    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_single_rank_needs_nobody() {
     train(&[("Rust", 1)]);
 }
