@@ -1,7 +1,10 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
+pub mod calls;
 pub mod executor;
 mod generated;
+#[cfg(all(unix, feature = "launch"))]
+pub mod launch;
 mod request;
 pub mod schedule;
 pub mod store;
