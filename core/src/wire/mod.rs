@@ -2,6 +2,7 @@
 
 pub mod abort;
 pub mod card;
+pub mod fingerprint;
 pub mod frame;
 pub mod handshake;
 pub mod numbers;
