@@ -29,7 +29,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "bruck",
         meant_for: "many ranks, small tensors: the fewest rounds and few peers",
         build: bruck,
-        traffic: |size| blocks(size, peers::doublings(size)),
+        traffic: |size| blocks(size, size.ilog2()),
     },
     Algorithm {
         name: "ring",
@@ -80,7 +80,8 @@ fn direct(place: Place) -> Schedule {
 
 /// In round k each rank gets as many blocks as it has from the rank 2^k places on.
 ///
-/// Rounds: ⌈log2 n⌉. Bytes sent by each rank: all blocks but one; a message for each block, since
+/// Rounds: ⌊log2 n⌋, and a last one that waits for none of them unless n is a power of two. Bytes
+/// sent by each rank: all blocks but one; a message for each block, since
 /// blocks need not be neighbours in memory. Blocks arrive where they belong: no final rotation.
 /// Bruck and others: Efficient Algorithms for All-to-All Communications (1997).
 ///
