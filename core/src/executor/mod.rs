@@ -2,6 +2,7 @@
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
 mod completion;
+pub mod kernels;
 mod operation;
 
 pub use completion::Completion;

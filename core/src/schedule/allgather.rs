@@ -9,9 +9,7 @@ use super::{Algorithm, Block, Chunk, Contract, Holds, Place, Schedule, peers};
 
 /// One input block, and one output block for each rank.
 pub const CONTRACT: Contract = Contract {
-    before: |place| {
-        (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; place.size as usize])
-    },
+    before: |place| (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; place.size as usize]),
     after: |place| (0..place.size).map(|rank| Holds::One((rank, 0))).collect(),
     in_place: |place| Some((0, place.rank)),
     barrier: false,

@@ -86,8 +86,13 @@ impl Traffic {
     /// Derives the figures from the schedules of all ranks, if they fit together. The whole is
     /// `blocks` blocks of equal size.
     pub fn of(schedules: &[Schedule], blocks: u32) -> Option<Traffic> {
-        let mut traffic =
-            Traffic { rounds: rounds(schedules)?, messages: 0, bytes: 0.0, message: 0.0, local: 0.0 };
+        let mut traffic = Traffic {
+            rounds: rounds(schedules)?,
+            messages: 0,
+            bytes: 0.0,
+            message: 0.0,
+            local: 0.0,
+        };
         for schedule in schedules {
             let (mut sent, mut received) = ((0, 0.0), (0, 0.0));
             let mut local = 0.0;
