@@ -12,6 +12,7 @@ pub mod tensor;
 pub mod transport;
 pub mod wire;
 
+pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};
