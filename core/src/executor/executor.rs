@@ -20,6 +20,15 @@ pub struct GroupIdentity {
     pub generation: u32,
 }
 
+/// What [`Executor::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether anything moved.
+    pub moved: bool,
+    /// Whether it stopped while things still moved: another call may do more, without waiting.
+    pub unfinished: bool,
+}
+
 /// Runs one rank's operations of one group.
 ///
 /// Operations that are over are collected; whoever holds the executor takes them with
@@ -68,24 +77,24 @@ impl Executor {
         self.run();
     }
 
-    /// Moves what can be moved now. True if anything moved; then another call may move more.
-    pub fn advance(&mut self, now: Instant) -> bool {
+    /// Moves what can be moved now, for a bounded time.
+    pub fn advance(&mut self, now: Instant) -> Progress {
         self.state.now = now;
+        let mut progress = Progress { moved: false, unfinished: false };
         if self.is_closed() {
-            return false;
+            return progress;
         }
-        let mut moved = false;
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             let arrived = self.transport.advance(&mut self.state);
             let ran = self.run();
             if !arrived && !ran {
                 break;
             }
-            moved = true;
+            progress = Progress { moved: true, unfinished: round == ROUNDS };
         }
         self.state.check_time(&mut *self.transport);
         self.state.break_if_needed(&mut *self.transport);
-        moved
+        progress
     }
 
     /// Appends the operations that are over. They are to be settled without any lock.

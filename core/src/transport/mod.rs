@@ -8,6 +8,8 @@ pub mod sim;
 mod suite;
 #[cfg(feature = "tcp")]
 pub mod tcp;
+#[cfg(feature = "tcp")]
+pub mod wait;
 
 use crate::tensor::Region;
 use crate::wire::frame::Header;
@@ -99,11 +101,12 @@ pub trait Sink {
     fn lost(&mut self, peer: Rank, why: Lost);
 }
 
-/// A file descriptor that a thread may wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file descriptor that a thread may wait for, see [`wait`](wait::wait).
+#[derive(Clone, Debug)]
 pub struct Interest {
-    /// The descriptor. It stays open as long as the transport.
-    pub fd: i32,
+    /// The descriptor. Whoever holds it may wait for it even while the transport is closed.
+    #[cfg(feature = "tcp")]
+    pub fd: std::sync::Arc<std::os::fd::OwnedFd>,
     /// Whether to wait until it can be written, besides until it can be read.
     pub writable: bool,
 }

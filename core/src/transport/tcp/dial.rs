@@ -83,6 +83,14 @@ impl Dial {
         matches!(self.stage, Stage::Greeting { .. })
     }
 
+    /// The connection, if the hello has left.
+    pub(super) fn into_socket(self) -> Option<OwnedFd> {
+        match self.stage {
+            Stage::Greeting { socket, .. } => Some(socket),
+            Stage::Pausing { .. } | Stage::Connecting { .. } => None,
+        }
+    }
+
     /// When to call [`Dial::expire`].
     pub(super) fn deadline(&self, options: &Options) -> Instant {
         let last = self.since + options.connect_timeout;

@@ -5,50 +5,39 @@
 //! (`Crossing`) and accepts that of a lower one, giving up its own; so the lower rank's connection
 //! stays. Frames wait for the welcome, hence none is lost with the connection that is given up.
 
+mod closing;
 mod dial;
 mod inbox;
+mod joining;
 mod listener;
 mod outbox;
 mod readiness;
 mod strangers;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use rustix::time::Timespec;
-
-use self::dial::{Dial, Outcome, Target};
+use self::dial::Dial;
 use self::inbox::{Inbox, Reader};
+use self::joining::{DIAL, STRANGER};
 pub use self::listener::{Listener, address_toward};
 use self::outbox::Outbox;
 use self::readiness::{Readiness, Ready, TIMER};
-use self::strangers::{Greeting, Strangers, answer};
+use self::strangers::Strangers;
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::card::Card;
-use crate::wire::frame::{Header, Kind};
-use crate::wire::handshake::{Hello, Refusal, Token};
+use crate::wire::frame::Header;
+use crate::wire::handshake::{Hello, Token};
 use crate::{Error, Result};
 
-/// Keys of events: a connection has its peer's rank, the others a number above all ranks.
-const DIAL: u64 = 1 << 32;
-const STRANGER: u64 = 2 << 32;
+/// The key of the listener's events; a connection has its peer's rank.
 const LISTENER: u64 = u64::MAX - 1;
-/// Most connections that one turn accepts.
-const ACCEPTS: usize = 16;
 /// While one connection is busy, the others are asked for in one turn of so many.
 const BUSY_TURNS: u32 = 4;
-/// How long an orderly close waits for room for its goodbyes.
-const GOODBYE_WAIT: Duration = Duration::from_millis(500);
-/// How long no connection is accepted after the system ran out of something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Most buffers full of bytes that are read and dropped when a connection is closed.
-const DRAINED_BUFFERS: usize = 64;
 
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
@@ -269,44 +258,7 @@ impl Transport for TcpTransport {
     }
 
     fn close(&mut self, orderly: bool) {
-        if self.listener.take().is_none() {
-            return;
-        }
-        self.strangers.clear();
-        self.notices.clear();
-        let mut open = Vec::new();
-        for peer in &mut self.peers {
-            let mut outbox = std::mem::take(&mut peer.outbox);
-            let Link::Open(connection) = std::mem::replace(&mut peer.link, Link::Lost) else {
-                continue;
-            };
-            outbox.keep_started();
-            open.push((connection.socket, outbox));
-        }
-        if self.process_id != std::process::id() {
-            // The parent process goes on with these connections.
-            return;
-        }
-        if orderly {
-            self.say_goodbye(&mut open);
-        }
-        for (socket, _) in open {
-            // Bytes that nobody read would turn the end into a reset, which can overtake the goodbye.
-            for _ in 0..DRAINED_BUFFERS {
-                match recv(&socket, self.reader.buffer(), RecvFlags::empty()) {
-                    Ok((bytes, _)) if bytes > 0 => {}
-                    _ => break,
-                }
-            }
-            // A child process may hold the socket too; the end must come all the same.
-            let _ = shutdown(&socket, Shutdown::Both);
-        }
-    }
-}
-
-impl Drop for TcpTransport {
-    fn drop(&mut self) {
-        self.close(false);
+        self.close_all(orderly);
     }
 }
 
@@ -419,184 +371,4 @@ impl TcpTransport {
         self.timer_is_stale = true;
         self.notices.push(Notice::Lost(peer, why));
     }
-
-    /// Begins to connect to `peer`.
-    fn dial(&mut self, peer: Rank) {
-        let endpoints = &self.peers[peer as usize].endpoints;
-        let target = target(&self.hello, &self.options, endpoints, peer);
-        let (dial, outcome) = Dial::begin(&target, &self.readiness);
-        self.peers[peer as usize].link = Link::Dialing(Box::new(dial));
-        self.settle(peer, outcome);
-        self.set_timer();
-    }
-
-    fn advance_dial(&mut self, peer: Rank) -> bool {
-        self.with_dial(peer, |dial, target, readiness| dial.advance(target, readiness))
-    }
-
-    /// Lets `change` go on with the connecting to `peer`, if that is under way.
-    fn with_dial(
-        &mut self,
-        peer: Rank,
-        change: impl FnOnce(&mut Dial, &Target<'_>, &Readiness) -> Outcome,
-    ) -> bool {
-        let Peer { endpoints, link: Link::Dialing(dial), .. } = &mut self.peers[peer as usize]
-        else {
-            // An event of an attempt that was given up.
-            return false;
-        };
-        let target = target(&self.hello, &self.options, endpoints, peer);
-        let outcome = change(dial, &target, &self.readiness);
-        self.settle(peer, outcome);
-        true
-    }
-
-    fn settle(&mut self, peer: Rank, outcome: Outcome) {
-        self.timer_is_stale = true;
-        match outcome {
-            Outcome::Pending => {}
-            Outcome::Welcomed(socket) => self.open(peer, socket),
-            Outcome::Hopeless(why) => self.lose(peer, Lost::Unreachable(why)),
-        }
-    }
-
-    /// The connection to `peer` stands.
-    fn open(&mut self, peer: Rank, socket: OwnedFd) {
-        if let Err(error) = self.readiness.modify(&socket, peer.into(), false) {
-            self.lose(peer, Lost::Died(format!("its connection cannot be watched: {error}")));
-            return;
-        }
-        let inbox = Inbox::new();
-        let connection = Connection { socket, inbox, blocked: false, write_error: None };
-        self.peers[peer as usize].link = Link::Open(Box::new(connection));
-        self.flush(peer);
-    }
-
-    /// Takes in connections of whoever comes.
-    fn accept(&mut self) -> bool {
-        let mut moved = false;
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                break;
-            };
-            match listener.accept() {
-                Ok(socket) => {
-                    self.strangers.admit(socket, &self.readiness, |slot| STRANGER + slot as u64);
-                    self.timer_is_stale = true;
-                    moved = true;
-                }
-                Err(error) if is_passing(error) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept TCP connections for now");
-                    self.readiness.remove(listener);
-                    self.accept_pause = Some(Instant::now() + ACCEPT_PAUSE);
-                    self.timer_is_stale = true;
-                    break;
-                }
-            }
-        }
-        moved
-    }
-
-    /// Hears what the stranger in `slot` says.
-    fn greet(&mut self, slot: usize) -> bool {
-        self.timer_is_stale = true;
-        match self.strangers.read(slot) {
-            Greeting::None => return false,
-            Greeting::Foreign(socket) => {
-                answer(&socket, &self.hello, Some(Refusal::Version));
-            }
-            Greeting::Hello(socket, hello) => match self.judge(&hello) {
-                Err(refusal) => {
-                    tracing::debug!(rank = hello.rank, %refusal, "refused a connection");
-                    answer(&socket, &self.hello, Some(refusal));
-                }
-                // A connection that breaks before it is accepted is as if it had never been.
-                Ok(()) if answer(&socket, &self.hello, None) => self.open(hello.rank, socket),
-                Ok(()) => {}
-            },
-        }
-        true
-    }
-
-    /// Whether the sender of `hello` is a peer to whom there is no connection yet.
-    fn judge(&self, hello: &Hello) -> std::result::Result<(), Refusal> {
-        hello.check(&self.hello)?;
-        match &self.peers[hello.rank as usize].link {
-            Link::Idle => Ok(()),
-            Link::Dialing(dial) if dial.hello_has_left() && self.rank() < hello.rank => {
-                Err(Refusal::Crossing)
-            }
-            Link::Dialing(_) => Ok(()),
-            Link::Open(_) => Err(Refusal::Connected),
-            Link::Lost => Err(Refusal::Lost),
-        }
-    }
-
-    /// Does what is due.
-    fn expire(&mut self) {
-        let now = Instant::now();
-        self.timer_is_stale = true;
-        self.strangers.expire(now, self.options.hello_timeout);
-        if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
-            && now >= pause
-        {
-            let watched = self.readiness.add(listener, LISTENER, false);
-            self.accept_pause = watched.err().map(|_| now + ACCEPT_PAUSE);
-        }
-        for peer in 0..self.size() {
-            self.with_dial(peer, |dial, target, readiness| dial.expire(target, readiness, now));
-        }
-    }
-
-    fn set_timer(&mut self) {
-        self.timer_is_stale = false;
-        let dials = self.peers.iter().filter_map(|peer| match &peer.link {
-            Link::Dialing(dial) => Some(dial.deadline(&self.options)),
-            _ => None,
-        });
-        let strangers = self.strangers.deadline(self.options.hello_timeout);
-        let first = dials.chain(strangers).chain(self.accept_pause).min();
-        self.readiness.wake_at(first);
-    }
-
-    /// Sends a goodbye over each connection, behind the frame of which a part has left already.
-    fn say_goodbye(&mut self, open: &mut [(OwnedFd, Outbox)]) {
-        let deadline = Instant::now() + GOODBYE_WAIT;
-        let goodbye = Header::new(Kind::Goodbye, self.hello.generation);
-        open.iter_mut().for_each(|(_, outbox)| outbox.push(goodbye, Payload::Empty));
-        loop {
-            let mut blocked = Vec::new();
-            for (socket, outbox) in open.iter_mut() {
-                let flushed = outbox.flush(&*socket, &mut self.gathered, |_| {});
-                if flushed.is_ok_and(|flushed| flushed.blocked) {
-                    blocked.push(PollFd::new(&*socket, PollFlags::OUT));
-                }
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if blocked.is_empty() || left.is_zero() {
-                return;
-            }
-            let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-            // Whatever it says, the next round finds out.
-            let _ = poll(&mut blocked, Some(&timeout));
-        }
-    }
-}
-
-fn target<'a>(
-    ours: &Hello,
-    options: &'a Options,
-    endpoints: &'a [SocketAddr],
-    peer: Rank,
-) -> Target<'a> {
-    let hello = Hello { target: peer, ..*ours };
-    Target { endpoints, hello, key: DIAL + u64::from(peer), options }
-}
-
-/// Whether the failure of one accept says nothing of the next.
-fn is_passing(error: rustix::io::Errno) -> bool {
-    use rustix::io::Errno;
-    matches!(error, Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::NETDOWN)
 }

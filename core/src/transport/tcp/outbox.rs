@@ -45,10 +45,6 @@ impl Outbox {
         self.frames.push_back(Frame { header, payload });
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
     /// Drops everything, and with it every hold on memory of operations.
     pub(super) fn clear(&mut self) {
         self.frames.clear();

@@ -1,7 +1,8 @@
 //! Which sockets can be moved now: one epoll descriptor with a timer in it. Knows nothing of frames.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -19,7 +20,7 @@ pub(super) const TIMER: u64 = u64::MAX;
 
 /// The sockets of one transport.
 pub(super) struct Readiness {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     wakes_at: Option<Instant>,
 }
@@ -37,32 +38,32 @@ pub(super) struct Ready {
 
 impl Readiness {
     pub(super) fn new() -> Result<Readiness, Errno> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        epoll::add(&*epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         Ok(Readiness { epoll, timer, wakes_at: None })
     }
 
     /// The one descriptor that a thread may wait for.
-    pub(super) fn fd(&self) -> i32 {
-        self.epoll.as_raw_fd()
+    pub(super) fn fd(&self) -> Arc<OwnedFd> {
+        self.epoll.clone()
     }
 
     /// Starts to watch `socket`; it is forgotten when it is closed.
     pub(super) fn add(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
-        epoll::add(&self.epoll, socket, EventData::new_u64(key), flags(writable))
+        epoll::add(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
     /// Changes the key of `socket`, and whether it is watched for room to write.
     pub(super) fn modify(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
-        epoll::modify(&self.epoll, socket, EventData::new_u64(key), flags(writable))
+        epoll::modify(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
     /// Stops watching `socket`.
     pub(super) fn remove(&self, socket: impl AsFd) {
         // Whatever is not watched need not be removed.
-        let _ = epoll::delete(&self.epoll, socket);
+        let _ = epoll::delete(&*self.epoll, socket);
     }
 
     /// Makes [`Readiness::fd`] readable from `when` on; never if there is no `when`.
@@ -98,7 +99,7 @@ impl Readiness {
         ready.clear();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let events = match epoll::wait(&self.epoll, &mut events[..], Some(&zero)) {
+        let events = match epoll::wait(&*self.epoll, &mut events[..], Some(&zero)) {
             Ok((events, _)) => events,
             Err(Errno::INTR) => return,
             Err(error) => {
