@@ -18,12 +18,6 @@ mod scope;
 mod split;
 mod stage;
 
-// The collectives as methods, from the IDL.
-#[path = "../generated/process_group.rs"]
-mod collectives;
-#[path = "../generated/scope.rs"]
-mod scoped_collectives;
-
 pub use create::GroupOptions;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;

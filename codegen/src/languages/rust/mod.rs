@@ -16,9 +16,6 @@ use crate::model::Api;
 
 const FOLDER: &str = "core/src/generated";
 
-/// Files that are modules of `schedule` and `process_group`.
-const ELSEWHERE: [&str; 3] = ["schedules", "process_group", "scope"];
-
 #[derive(Template)]
 #[template(path = "rust/mod.rs.jinja", escape = "none")]
 struct Modules {
@@ -43,9 +40,10 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);
     add("scope", surface::scope(api).render()?);
+    // The schedules stand below `schedule`, which they are part of.
     let module = |path: &String| {
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs");
-        (!ELSEWHERE.contains(&name)).then(|| name.to_owned())
+        (name != "schedules").then(|| name.to_owned())
     };
     let modules = files.keys().filter_map(module).collect();
     let text = Modules { stamp: stamp("idl/*.webidl"), modules }.render()?;
