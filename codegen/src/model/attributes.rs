@@ -272,6 +272,7 @@ fn check_form(
         (Form::OneOf(names), AttributeValue::Words(words)) => {
             single(words) && names.contains(&words[0].text.as_str())
         }
+        (Form::OneOf(names), AttributeValue::Text(text)) => names.contains(&text.text.as_str()),
         (Form::Text | Form::NothingOrText, AttributeValue::Text(_)) => true,
         (Form::Integer, AttributeValue::Number(number)) => number.text.parse::<u32>().is_ok(),
         (Form::Number, AttributeValue::Number(_) | AttributeValue::Text(_)) => true,
