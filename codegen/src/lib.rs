@@ -4,6 +4,7 @@
 
 pub mod files;
 pub mod idl;
+pub mod languages;
 pub mod model;
 
 use annotate_snippets::Renderer;

@@ -5,7 +5,9 @@ use super::attributes::{Attributes, Place};
 use super::scope::{Defined, Scope, check_opaque};
 use super::{constants, errors, interfaces, methods, numbers, roles};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Diagnostics, DictionaryMember, Name};
-use crate::idl::{EnumValue as EnumValueSyntax, ExtendedAttribute, Rule, Sources, Span, TypeSyntax};
+use crate::idl::{
+    EnumValue as EnumValueSyntax, ExtendedAttribute, Rule, Sources, Span, TypeSyntax,
+};
 
 /// The model of `definitions`, which may come from several files. What is wrong is reported and
 /// left out.

@@ -56,9 +56,7 @@ fn name(
             (attribute_names(builder, "ReduceOps"), Constant::ReduceOp(value.to_owned()))
         }
         Type::DType => (attribute_names(builder, "DTypes"), Constant::DType(value.to_owned())),
-        Type::Enum(of) => {
-            (enum_values(builder, of), Constant::Enum(of.clone(), value.to_owned()))
-        }
+        Type::Enum(of) => (enum_values(builder, of), Constant::Enum(of.clone(), value.to_owned())),
         _ => return None,
     };
     if !names.iter().any(|name| name == value) {

@@ -16,10 +16,8 @@ pub(super) fn method<'a>(
     let (first, _) = members[0];
     let is_constructor = matches!(first.kind, MemberKind::Constructor { .. });
     let place = if is_constructor { Place::Constructor } else { Place::Operation };
-    let attributes: Vec<Attributes<'a>> = members
-        .iter()
-        .map(|(member, _)| builder.attributes(place, &member.attributes))
-        .collect();
+    let attributes: Vec<Attributes<'a>> =
+        members.iter().map(|(member, _)| builder.attributes(place, &member.attributes)).collect();
     let mut method = Method {
         owner: owner.to_owned(),
         name: if is_constructor { "new".to_owned() } else { first.name.text.clone() },
@@ -61,7 +59,8 @@ pub(super) fn parameters<'a>(
         match optional {
             None if parameter.optional => optional = Some(name.span),
             Some(first) if !parameter.optional => {
-                let message = format!("`{}` is required, but comes after an optional one", name.text);
+                let message =
+                    format!("`{}` is required, but comes after an optional one", name.text);
                 let diagnostic = Diagnostic::new(Rule::OptionalBeforeRequired, name.span, message)
                     .related(first, "optional")
                     .advice("make it optional, or put it first");
@@ -88,9 +87,10 @@ pub(super) fn parameters<'a>(
 
 /// Marks the dictionaries that some method takes, directly or inside another one.
 pub(super) fn mark_arguments(api: &mut Api) {
-    let methods = api.interfaces.iter().flat_map(|interface| {
-        interface.constructor.iter().chain(&interface.methods)
-    });
+    let methods = api
+        .interfaces
+        .iter()
+        .flat_map(|interface| interface.constructor.iter().chain(&interface.methods));
     let methods = methods.chain(api.namespaces.iter().flat_map(|namespace| &namespace.functions));
     let parameters = methods.flat_map(|method| &method.overloads).flat_map(|it| &it.parameters);
     let mut names: Vec<String> =

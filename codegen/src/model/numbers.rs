@@ -58,8 +58,7 @@ pub(super) fn collective(
     attributes: &Attributes<'_>,
     method: &Method,
 ) {
-    const FACTS: [&str; 7] =
-        ["Number", "Variant", "Input", "Output", "Sizes", "Reduces", "Rooted"];
+    const FACTS: [&str; 7] = ["Number", "Variant", "Input", "Output", "Sizes", "Reduces", "Rooted"];
     let Some(name) = &method.collective else {
         for fact in FACTS.iter().chain(&["Coalesced"]) {
             if let Some(span) = attributes.span(fact) {

@@ -42,10 +42,8 @@ struct Ambiguity {
 fn ambiguity(builder: &Builder<'_, '_>, left: &Overload, right: &Overload) -> Option<Ambiguity> {
     let most = left.parameters.len().min(right.parameters.len());
     for positional in 0..=most {
-        let pairs: Vec<(&Parameter, &Parameter)> = left.parameters[..positional]
-            .iter()
-            .zip(&right.parameters[..positional])
-            .collect();
+        let pairs: Vec<(&Parameter, &Parameter)> =
+            left.parameters[..positional].iter().zip(&right.parameters[..positional]).collect();
         if !pairs.iter().all(|(left, right)| overlap(builder, &left.ty, &right.ty)) {
             return None;
         }
@@ -53,9 +51,8 @@ fn ambiguity(builder: &Builder<'_, '_>, left: &Overload, right: &Overload) -> Op
         for (left, right) in pairs.iter().chain(&keywords) {
             if left.meaning() != right.meaning() {
                 let call: Vec<String> = pairs.iter().map(|(left, _)| left.ty.to_string()).collect();
-                let required = keywords.iter().filter(|(left, right)| {
-                    !left.optional || !right.optional
-                });
+                let required =
+                    keywords.iter().filter(|(left, right)| !left.optional || !right.optional);
                 let named = required.map(|(left, _)| format!("{}: {}", left.name, left.ty));
                 let call: Vec<String> = call.into_iter().chain(named).collect();
                 return Some(Ambiguity {

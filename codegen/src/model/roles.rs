@@ -139,13 +139,7 @@ fn is_buffer(ty: &Type) -> bool {
     }
 }
 
-fn fitting(
-    builder: &mut Builder<'_, '_>,
-    mark: &str,
-    fits: bool,
-    what: &str,
-    name: &Name,
-) -> Role {
+fn fitting(builder: &mut Builder<'_, '_>, mark: &str, fits: bool, what: &str, name: &Name) -> Role {
     if !fits {
         let message = format!("`[{mark}]` does not fit `{}`", name.text);
         builder.report(Rule::ParameterRole, name.span, message, &format!("it needs {what}"));

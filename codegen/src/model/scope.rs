@@ -76,7 +76,11 @@ impl<'a> Scope<'a> {
     }
 
     /// As [`Scope::resolve`], where a value must be: `undefined` is none.
-    pub(super) fn resolve_value(&self, written: &TypeSyntax, diagnostics: &mut Diagnostics) -> Type {
+    pub(super) fn resolve_value(
+        &self,
+        written: &TypeSyntax,
+        diagnostics: &mut Diagnostics,
+    ) -> Type {
         let ty = self.resolve(written, diagnostics);
         if *ty.non_null() == Type::Undefined {
             let message = "`undefined` can only be returned";

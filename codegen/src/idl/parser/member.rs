@@ -4,8 +4,8 @@ use super::Parser;
 use crate::idl::diagnostics::Diagnostic;
 use crate::idl::lexer::TokenKind;
 use crate::idl::rule::Rule;
-use crate::idl::syntax::{DictionaryMember, ExtendedAttribute, Literal, Member, MemberKind, Name};
 use crate::idl::syntax::Parameter;
+use crate::idl::syntax::{DictionaryMember, ExtendedAttribute, Literal, Member, MemberKind, Name};
 
 impl Parser<'_> {
     pub(super) fn member(&mut self) -> Option<Member> {

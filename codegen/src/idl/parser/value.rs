@@ -47,7 +47,9 @@ impl Parser<'_> {
                 "null" => LiteralKind::Null,
                 "true" => LiteralKind::Boolean(true),
                 "false" => LiteralKind::Boolean(false),
-                _ => return self.expected("a value: a number, a string, true, false, null, [], {}"),
+                _ => {
+                    return self.expected("a value: a number, a string, true, false, null, [], {}");
+                }
             },
             TokenKind::Symbol('[') => return self.empty(']', LiteralKind::EmptySequence),
             TokenKind::Symbol('{') => return self.empty('}', LiteralKind::EmptyDictionary),
