@@ -12,7 +12,8 @@ let passed = 0;
 let failed = 0;
 for (const name of names) {
   try {
-    const definitions = parse(readFileSync(join(folder, name), "utf8"), { sourceName: `idl/${name}` });
+    const text = readFileSync(join(folder, name), "utf8");
+    const definitions = parse(text, { sourceName: `idl/${name}` });
     console.log(`idl/${name}: ${definitions.length} definitions`);
     passed += 1;
   } catch (error) {

@@ -404,4 +404,6 @@ pub enum Role {
     Timeout,
     /// An options dictionary.
     Options,
+    /// `[Unbuilt]` on a parameter or member: any value but none is refused.
+    Unbuilt,
 }

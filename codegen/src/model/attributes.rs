@@ -96,6 +96,7 @@ const BUILT: &[Place] = &[
     Place::Operation,
     Place::Constructor,
     Place::Attribute,
+    Place::Parameter,
     Place::Member,
 ];
 const ALIASED: &[Place] = &[
@@ -156,6 +157,8 @@ const TABLE: &[Known] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Attributes<'a> {
     by_name: BTreeMap<&'static str, &'a ExtendedAttribute>,
+    /// Those that are there with a wrong value, which was reported.
+    malformed: Vec<&'static str>,
 }
 
 impl<'a> Attributes<'a> {
@@ -166,9 +169,11 @@ impl<'a> Attributes<'a> {
         diagnostics: &mut Diagnostics,
     ) -> Attributes<'a> {
         let mut by_name = BTreeMap::new();
+        let mut malformed = Vec::new();
         for attribute in written {
             let Some(known) = find(place, attribute, diagnostics) else { continue };
             if !check_form(known, &attribute.value, attribute.span, diagnostics) {
+                malformed.push(known.name);
                 continue;
             }
             if let Some(first) = by_name.insert(known.name, attribute) {
@@ -177,11 +182,16 @@ impl<'a> Attributes<'a> {
                 diagnostics.push(diagnostic.related(first.span, "first here").advice("keep one"));
             }
         }
-        Attributes { by_name }
+        Attributes { by_name, malformed }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
+    }
+
+    /// Whether it is neither there nor was reported.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        !self.has(name) && !self.malformed.contains(&name)
     }
 
     /// Where it stands, if it does.
@@ -264,15 +274,16 @@ fn check_form(
     span: Span,
     diagnostics: &mut Diagnostics,
 ) -> bool {
-    let single = |words: &[Name]| words.len() == 1;
+    // WebIDL wants its own keywords in quotes, so that a string may stand for an identifier.
+    let words = match value {
+        AttributeValue::Words(_) | AttributeValue::Text(_) => value.words(),
+        AttributeValue::None | AttributeValue::Number(_) => &[],
+    };
     let fits = match (known.form, value) {
         (Form::Nothing | Form::NothingOrWord | Form::NothingOrText, AttributeValue::None) => true,
-        (Form::Word | Form::NothingOrWord, AttributeValue::Words(words)) => single(words),
-        (Form::Words, AttributeValue::Words(_) | AttributeValue::Text(_)) => true,
-        (Form::OneOf(names), AttributeValue::Words(words)) => {
-            single(words) && names.contains(&words[0].text.as_str())
-        }
-        (Form::OneOf(names), AttributeValue::Text(text)) => names.contains(&text.text.as_str()),
+        (Form::Word | Form::NothingOrWord, _) => words.len() == 1,
+        (Form::Words, _) => !words.is_empty(),
+        (Form::OneOf(names), _) => matches!(words, [it] if names.contains(&it.text.as_str())),
         (Form::Text | Form::NothingOrText, AttributeValue::Text(_)) => true,
         (Form::Integer, AttributeValue::Number(number)) => number.text.parse::<u32>().is_ok(),
         (Form::Number, AttributeValue::Number(_) | AttributeValue::Text(_)) => true,

@@ -19,6 +19,7 @@ pub(super) fn error(
             check_fields(builder, message, &fields);
             message.text.clone()
         }
+        None if !attributes.lacks("Message") => String::new(),
         None => {
             let name = &definition.name;
             let message = format!("the error `{}` has no message", name.text);

@@ -7,6 +7,7 @@ mod attributes;
 mod build;
 mod constants;
 mod errors;
+mod find;
 mod interfaces;
 mod methods;
 pub mod names;

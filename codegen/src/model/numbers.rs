@@ -229,13 +229,12 @@ fn required(
     what: &str,
     name: &Name,
 ) -> Option<String> {
-    let text = attributes.text(what);
-    if text.is_none() {
+    if attributes.lacks(what) {
         let message = format!("`{}` has no `{what}`", name.text);
         let advice = format!("write `[{what}=…]` before it");
         builder.report(Rule::MissingAttribute, name.span, message, &advice);
     }
-    text
+    attributes.text(what)
 }
 
 fn required_number(

@@ -140,13 +140,14 @@ fn accepts(builder: &Builder<'_, '_>, outer: &Type, inner: &Type) -> bool {
         (Type::Duration, Type::Double) => true,
         (Type::Duration, inner) if inner.is_integer() => true,
         (Type::Bytes | Type::Enum(_), Type::String) => true,
-        (Type::Interface(outer), Type::Interface(inner)) => is_a(builder, inner, outer),
+        (Type::Interface(outer), Type::Interface(inner))
+        | (Type::Dictionary(outer), Type::Dictionary(inner)) => is_a(builder, inner, outer),
         (Type::Callback(_), Type::Callback(_)) => true,
         (outer, inner) => outer == inner || (outer.is_integer() && inner.is_integer()),
     }
 }
 
-/// Whether interface `name` is `base` or inherits from it.
+/// Whether interface or dictionary `name` is `base` or inherits from it.
 fn is_a(builder: &Builder<'_, '_>, name: &str, base: &str) -> bool {
     let mut seen = Vec::new();
     let mut current = name.to_owned();

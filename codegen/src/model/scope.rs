@@ -60,10 +60,11 @@ impl<'a> Scope<'a> {
         self.by_name.values().map(|defined| defined.definition)
     }
 
-    /// The base of an interface.
-    pub(super) fn parent(&self, interface: &str) -> Option<&'a str> {
-        match &self.get(interface)?.definition.kind {
-            DefinitionKind::Interface { inherits, .. } => {
+    /// The base of an interface or a dictionary.
+    pub(super) fn parent(&self, name: &str) -> Option<&'a str> {
+        match &self.get(name)?.definition.kind {
+            DefinitionKind::Interface { inherits, .. }
+            | DefinitionKind::Dictionary { inherits, .. } => {
                 inherits.as_ref().map(|base| base.text.as_str())
             }
             _ => None,
@@ -212,7 +213,8 @@ impl<'a> Scope<'a> {
             DefinitionKind::Typedef { ty } => {
                 if typedefs.contains(&key) {
                     let message = format!("`{name}` stands for itself");
-                    diagnostics.push(Diagnostic::new(Rule::Cycle, ty.span, message));
+                    let diagnostic = Diagnostic::new(Rule::Cycle, ty.span, message);
+                    diagnostics.push(diagnostic.advice("write the type that is meant"));
                     return Type::Object;
                 }
                 typedefs.push(key);

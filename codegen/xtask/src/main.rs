@@ -1,5 +1,6 @@
 //! `cargo xtask`: the task runner. One file per task; this one only chooses.
 
+mod codegen;
 mod demo;
 mod progress;
 mod setup;
@@ -25,6 +26,10 @@ enum Task {
     Setup,
     /// Train on real data with two Python and two Rust ranks
     Demo(demo::Arguments),
+    /// Write the files that are generated from idl/
+    Codegen(codegen::Arguments),
+    /// Print an item of the model that the IDL describes, as JSON
+    Model(codegen::ModelArguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -33,6 +38,8 @@ fn main() -> ExitCode {
     let outcome = match CommandLine::parse().task {
         Task::Setup => setup::run(),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Model(arguments) => codegen::model(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {

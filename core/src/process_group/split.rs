@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
-use crate::wire::frame::digest;
+use crate::wire::fingerprint::digest;
 use crate::{Error, Result};
 
 /// How a group is split off.

@@ -4,7 +4,7 @@ use super::check::Checked;
 use crate::backend::Call;
 use crate::executor::{Outcome, kernels};
 use crate::schedule::Operands;
-use crate::wire::frame::digest;
+use crate::wire::fingerprint::digest;
 use crate::{Blocks, DType, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
