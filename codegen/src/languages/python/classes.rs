@@ -2,7 +2,10 @@
 
 use askama::Template;
 
-use super::spelling::{given, is_plain, method_doc, name, rust_doc, table, taken, text_signature};
+use super::options::records;
+use super::spelling::{
+    given, is_plain, method_doc, name, record_table, rust_doc, table, taken, text_signature,
+};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
 use crate::model::{Api, Attribute, Interface, Method, Type};
@@ -23,6 +26,16 @@ pub(super) struct Classes {
     unbuilt: Vec<Unbuilt>,
 }
 
+/// `tables.rs`.
+#[derive(Template)]
+#[template(path = "python/tables.rs.jinja", escape = "none")]
+pub(super) struct Tables {
+    stamp: String,
+    /// Each interface and those that it inherits from, as a Rust list.
+    interfaces: Vec<String>,
+    records: Vec<String>,
+}
+
 /// `functions.rs`.
 #[derive(Template)]
 #[template(path = "python/functions.rs.jinja", escape = "none")]
@@ -33,6 +46,10 @@ pub(super) struct Functions {
 
 struct Class {
     name: String,
+    doc: String,
+    base: Option<String>,
+    /// Whether another class inherits from it.
+    is_base: bool,
     /// The module of the bodies: `tcp_store`.
     bodies: String,
     /// The table of the constructor; empty if the user cannot make one.
@@ -107,7 +124,10 @@ pub(super) fn index(_api: &Api) -> Index {
 
 /// What `classes.rs` prints.
 pub(super) fn view(api: &Api) -> Classes {
-    let built = api.interfaces.iter().filter(|interface| !interface.notes.unbuilt);
+    let built = api.interfaces.iter().filter(|interface| {
+        // A handwritten class is all the binding's own.
+        !interface.notes.unbuilt && !interface.notes.handwritten
+    });
     let unbuilt = api.interfaces.iter().filter(|interface| interface.notes.unbuilt);
     Classes {
         stamp: stamp("idl/*.webidl"),
@@ -132,17 +152,36 @@ pub(super) fn functions(api: &Api) -> Functions {
     Functions { stamp: stamp("idl/*.webidl"), functions }
 }
 
+/// What `tables.rs` prints.
+pub(super) fn tables(api: &Api) -> Tables {
+    let interfaces = api.interfaces.iter().map(|interface| {
+        let mut names = vec![format!("\"{}\"", interface.name)];
+        let mut at = interface;
+        while let Some(base) = api.interfaces.iter().find(|i| Some(&i.name) == at.inherits.as_ref())
+        {
+            names.push(format!("\"{}\"", base.name));
+            at = base;
+        }
+        names.join(", ")
+    });
+    Tables {
+        stamp: stamp("idl/*.webidl"),
+        interfaces: interfaces.collect(),
+        records: records(api).map(|record| record_table(&record.name)).collect(),
+    }
+}
+
 fn class(api: &Api, interface: &Interface) -> Class {
-    let all_by_hand = interface.notes.handwritten;
     let methods = interface.methods.iter();
-    let mut methods: Vec<Function> =
-        methods.flat_map(|method| with_aliases(api, method, all_by_hand)).collect();
-    methods.sort_by_key(|method| method.is_static);
+    let others = &mut api.interfaces.iter();
     Class {
         name: interface.name.clone(),
         bodies: snake_case(&interface.name),
         constructor: interface.constructor.as_ref().map(table).unwrap_or_default(),
-        methods,
+        doc: rust_doc(&lines(&interface.doc), ""),
+        base: interface.inherits.clone(),
+        is_base: others.any(|other| other.inherits.as_ref() == Some(&interface.name)),
+        methods: methods.flat_map(|method| with_aliases(api, method, false)).collect(),
         attributes: interface.attributes.iter().flat_map(|a| property(interface, a)).collect(),
     }
 }
@@ -184,7 +223,7 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         options.push("signature = ()".into());
     }
     let takes = parameters.iter().enumerate().map(|(position, parameter)| {
-        format!("let {}: {} = call.take({position})?;", parameter.name, taken(&parameter.ty))
+        format!("let {}: {} = call.take(py, {position})?;", parameter.name, taken(&parameter.ty))
     });
     let arguments: Vec<String> =
         parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
@@ -225,7 +264,7 @@ fn property(interface: &Interface, attribute: &Attribute) -> Vec<Property> {
             doc: rust_doc(&lines(&attribute.doc), ""),
             setter: !attribute.readonly,
             unbuilt: attribute.notes.unbuilt,
-            handwritten: attribute.notes.handwritten || interface.notes.handwritten,
+            handwritten: attribute.notes.handwritten,
             core: attribute.notes.rust.clone().unwrap_or_else(|| attribute.name.clone()),
             bodies: format!("{}::{}", snake_case(&interface.name), attribute.name),
             path: format!("{}.{}", interface.name, attribute.name),

@@ -22,6 +22,10 @@ pub(super) struct Stub {
     records: Vec<Class>,
     classes: Vec<Class>,
     functions: Vec<Function>,
+    /// Values of the module: name, type, doc.
+    values: Vec<(String, String, String)>,
+    /// Every public name, sorted.
+    all: Vec<String>,
 }
 
 struct Exception {
@@ -80,7 +84,10 @@ pub(super) fn view(api: &Api) -> Stub {
     let dtypes = api.dtypes.iter().map(|dtype| (dtype.name.clone(), one_line(&dtype.doc)));
     let ops = api.reduce_ops.iter().map(|op| (op.name.clone(), one_line(&op.doc)));
     let namespaces = api.namespaces.iter();
-    Stub {
+    let values = api.namespaces.iter().flat_map(|namespace| &namespace.attributes);
+    let values =
+        values.map(|value| (value.name.clone(), returned(api, &value.ty), one_line(&value.doc)));
+    let mut stub = Stub {
         stamp: stamp("idl/*.webidl"),
         dtype_doc: docstring(&lines(&api.dtype_doc), "    "),
         dtypes: dtypes.collect(),
@@ -93,7 +100,26 @@ pub(super) fn view(api: &Api) -> Stub {
             .flat_map(|namespace| &namespace.functions)
             .map(|method| function(api, method, "", "    "))
             .collect(),
+        values: values.collect(),
+        all: Vec::new(),
+    };
+    stub.all = all(&stub);
+    stub
+}
+
+/// Every public name of the module, sorted.
+fn all(stub: &Stub) -> Vec<String> {
+    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Options"];
+    let mut all: Vec<String> = by_hand.map(str::to_owned).into();
+    all.extend(stub.errors.iter().map(|error| error.name.clone()));
+    all.extend(stub.records.iter().chain(&stub.classes).map(|class| class.name.clone()));
+    all.extend(stub.values.iter().map(|value| value.0.clone()));
+    for function in &stub.functions {
+        all.push(function.name.clone());
+        all.extend(function.aliases.iter().cloned());
     }
+    all.sort();
+    all
 }
 
 /// Parents before their children: a stub is read from the top by people, too.
