@@ -3,6 +3,8 @@
 pub mod calls;
 pub mod executor;
 mod generated;
+#[cfg(all(unix, feature = "launch"))]
+pub mod launch;
 mod request;
 pub mod schedule;
 pub mod store;

@@ -1,0 +1,20 @@
+//! Calls from other languages: which overload they mean, and what they ask for.
+//!
+//! One resolver for all languages, so that the same call gets the same answer, and the same
+//! message, everywhere. The tables of methods are generated. Knows nothing of any one language:
+//! a binding turns its values into [`Value`]s and back.
+
+mod describe;
+mod from_value;
+mod request;
+mod resolve;
+mod types;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use from_value::FromValue;
+pub use resolve::{Resolved, resolve};
+pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
+pub use value::{Arguments, Foreign, Value};
