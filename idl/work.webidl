@@ -17,13 +17,13 @@ enum WorkResult {
 ///
 /// Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
 /// (`is_completed`). The tensors of the operation must not be touched before it is complete.
-[Handwritten, Since=0.1]
+[Since=0.1]
 interface Work {
   /// Waits until the operation is complete; true. Raises what the operation failed with.
   ///
   /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
   /// on, and a later `wait` may succeed. None, or zero, is no limit of its own.
-  [Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+  [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   boolean wait(optional Duration? timeout = null);
 
   /// Whether the operation ended, well or not. Does not wait.
@@ -33,51 +33,51 @@ interface Work {
   boolean is_success();
 
   /// What the operation failed with, if it did. Does not wait.
-  Object? exception();
+  [Handwritten] Object? exception();
 
   /// A future of the output tensors.
-  Future get_future();
+  [Handwritten] Future get_future();
 
   /// A future of how the operation ended, a `WorkResult`. It never raises.
-  Future get_future_result();
+  [Handwritten] Future get_future_result();
 
   /// The output tensors, in one flat list.
-  sequence<Tensor> result();
+  [Handwritten] sequence<Tensor> result();
 
   /// The rank, in the group, that sent what was received.
-  [Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
+  [Handwritten, Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
 
   /// Orders the device's current stream after the operation. Without a device: `wait`.
-  undefined synchronize();
+  [Handwritten] undefined synchronize();
 
   /// The limit of the operation.
-  readonly attribute Duration timeout;
+  [Handwritten] readonly attribute Duration timeout;
 
   /// This handle; there for c10d's callers.
-  Work boxed();
+  [Handwritten] Work boxed();
 
   /// The handle that `boxed` gave.
-  static Work unbox(Work boxed);
+  [Handwritten] static Work unbox(Work boxed);
 };
 
 /// What `Future.then` calls when the future is done.
 callback FutureCallback = any (Future future);
 
 /// A value that is there when an operation is complete.
-[Handwritten, Since=0.1]
+[Since=0.1]
 interface Future {
   /// Waits for the value, and returns it or raises what the operation failed with.
-  Object wait();
+  [Handwritten] Object wait();
 
   /// Whether the value, or the failure, is there. Does not wait.
-  boolean done();
+  [Handwritten] boolean done();
 
   /// The value; raises if it is not there.
-  Object value();
+  [Handwritten] Object value();
 
   /// Calls `callback` with this future when it is done; a future of what the callback returns.
-  Future then(FutureCallback callback);
+  [Handwritten] Future then(FutureCallback callback);
 
   /// Calls `callback` with this future when it is done.
-  undefined add_done_callback(FutureCallback callback);
+  [Handwritten] undefined add_done_callback(FutureCallback callback);
 };

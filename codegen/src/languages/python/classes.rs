@@ -2,9 +2,8 @@
 
 use askama::Template;
 
-use super::options::records;
 use super::spelling::{
-    given, is_plain, method_doc, name, record_table, rust_doc, table, taken, text_signature,
+    given, is_plain, lines, method_doc, name, rust_doc, table, taken, text_signature,
 };
 use crate::languages::stamp;
 use crate::model::names::snake_case;
@@ -26,16 +25,6 @@ pub(super) struct Classes {
     unbuilt: Vec<Unbuilt>,
 }
 
-/// `tables.rs`.
-#[derive(Template)]
-#[template(path = "python/tables.rs.jinja", escape = "none")]
-pub(super) struct Tables {
-    stamp: String,
-    /// Each interface and those that it inherits from, as a Rust list.
-    interfaces: Vec<String>,
-    records: Vec<String>,
-}
-
 /// `functions.rs`.
 #[derive(Template)]
 #[template(path = "python/functions.rs.jinja", escape = "none")]
@@ -46,10 +35,6 @@ pub(super) struct Functions {
 
 struct Class {
     name: String,
-    doc: String,
-    base: Option<String>,
-    /// Whether another class inherits from it.
-    is_base: bool,
     /// The module of the bodies: `tcp_store`.
     bodies: String,
     /// The table of the constructor; empty if the user cannot make one.
@@ -124,10 +109,7 @@ pub(super) fn index(_api: &Api) -> Index {
 
 /// What `classes.rs` prints.
 pub(super) fn view(api: &Api) -> Classes {
-    let built = api.interfaces.iter().filter(|interface| {
-        // A handwritten class is all the binding's own.
-        !interface.notes.unbuilt && !interface.notes.handwritten
-    });
+    let built = api.interfaces.iter().filter(|interface| !interface.notes.unbuilt);
     let unbuilt = api.interfaces.iter().filter(|interface| interface.notes.unbuilt);
     Classes {
         stamp: stamp("idl/*.webidl"),
@@ -135,7 +117,7 @@ pub(super) fn view(api: &Api) -> Classes {
         unbuilt: unbuilt
             .map(|interface| Unbuilt {
                 name: interface.name.clone(),
-                doc: rust_doc(&lines(&interface.doc), ""),
+                doc: rust_doc(&lines(api, &interface.doc), ""),
             })
             .collect(),
     }
@@ -152,37 +134,18 @@ pub(super) fn functions(api: &Api) -> Functions {
     Functions { stamp: stamp("idl/*.webidl"), functions }
 }
 
-/// What `tables.rs` prints.
-pub(super) fn tables(api: &Api) -> Tables {
-    let interfaces = api.interfaces.iter().map(|interface| {
-        let mut names = vec![format!("\"{}\"", interface.name)];
-        let mut at = interface;
-        while let Some(base) = api.interfaces.iter().find(|i| Some(&i.name) == at.inherits.as_ref())
-        {
-            names.push(format!("\"{}\"", base.name));
-            at = base;
-        }
-        names.join(", ")
-    });
-    Tables {
-        stamp: stamp("idl/*.webidl"),
-        interfaces: interfaces.collect(),
-        records: records(api).map(|record| record_table(&record.name)).collect(),
-    }
-}
-
 fn class(api: &Api, interface: &Interface) -> Class {
+    let all_by_hand = interface.notes.handwritten;
     let methods = interface.methods.iter();
-    let others = &mut api.interfaces.iter();
+    let mut methods: Vec<Function> =
+        methods.flat_map(|method| with_aliases(api, method, all_by_hand)).collect();
+    methods.sort_by_key(|method| method.is_static);
     Class {
         name: interface.name.clone(),
         bodies: snake_case(&interface.name),
         constructor: interface.constructor.as_ref().map(table).unwrap_or_default(),
-        doc: rust_doc(&lines(&interface.doc), ""),
-        base: interface.inherits.clone(),
-        is_base: others.any(|other| other.inherits.as_ref() == Some(&interface.name)),
-        methods: methods.flat_map(|method| with_aliases(api, method, false)).collect(),
-        attributes: interface.attributes.iter().flat_map(|a| property(interface, a)).collect(),
+        methods,
+        attributes: interface.attributes.iter().flat_map(|a| property(api, interface, a)).collect(),
     }
 }
 
@@ -223,13 +186,13 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         options.push("signature = ()".into());
     }
     let takes = parameters.iter().enumerate().map(|(position, parameter)| {
-        format!("let {}: {} = call.take(py, {position})?;", parameter.name, taken(&parameter.ty))
+        format!("let {}: {} = call.take({position})?;", parameter.name, taken(&parameter.ty))
     });
     let arguments: Vec<String> =
         parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
     let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
-        rust: format!("py_{}", python.trim_start_matches('_')),
+        rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
         python: python.to_owned(),
         doc: rust_doc(&method_doc(api, method), ""),
         options: options.join(", "),
@@ -254,24 +217,20 @@ fn is_direct(method: &Method) -> bool {
     returns && overload.parameters.iter().all(|parameter| is_plain(&parameter.ty))
 }
 
-fn property(interface: &Interface, attribute: &Attribute) -> Vec<Property> {
+fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Property> {
     let python = name(&attribute.name, &attribute.notes).to_owned();
     let spellings = std::iter::once(&python).chain(&attribute.notes.aliases);
     spellings
         .map(|spelling| Property {
             rust: format!("get_{}", snake_case(spelling)),
             python: spelling.clone(),
-            doc: rust_doc(&lines(&attribute.doc), ""),
+            doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,
             unbuilt: attribute.notes.unbuilt,
-            handwritten: attribute.notes.handwritten,
+            handwritten: attribute.notes.handwritten || interface.notes.handwritten,
             core: attribute.notes.rust.clone().unwrap_or_else(|| attribute.name.clone()),
             bodies: format!("{}::{}", snake_case(&interface.name), attribute.name),
             path: format!("{}.{}", interface.name, attribute.name),
         })
         .collect()
-}
-
-fn lines(doc: &str) -> Vec<String> {
-    doc.lines().map(str::to_owned).collect()
 }

@@ -31,7 +31,6 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add(format!("{RUST}/mod.rs"), classes::index(api).render())?;
     add(format!("{RUST}/errors.rs"), errors::view(api).render())?;
     add(format!("{RUST}/options.rs"), options::view(api).render())?;
-    add(format!("{RUST}/tables.rs"), classes::tables(api).render())?;
     add(format!("{RUST}/classes.rs"), classes::view(api).render())?;
     add(format!("{RUST}/functions.rs"), classes::functions(api).render())?;
     add(format!("{PYTHON}/_core.pyi"), stub::view(api).render())?;

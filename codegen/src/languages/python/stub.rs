@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::options::{own_members, records};
 use super::spelling::{
-    accepted, camel_member, docstring, exception, method_doc, name, parameter, returned,
+    accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
 };
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Overload, Type};
@@ -89,9 +89,9 @@ pub(super) fn view(api: &Api) -> Stub {
         values.map(|value| (value.name.clone(), returned(api, &value.ty), one_line(&value.doc)));
     let mut stub = Stub {
         stamp: stamp("idl/*.webidl"),
-        dtype_doc: docstring(&lines(&api.dtype_doc), "    "),
+        dtype_doc: docstring(&lines(api, &api.dtype_doc), "    "),
         dtypes: dtypes.collect(),
-        reduce_op_doc: docstring(&lines(&api.reduce_op_doc), "    "),
+        reduce_op_doc: docstring(&lines(api, &api.reduce_op_doc), "    "),
         reduce_ops: ops.collect(),
         errors: errors_in_order(api).into_iter().map(|error| exception_of(api, error)).collect(),
         records: records(api).map(|record| record_class(api, record)).collect(),
@@ -109,7 +109,7 @@ pub(super) fn view(api: &Api) -> Stub {
 
 /// Every public name of the module, sorted.
 fn all(stub: &Stub) -> Vec<String> {
-    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Options"];
+    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Record"];
     let mut all: Vec<String> = by_hand.map(str::to_owned).into();
     all.extend(stub.errors.iter().map(|error| error.name.clone()));
     all.extend(stub.records.iter().chain(&stub.classes).map(|class| class.name.clone()));
@@ -157,7 +157,7 @@ fn exception_of(api: &Api, error: &ErrorKind) -> Exception {
     Exception {
         name: exception(api, &error.name),
         bases: bases.join(", "),
-        doc: docstring(&lines(&error.doc), "    "),
+        doc: docstring(&lines(api, &error.doc), "    "),
         fields: fields.filter(|(name, _)| !COMMON_FIELDS.contains(&name.as_str())).collect(),
     }
 }
@@ -168,7 +168,7 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
         let spellings = std::iter::once(member.name.clone()).chain(camel_member(&member.name));
         for (index, spelling) in spellings.enumerate() {
             let doc = match index {
-                0 => docstring(&lines(&member.doc), "        "),
+                0 => docstring(&lines(api, &member.doc), "        "),
                 _ => docstring(&[format!("c10d's spelling of `{}`.", member.name)], "        "),
             };
             let takes = accepted(api, &member.ty);
@@ -195,8 +195,8 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
     };
     Class {
         name: record.name.clone(),
-        bases: record.inherits.clone().unwrap_or_else(|| "Options".into()),
-        doc: docstring(&lines(&record.doc), "    "),
+        bases: record.inherits.clone().unwrap_or_else(|| "Record".into()),
+        doc: docstring(&lines(api, &record.doc), "    "),
         properties,
         methods: vec![constructor],
         extra: "",
@@ -226,7 +226,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
                         true => String::new(),
                         false => accepted(api, &attribute.ty),
                     },
-                    doc: docstring(&lines(&attribute.doc), "        "),
+                    doc: docstring(&lines(api, &attribute.doc), "        "),
                 });
             }
         }
@@ -237,7 +237,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
     Class {
         name: interface.name.clone(),
         bases: bases.unwrap_or_default(),
-        doc: docstring(&lines(&interface.doc), "    "),
+        doc: docstring(&lines(api, &interface.doc), "    "),
         properties,
         methods,
         extra: extra.map_or("", |(_, text)| text.trim_end()),
@@ -271,10 +271,6 @@ fn parameters(api: &Api, overload: &Overload, receiver: &str) -> String {
     let receiver = (!receiver.is_empty()).then(|| receiver.to_owned());
     let parameters = overload.parameters.iter().map(|known| parameter(api, known));
     receiver.into_iter().chain(parameters).collect::<Vec<_>>().join(", ")
-}
-
-fn lines(doc: &str) -> Vec<String> {
-    doc.lines().map(str::to_owned).collect()
 }
 
 fn one_line(doc: &str) -> String {
