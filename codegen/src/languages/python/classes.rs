@@ -23,6 +23,8 @@ pub(super) struct Classes {
     stamp: String,
     classes: Vec<Class>,
     unbuilt: Vec<Unbuilt>,
+    /// Name, variant, name of the constant.
+    dtypes: Vec<(String, String, String)>,
 }
 
 /// `functions.rs`.
@@ -111,6 +113,10 @@ pub(super) fn index(_api: &Api) -> Index {
 pub(super) fn view(api: &Api) -> Classes {
     let built = api.interfaces.iter().filter(|interface| !interface.notes.unbuilt);
     let unbuilt = api.interfaces.iter().filter(|interface| interface.notes.unbuilt);
+    let dtypes = api
+        .dtypes
+        .iter()
+        .map(|dtype| (dtype.name.clone(), dtype.variant.clone(), dtype.name.to_uppercase()));
     Classes {
         stamp: stamp("idl/*.webidl"),
         classes: built.map(|interface| class(api, interface)).collect(),
@@ -120,6 +126,7 @@ pub(super) fn view(api: &Api) -> Classes {
                 doc: rust_doc(&lines(api, &interface.doc), ""),
             })
             .collect(),
+        dtypes: dtypes.collect(),
     }
 }
 

@@ -39,6 +39,8 @@ struct Exception {
 struct Class {
     name: String,
     bases: String,
+    /// Whether nothing can inherit from it.
+    is_final: bool,
     doc: String,
     properties: Vec<Property>,
     methods: Vec<Function>,
@@ -73,7 +75,6 @@ struct Form {
 const EXTRA: &[(&str, &str)] = &[
     ("Work", include_str!("../../../templates/python/work.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
-    ("ProcessGroup", include_str!("../../../templates/python/process_group.pyi")),
 ];
 
 /// What every exception has; more exact types of fields would contradict it.
@@ -196,6 +197,7 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
     Class {
         name: record.name.clone(),
         bases: record.inherits.clone().unwrap_or_else(|| "Record".into()),
+        is_final: false,
         doc: docstring(&lines(api, &record.doc), "    "),
         properties,
         methods: vec![constructor],
@@ -233,9 +235,11 @@ fn class(api: &Api, interface: &Interface) -> Class {
         methods.extend(interface.methods.iter().map(|m| function(api, m, "self", "        ")));
     }
     let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
+    let is_base = api.interfaces.iter().any(|i| i.inherits.as_ref() == Some(&interface.name));
     let bases = interface.inherits.clone().filter(|_| !interface.notes.unbuilt);
     Class {
         name: interface.name.clone(),
+        is_final: bases.is_none() && !is_base,
         bases: bases.unwrap_or_default(),
         doc: docstring(&lines(api, &interface.doc), "    "),
         properties,
