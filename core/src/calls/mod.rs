@@ -15,6 +15,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use crate::generated::calls as tables;
 pub use from_value::FromValue;
 pub use resolve::{Resolved, resolve};
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.
