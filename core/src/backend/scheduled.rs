@@ -181,16 +181,14 @@ impl ScheduledBackend {
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while.
     fn inspect(&self) {
-        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL) else {
+        if self.driver.stalled().is_none_or(|report| report.stalled_for < STALL) {
             return;
-        };
+        }
         let Ok(mut inspector) = self.inspector.try_lock() else { return };
         if Instant::now() < inspector.next {
             return;
         }
-        let mut operations = self.driver.finished();
-        operations.push((report.sequence, report.fingerprint));
-        match inspector.compare(self.rank, self.size, &operations) {
+        match inspector.compare(self.rank, self.size, &self.driver.history()) {
             Ok(None) => {}
             Ok(Some(mismatch)) => self.driver.break_with(mismatch),
             // Without a store there is nothing to compare with; deadlines and deaths still count.

@@ -17,6 +17,7 @@ use super::background::Background;
 use super::{Completion, Executor, Finished, Message, Operation, StallReport};
 use crate::transport::{Interest, wait};
 use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
 
 /// Who will make an issued operation progress.
@@ -166,6 +167,11 @@ impl Driver {
     /// The oldest operation in flight, and how long it has not moved.
     pub fn stalled(&self) -> Option<StallReport> {
         self.lock().stalled(Instant::now())
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().history()
     }
 
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations

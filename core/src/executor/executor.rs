@@ -7,6 +7,7 @@ use super::state::{Finished, State};
 use super::{Message, Operation};
 use crate::transport::{Interest, Transport};
 use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
@@ -122,6 +123,11 @@ impl Executor {
     /// The oldest operation in flight and how long nothing of it has moved.
     pub fn stalled(&self, now: Instant) -> Option<StallReport> {
         self.state.stalled(now)
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.state.in_flight.history()
     }
 
     /// The reason why the group is broken, if it is.
