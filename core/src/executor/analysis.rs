@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::schedule::{Action, Chunk, Rank, Schedule};
+use crate::schedule::{Action, Rank, Schedule};
 
 /// How many analysed schedules are kept.
 const KEPT: usize = 64;
@@ -113,34 +113,16 @@ pub(super) fn peer_of(action: &Action) -> Option<(Rank, bool)> {
 /// same memory, it is the same chunk.
 fn may_overlap(earlier: &Action, later: &Action) -> bool {
     let mut shared = false;
-    for one in chunks(earlier).into_iter().flatten() {
-        for other in chunks(later).into_iter().flatten() {
-            if one == other {
+    for one in earlier.chunks() {
+        for other in later.chunks() {
+            if one.same_range(&other) {
                 shared = true;
-            } else if touch(&one, &other) {
+            } else if one.overlaps(&other) {
                 return false;
             }
         }
     }
     shared
-}
-
-fn chunks(action: &Action) -> [Option<Chunk>; 2] {
-    match *action {
-        Action::Send { from, .. } => [Some(from), None],
-        Action::Recv { into, .. } => [Some(into), None],
-        Action::RecvReduce { local, into, .. } => [Some(local), Some(into)],
-        Action::Reduce { from, into, .. } | Action::Copy { from, into } => [Some(from), Some(into)],
-    }
-}
-
-/// Whether two chunks may have an element in common.
-fn touch(one: &Chunk, other: &Chunk) -> bool {
-    // The first comparison leaves differently cut blocks aside: parts of different sizes are rounded
-    // differently, and such schedules are too rare to be worth the exact answer.
-    one.block == other.block
-        && (one.parts != other.parts
-            || (one.part < other.part + other.count && other.part < one.part + one.count))
 }
 
 /// Lists of different lengths, stored in one.

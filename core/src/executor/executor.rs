@@ -7,6 +7,7 @@ use super::state::{Finished, State};
 use super::{Message, Operation};
 use crate::transport::{Interest, Transport};
 use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
@@ -18,6 +19,15 @@ pub struct GroupIdentity {
     pub name: String,
     /// Generation of the membership: frames of another generation are dropped.
     pub generation: u32,
+}
+
+/// What [`Executor::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether anything moved.
+    pub moved: bool,
+    /// Whether it stopped while things still moved: another call may do more, without waiting.
+    pub unfinished: bool,
 }
 
 /// Runs one rank's operations of one group.
@@ -68,24 +78,24 @@ impl Executor {
         self.run();
     }
 
-    /// Moves what can be moved now. True if anything moved; then another call may move more.
-    pub fn advance(&mut self, now: Instant) -> bool {
+    /// Moves what can be moved now, for a bounded time.
+    pub fn advance(&mut self, now: Instant) -> Progress {
         self.state.now = now;
+        let mut progress = Progress { moved: false, unfinished: false };
         if self.is_closed() {
-            return false;
+            return progress;
         }
-        let mut moved = false;
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             let arrived = self.transport.advance(&mut self.state);
             let ran = self.run();
             if !arrived && !ran {
                 break;
             }
-            moved = true;
+            progress = Progress { moved: true, unfinished: round == ROUNDS };
         }
         self.state.check_time(&mut *self.transport);
         self.state.break_if_needed(&mut *self.transport);
-        moved
+        progress
     }
 
     /// Appends the operations that are over. They are to be settled without any lock.
@@ -113,6 +123,11 @@ impl Executor {
     /// The oldest operation in flight and how long nothing of it has moved.
     pub fn stalled(&self, now: Instant) -> Option<StallReport> {
         self.state.stalled(now)
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.state.in_flight.history()
     }
 
     /// The reason why the group is broken, if it is.

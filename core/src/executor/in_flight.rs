@@ -86,6 +86,13 @@ impl InFlight {
         self.count == 0
     }
 
+    /// What was and is run: operations that ended, as far as they are remembered, and those in
+    /// flight.
+    pub(super) fn history(&self) -> Vec<(u64, Fingerprint)> {
+        let in_flight = self.iter().map(|running| (running.sequence, running.fingerprint));
+        self.finished.iter().copied().chain(in_flight).collect()
+    }
+
     /// The fingerprint of an operation that ended, if it is remembered.
     pub(super) fn finished(&self, sequence: u64) -> Option<Fingerprint> {
         self.finished.iter().rev().find(|known| known.0 == sequence).map(|known| known.1)

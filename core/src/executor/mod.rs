@@ -2,8 +2,12 @@
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
 mod analysis;
+#[cfg(feature = "tcp")]
+mod background;
 mod collectives;
 mod completion;
+#[cfg(feature = "tcp")]
+mod driver;
 mod executor;
 mod failure;
 mod in_flight;
@@ -18,7 +22,9 @@ mod state;
 mod tests;
 
 pub use completion::Completion;
-pub use executor::{Executor, GroupIdentity};
+#[cfg(feature = "tcp")]
+pub use driver::{Driver, SpinPolicy, Waiting};
+pub use executor::{Executor, GroupIdentity, Progress};
 pub use failure::StallReport;
 pub use operation::{Bindings, Message, Operation, Outcome};
 pub use state::Finished;

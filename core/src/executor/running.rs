@@ -2,6 +2,7 @@
 //! transport; decides nothing about frames.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -124,7 +125,7 @@ impl Running {
         for step in &schedule.steps {
             let bytes = match step.action {
                 Action::Send { from: chunk, .. } | Action::Recv { into: chunk, .. } => {
-                    self.chunk(chunk)?.len()
+                    self.range(chunk)?.len()
                 }
                 Action::RecvReduce { local, into, .. } => self.pair(local, into, true)?,
                 Action::Copy { from, into } => self.pair(from, into, true)?,
@@ -137,15 +138,17 @@ impl Running {
 
     /// The common length of two chunks that are the same memory (if that is `allowed`) or disjoint.
     fn pair(&self, one: Chunk, other: Chunk, allowed: bool) -> Result<usize, String> {
-        let (one, other) = (self.chunk(one)?, self.chunk(other)?);
-        if one.len() != other.len() {
-            return Err(format!("chunks of {} and {} bytes meet", one.len(), other.len()));
+        let (bytes, other_bytes) = (self.range(one)?.len(), self.range(other)?.len());
+        if bytes != other_bytes {
+            return Err(format!("chunks of {bytes} and {other_bytes} bytes meet"));
         }
-        let same = allowed && one.same_memory(&other);
-        if !one.is_empty() && !same && one.overlaps(&other) {
-            return Err("input and output memory overlap in part".to_owned());
+        if bytes > 0 && !(allowed && one == other) {
+            let (one, other) = (self.chunk(one)?, self.chunk(other)?);
+            if one.overlaps(&other) && !(allowed && one.same_memory(&other)) {
+                return Err("input and output memory overlap in part".to_owned());
+            }
         }
-        Ok(one.len())
+        Ok(bytes)
     }
 
     fn block(&self, block: Block) -> Result<&Region, String> {
@@ -154,24 +157,26 @@ impl Running {
             Buffer::Output => &self.bindings.output,
             Buffer::Scratch => &self.scratch,
         };
-        blocks.get(block.index as usize).ok_or_else(|| format!("no memory stands for {block:?}"))
+        blocks.get(block.index as usize).ok_or_else(|| format!("no memory stands for {block}"))
     }
 
-    /// The memory of a chunk. Blocks are cut between elements.
-    fn chunk(&self, chunk: Chunk) -> Result<Region, String> {
-        let block = self.block(chunk.block)?;
-        let element_bytes = self.dtype.size_bytes();
-        let elements = (block.len() / element_bytes) as u64;
-        let (part, end, parts) = (
-            u64::from(chunk.part),
-            u64::from(chunk.part) + u64::from(chunk.count),
-            u64::from(chunk.parts),
-        );
-        if end > parts || parts == 0 {
-            return Err(format!("{chunk:?} is outside of its block"));
+    /// The bytes of its block that a chunk covers. Blocks are cut between elements.
+    fn range(&self, chunk: Chunk) -> Result<Range<usize>, String> {
+        if chunk.is_nothing() {
+            return Ok(0..0);
         }
-        let at = |part: u64| (elements * part / parts) as usize * element_bytes;
-        Ok(block.slice(at(part)..at(end)))
+        if u64::from(chunk.part) + u64::from(chunk.count) > u64::from(chunk.parts) {
+            return Err(format!("{chunk} is outside of its block"));
+        }
+        let element_bytes = self.dtype.size_bytes();
+        let elements = chunk.elements(self.block(chunk.block)?.len() / element_bytes);
+        Ok(elements.start * element_bytes..elements.end * element_bytes)
+    }
+
+    /// The memory of a chunk.
+    fn chunk(&self, chunk: Chunk) -> Result<Region, String> {
+        let range = self.range(chunk)?;
+        if range.is_empty() { Ok(Region::zeroed(0)) } else { Ok(self.block(chunk.block)?.slice(range)) }
     }
 
     /// The memory that a send reads, or a receive writes.
@@ -255,7 +260,9 @@ impl Running {
     fn reduce_incoming(&self, into: &Region, local: &Region, incoming: &[u8], operands: Operands) {
         let (op, dtype) = (self.reduce_op, self.dtype);
         if into.is_empty() {
-        } else if into.same_memory(local) {
+            return;
+        }
+        if into.same_memory(local) {
             into.write(|into| kernels::reduce(op, dtype, into, incoming, operands));
         } else {
             into.write_from(local, |into, local| {

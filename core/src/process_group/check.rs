@@ -1,6 +1,6 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
-use crate::{Blocks, Collective, DType, Error, Request, Result, Sizes, Tensor};
+use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
 /// One operation of a request, checked.
 #[derive(Debug)]
@@ -205,6 +205,7 @@ fn invalid<T>(message: String) -> Result<T> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Collective;
 
     fn tensor(elements: usize) -> Tensor {
         Tensor::from(vec![0f32; elements])

@@ -141,21 +141,12 @@ fn own_block(rule: Blocks, rank: u32) -> usize {
 
 /// Reduces this process's further tensors into the contribution.
 fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], local: &[Tensor]) {
-    let effective = executed(reduce_op);
     for (into, tensor) in contribution.iter().flat_map(|into| local.iter().map(move |t| (into, t)))
     {
         let from = tensor.to_contiguous().into_region();
         into.write_from(&from, |into, from| {
-            kernels::reduce(effective, dtype, into, from, Operands::LocalFirst);
+            kernels::reduce(reduce_op, dtype, into, from, Operands::LocalFirst);
         });
-    }
-}
-
-/// The operator that kernels apply: averages and scaled sums are sums there.
-pub(crate) fn executed(reduce_op: ReduceOp) -> ReduceOp {
-    match reduce_op {
-        ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
-        other => other,
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod collectives;
+mod contracts;
 mod failures;
 mod messages;
 mod network;
