@@ -15,6 +15,7 @@ pub mod transport;
 pub mod wire;
 mod work;
 
+pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};

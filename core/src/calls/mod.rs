@@ -8,6 +8,7 @@ mod describe;
 mod from_value;
 mod request;
 mod resolve;
+mod typed;
 mod types;
 mod value;
 
@@ -16,5 +17,7 @@ mod tests;
 
 pub use from_value::FromValue;
 pub use resolve::{Resolved, resolve};
+// Outside this crate nobody can name these two, so that nobody can add to what methods take.
+pub(crate) use typed::{Argument, Call};
 pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
 pub use value::{Arguments, Foreign, Value};

@@ -2,7 +2,9 @@
 
 use askama::Template;
 
-use super::spelling::{given, is_plain, method_doc, name, rust_doc, table, taken, text_signature};
+use super::spelling::{
+    given, is_plain, lines, method_doc, name, rust_doc, table, taken, text_signature,
+};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
 use crate::model::{Api, Attribute, Interface, Method, Type};
@@ -21,6 +23,8 @@ pub(super) struct Classes {
     stamp: String,
     classes: Vec<Class>,
     unbuilt: Vec<Unbuilt>,
+    /// Name, variant, name of the constant.
+    dtypes: Vec<(String, String, String)>,
 }
 
 /// `functions.rs`.
@@ -109,15 +113,20 @@ pub(super) fn index(_api: &Api) -> Index {
 pub(super) fn view(api: &Api) -> Classes {
     let built = api.interfaces.iter().filter(|interface| !interface.notes.unbuilt);
     let unbuilt = api.interfaces.iter().filter(|interface| interface.notes.unbuilt);
+    let dtypes = api
+        .dtypes
+        .iter()
+        .map(|dtype| (dtype.name.clone(), dtype.variant.clone(), dtype.name.to_uppercase()));
     Classes {
         stamp: stamp("idl/*.webidl"),
         classes: built.map(|interface| class(api, interface)).collect(),
         unbuilt: unbuilt
             .map(|interface| Unbuilt {
                 name: interface.name.clone(),
-                doc: rust_doc(&lines(&interface.doc), ""),
+                doc: rust_doc(&lines(api, &interface.doc), ""),
             })
             .collect(),
+        dtypes: dtypes.collect(),
     }
 }
 
@@ -143,7 +152,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
         bodies: snake_case(&interface.name),
         constructor: interface.constructor.as_ref().map(table).unwrap_or_default(),
         methods,
-        attributes: interface.attributes.iter().flat_map(|a| property(interface, a)).collect(),
+        attributes: interface.attributes.iter().flat_map(|a| property(api, interface, a)).collect(),
     }
 }
 
@@ -190,7 +199,7 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
     let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
-        rust: format!("py_{}", python.trim_start_matches('_')),
+        rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
         python: python.to_owned(),
         doc: rust_doc(&method_doc(api, method), ""),
         options: options.join(", "),
@@ -215,14 +224,14 @@ fn is_direct(method: &Method) -> bool {
     returns && overload.parameters.iter().all(|parameter| is_plain(&parameter.ty))
 }
 
-fn property(interface: &Interface, attribute: &Attribute) -> Vec<Property> {
+fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Property> {
     let python = name(&attribute.name, &attribute.notes).to_owned();
     let spellings = std::iter::once(&python).chain(&attribute.notes.aliases);
     spellings
         .map(|spelling| Property {
             rust: format!("get_{}", snake_case(spelling)),
             python: spelling.clone(),
-            doc: rust_doc(&lines(&attribute.doc), ""),
+            doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,
             unbuilt: attribute.notes.unbuilt,
             handwritten: attribute.notes.handwritten || interface.notes.handwritten,
@@ -231,8 +240,4 @@ fn property(interface: &Interface, attribute: &Attribute) -> Vec<Property> {
             path: format!("{}.{}", interface.name, attribute.name),
         })
         .collect()
-}
-
-fn lines(doc: &str) -> Vec<String> {
-    doc.lines().map(str::to_owned).collect()
 }

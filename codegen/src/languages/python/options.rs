@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::spelling::{camel_member, record_table, rust_doc};
+use super::spelling::{camel_member, lines, record_table, rust_doc};
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, Member};
 
@@ -60,8 +60,7 @@ pub(super) fn view(api: &Api) -> Options {
 }
 
 fn view_of(api: &Api, record: &Dictionary) -> Record {
-    let doc =
-        |doc: &str, indent| rust_doc(&doc.lines().map(str::to_owned).collect::<Vec<_>>(), indent);
+    let doc = |doc: &str, indent| rust_doc(&lines(api, doc), indent);
     let members = own_members(api, record).map(|(position, member)| Property {
         name: member.name.clone(),
         camel: camel_member(&member.name).unwrap_or_default(),

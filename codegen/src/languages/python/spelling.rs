@@ -1,5 +1,6 @@
 //! Names, types, defaults and doc comments as Python and the binding spell them.
 
+use super::options::records;
 use crate::model::names::{camel_case, snake_case};
 use crate::model::{Constant, Method, Notes, Parameter, Type};
 
@@ -106,6 +107,8 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
         Type::Object => "object".into(),
         Type::ReduceOp => "ReduceOp".into(),
         Type::DType => "DType".into(),
+        // A record that no call takes has no class.
+        Type::Dictionary(name) if !records(api).any(|known| known.name == *name) => "Any".into(),
         Type::Dictionary(name) | Type::Interface(name) => name.clone(),
         Type::Enum(name) => literal(api, name),
         Type::Callback(name) => callable(api, name),
@@ -189,9 +192,26 @@ pub(super) fn text_signature(method: &Method, receiver: &str) -> Option<String> 
     Some(format!("({})", parts.join(", ")))
 }
 
+/// The lines of a doc comment, with error kinds named as their exception classes.
+pub(super) fn lines(api: &crate::model::Api, doc: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let mut line = line.to_owned();
+        for error in api.errors.iter().filter(|error| line_names(doc, &error.name)) {
+            let quoted = format!("`{}`", error.name);
+            line = line.replace(&quoted, &format!("`{}`", exception(api, &error.name)));
+        }
+        line
+    };
+    doc.lines().map(line).collect()
+}
+
+fn line_names(doc: &str, kind: &str) -> bool {
+    doc.contains(&format!("`{kind}`"))
+}
+
 /// The doc comment of a method: its text, its forms if there are several, what it raises.
 pub(super) fn method_doc(api: &crate::model::Api, method: &Method) -> Vec<String> {
-    let mut lines: Vec<String> = method.doc.lines().map(str::to_owned).collect();
+    let mut lines = lines(api, &method.doc);
     if method.overloads.len() > 1 {
         lines.push(String::new());
         lines.push("Forms:".into());

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::options::{own_members, records};
 use super::spelling::{
-    accepted, camel_member, docstring, exception, method_doc, name, parameter, returned,
+    accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
 };
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Overload, Type};
@@ -22,6 +22,10 @@ pub(super) struct Stub {
     records: Vec<Class>,
     classes: Vec<Class>,
     functions: Vec<Function>,
+    /// Values of the module: name, type, doc.
+    values: Vec<(String, String, String)>,
+    /// Every public name, sorted.
+    all: Vec<String>,
 }
 
 struct Exception {
@@ -35,6 +39,8 @@ struct Exception {
 struct Class {
     name: String,
     bases: String,
+    /// Whether nothing can inherit from it.
+    is_final: bool,
     doc: String,
     properties: Vec<Property>,
     methods: Vec<Function>,
@@ -69,7 +75,6 @@ struct Form {
 const EXTRA: &[(&str, &str)] = &[
     ("Work", include_str!("../../../templates/python/work.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
-    ("ProcessGroup", include_str!("../../../templates/python/process_group.pyi")),
 ];
 
 /// What every exception has; more exact types of fields would contradict it.
@@ -80,11 +85,14 @@ pub(super) fn view(api: &Api) -> Stub {
     let dtypes = api.dtypes.iter().map(|dtype| (dtype.name.clone(), one_line(&dtype.doc)));
     let ops = api.reduce_ops.iter().map(|op| (op.name.clone(), one_line(&op.doc)));
     let namespaces = api.namespaces.iter();
-    Stub {
+    let values = api.namespaces.iter().flat_map(|namespace| &namespace.attributes);
+    let values =
+        values.map(|value| (value.name.clone(), returned(api, &value.ty), one_line(&value.doc)));
+    let mut stub = Stub {
         stamp: stamp("idl/*.webidl"),
-        dtype_doc: docstring(&lines(&api.dtype_doc), "    "),
+        dtype_doc: docstring(&lines(api, &api.dtype_doc), "    "),
         dtypes: dtypes.collect(),
-        reduce_op_doc: docstring(&lines(&api.reduce_op_doc), "    "),
+        reduce_op_doc: docstring(&lines(api, &api.reduce_op_doc), "    "),
         reduce_ops: ops.collect(),
         errors: errors_in_order(api).into_iter().map(|error| exception_of(api, error)).collect(),
         records: records(api).map(|record| record_class(api, record)).collect(),
@@ -93,7 +101,26 @@ pub(super) fn view(api: &Api) -> Stub {
             .flat_map(|namespace| &namespace.functions)
             .map(|method| function(api, method, "", "    "))
             .collect(),
+        values: values.collect(),
+        all: Vec::new(),
+    };
+    stub.all = all(&stub);
+    stub
+}
+
+/// Every public name of the module, sorted.
+fn all(stub: &Stub) -> Vec<String> {
+    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Record"];
+    let mut all: Vec<String> = by_hand.map(str::to_owned).into();
+    all.extend(stub.errors.iter().map(|error| error.name.clone()));
+    all.extend(stub.records.iter().chain(&stub.classes).map(|class| class.name.clone()));
+    all.extend(stub.values.iter().map(|value| value.0.clone()));
+    for function in &stub.functions {
+        all.push(function.name.clone());
+        all.extend(function.aliases.iter().cloned());
     }
+    all.sort();
+    all
 }
 
 /// Parents before their children: a stub is read from the top by people, too.
@@ -131,7 +158,7 @@ fn exception_of(api: &Api, error: &ErrorKind) -> Exception {
     Exception {
         name: exception(api, &error.name),
         bases: bases.join(", "),
-        doc: docstring(&lines(&error.doc), "    "),
+        doc: docstring(&lines(api, &error.doc), "    "),
         fields: fields.filter(|(name, _)| !COMMON_FIELDS.contains(&name.as_str())).collect(),
     }
 }
@@ -142,7 +169,7 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
         let spellings = std::iter::once(member.name.clone()).chain(camel_member(&member.name));
         for (index, spelling) in spellings.enumerate() {
             let doc = match index {
-                0 => docstring(&lines(&member.doc), "        "),
+                0 => docstring(&lines(api, &member.doc), "        "),
                 _ => docstring(&[format!("c10d's spelling of `{}`.", member.name)], "        "),
             };
             let takes = accepted(api, &member.ty);
@@ -169,8 +196,9 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
     };
     Class {
         name: record.name.clone(),
-        bases: record.inherits.clone().unwrap_or_else(|| "Options".into()),
-        doc: docstring(&lines(&record.doc), "    "),
+        bases: record.inherits.clone().unwrap_or_else(|| "Record".into()),
+        is_final: false,
+        doc: docstring(&lines(api, &record.doc), "    "),
         properties,
         methods: vec![constructor],
         extra: "",
@@ -200,18 +228,20 @@ fn class(api: &Api, interface: &Interface) -> Class {
                         true => String::new(),
                         false => accepted(api, &attribute.ty),
                     },
-                    doc: docstring(&lines(&attribute.doc), "        "),
+                    doc: docstring(&lines(api, &attribute.doc), "        "),
                 });
             }
         }
         methods.extend(interface.methods.iter().map(|m| function(api, m, "self", "        ")));
     }
     let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
+    let is_base = api.interfaces.iter().any(|i| i.inherits.as_ref() == Some(&interface.name));
     let bases = interface.inherits.clone().filter(|_| !interface.notes.unbuilt);
     Class {
         name: interface.name.clone(),
+        is_final: bases.is_none() && !is_base,
         bases: bases.unwrap_or_default(),
-        doc: docstring(&lines(&interface.doc), "    "),
+        doc: docstring(&lines(api, &interface.doc), "    "),
         properties,
         methods,
         extra: extra.map_or("", |(_, text)| text.trim_end()),
@@ -245,10 +275,6 @@ fn parameters(api: &Api, overload: &Overload, receiver: &str) -> String {
     let receiver = (!receiver.is_empty()).then(|| receiver.to_owned());
     let parameters = overload.parameters.iter().map(|known| parameter(api, known));
     receiver.into_iter().chain(parameters).collect::<Vec<_>>().join(", ")
-}
-
-fn lines(doc: &str) -> Vec<String> {
-    doc.lines().map(str::to_owned).collect()
 }
 
 fn one_line(doc: &str) -> String {
