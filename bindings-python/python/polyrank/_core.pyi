@@ -7,12 +7,136 @@ from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, TypeAlias, f
 
 from typing_extensions import Buffer, Self
 
+__all__ = [
+    "AbortedError",
+    "AllToAllOptions",
+    "AllgatherOptions",
+    "AllreduceCoalescedOptions",
+    "AllreduceOptions",
+    "AlreadyInitializedError",
+    "Backend",
+    "BackendOptions",
+    "BackendUnavailableError",
+    "BarrierOptions",
+    "BroadcastOptions",
+    "CollectiveMismatchError",
+    "CollectiveTimeoutError",
+    "DType",
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "DuplicateBackendError",
+    "DuplicateGroupError",
+    "FileStore",
+    "Future",
+    "GatherOptions",
+    "HashStore",
+    "InvalidArgumentError",
+    "InvalidGroupError",
+    "InvalidTypeError",
+    "MessageSizeError",
+    "MonitoredBarrierError",
+    "NotACounterError",
+    "NotInitializedError",
+    "P2POp",
+    "PolyrankError",
+    "PrefixStore",
+    "ProcessGroup",
+    "QueueEmptyError",
+    "RankFailedError",
+    "RankNotInGroupError",
+    "ReconfigureOptions",
+    "Record",
+    "ReduceOp",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "RendezvousError",
+    "RendezvousTimeoutError",
+    "ScatterOptions",
+    "Store",
+    "StoreTimeoutError",
+    "TCPStore",
+    "UnknownBackendError",
+    "UnsupportedDTypeError",
+    "UnsupportedError",
+    "WaitTimeoutError",
+    "WebSocketStore",
+    "Window",
+    "Work",
+    "_get_default_group",
+    "abort_process_group",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "create_store_client",
+    "default_group",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "gather",
+    "gather_object",
+    "get_backend",
+    "get_backend_config",
+    "get_default_backend_for_device",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "irecv",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_launched",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_tcp_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "isend",
+    "monitored_barrier",
+    "new_group",
+    "premul_sum",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "register_backend",
+    "register_rendezvous_handler",
+    "rendezvous",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+    "set_timeout",
+    "split_group",
+]
+
 class _SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 _Tensor: TypeAlias = Buffer | _SupportsDLPack
 _Bytes: TypeAlias = str | Buffer
 _Duration: TypeAlias = timedelta | float
+# `DType.bool` hides the built-in name inside of its class.
+_Bool: TypeAlias = bool
 
 @final
 class DType:
@@ -59,7 +183,7 @@ class DType:
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-    def __eq__(self, other: object, /) -> bool: ...
+    def __eq__(self, other: object, /) -> _Bool: ...
     def __hash__(self) -> int: ...
 
 @final
@@ -67,7 +191,7 @@ class ReduceOp:
     """How elements of several ranks become one.
 
     Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
-    operator that has no meaning for an element type raises `UnsupportedDType`.
+    operator that has no meaning for an element type raises `UnsupportedDTypeError`.
     """
 
     SUM: ClassVar[ReduceOp]
@@ -266,10 +390,11 @@ class MonitoredBarrierError(DistBackendError, TimeoutError):
 
     message: str
 
-class Options:
+class Record:
     """The base class of all options records."""
 
-class BackendOptions(Options):
+
+class BackendOptions(Record):
     """Options with which a group is made."""
 
     @property
@@ -304,7 +429,8 @@ class BackendOptions(Options):
     def globalRanksInGroup(self, value: Sequence[SupportsIndex]) -> None: ...
     def __new__(cls, *, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ...) -> Self: ...
 
-class AllreduceOptions(Options):
+
+class AllreduceOptions(Record):
     """Options of `allreduce`."""
 
     @property
@@ -344,12 +470,14 @@ class AllreduceOptions(Options):
     def sparseIndices(self, value: object | None) -> None: ...
     def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
 
+
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
     def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
 
-class ReduceOptions(Options):
+
+class ReduceOptions(Record):
     """Options of `reduce`."""
 
     @property
@@ -399,7 +527,8 @@ class ReduceOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, reduce_op: ReduceOp = ..., root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class BroadcastOptions(Options):
+
+class BroadcastOptions(Record):
     """Options of `broadcast`."""
 
     @property
@@ -439,7 +568,8 @@ class BroadcastOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class AllgatherOptions(Options):
+
+class AllgatherOptions(Record):
     """Options of `allgather` and `all_gather_single`."""
 
     @property
@@ -459,7 +589,8 @@ class AllgatherOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class GatherOptions(Options):
+
+class GatherOptions(Record):
     """Options of `gather`."""
 
     @property
@@ -489,7 +620,8 @@ class GatherOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class ScatterOptions(Options):
+
+class ScatterOptions(Record):
     """Options of `scatter`."""
 
     @property
@@ -519,7 +651,8 @@ class ScatterOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class ReduceScatterOptions(Options):
+
+class ReduceScatterOptions(Record):
     """Options of `reduce_scatter` and `reduce_scatter_single`."""
 
     @property
@@ -549,7 +682,8 @@ class ReduceScatterOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class AllToAllOptions(Options):
+
+class AllToAllOptions(Record):
     """Options of `alltoall` and `all_to_all_single`."""
 
     @property
@@ -569,7 +703,8 @@ class AllToAllOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
-class BarrierOptions(Options):
+
+class BarrierOptions(Record):
     """Options of `barrier`."""
 
     @property
@@ -604,7 +739,8 @@ class BarrierOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     def __new__(cls, *, device_ids: Sequence[SupportsIndex] = ..., timeout: _Duration | None = ..., device: object | None = ..., async_op: bool = ...) -> Self: ...
 
-class ReconfigureOptions(Options):
+
+class ReconfigureOptions(Record):
     """Who is in the group from now on."""
 
     @property
@@ -629,10 +765,14 @@ class ReconfigureOptions(Options):
     def timeout(self, value: _Duration | None) -> None: ...
     def __new__(cls, *, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ...) -> Self: ...
 
+
+@final
 class Backend:
     """What carries out a group's operations on one kind of device."""
 
 
+
+@final
 class P2POp:
     """One send or receive for `batch_isend_irecv`."""
 
@@ -643,11 +783,13 @@ class P2POp:
         Raises `InvalidArgumentError`.
         """
 
+
+@final
 class ProcessGroup:
     """A group of processes (ranks) that communicate by collective operations.
 
     All ranks of a group call the same collectives in the same order; a disagreement raises
-    `CollectiveMismatch` on every rank. Methods that take time return a `Work`. Ranks that methods
+    `CollectiveMismatchError` on every rank. Methods that take time return a `Work`. Ranks that methods
     take are ranks in this group. A group serves one thread or several.
 
     When an operation fails or passes its deadline, the group is broken: all its operations, on
@@ -707,7 +849,7 @@ class ProcessGroup:
     def ranks(self) -> list[int]:
         """The global ranks of the members, by rank in this group."""
     def abort(self) -> None:
-        """Aborts all operations on all ranks: they raise `Aborted`, and so does every later one.
+        """Aborts all operations on all ranks: they raise `AbortedError`, and so does every later one.
         Does not wait.
         """
     def shutdown(self) -> None:
@@ -938,7 +1080,7 @@ class ProcessGroup:
 
         Not built in this version: raises `UnsupportedError`.
         """
-    def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[PreHookArgs], None]) -> None:
+    def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` before each operation, in the order of ids.
 
         Not built in this version: raises `UnsupportedError`.
@@ -948,7 +1090,7 @@ class ProcessGroup:
 
         Not built in this version: raises `UnsupportedError`.
         """
-    def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[PostHookArgs], None]) -> None:
+    def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` after each operation was issued, in the order of ids.
 
         Not built in this version: raises `UnsupportedError`.
@@ -1004,14 +1146,13 @@ class ProcessGroup:
 
         Not built in this version: raises `UnsupportedError`.
         """
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: object, error: object, traceback: object) -> None: ...
+
 
 class Store:
     """A key-value store that ranks share. Keys are strings, values are bytes.
 
     Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
-    timeout, 300 s unless set, and then raise `StoreTimeout`. This is the base class of all
+    timeout, 300 s unless set, and then raise `StoreTimeoutError`. This is the base class of all
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
     """
 
@@ -1075,7 +1216,7 @@ class Store:
         """
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """Takes the first value of the queue `key`. On an empty queue it waits up to the store's
-        timeout if `block`, else it raises `QueueEmpty`.
+        timeout if `block`, else it raises `QueueEmptyError`.
 
         Raises `QueueEmptyError`, `StoreTimeoutError`.
         """
@@ -1102,11 +1243,13 @@ class Store:
         Raises `StoreTimeoutError`.
         """
 
+
 class HashStore(Store):
     """A store in this process's memory, for threads as ranks and for tests."""
 
     def __new__(cls) -> Self:
         """An empty store."""
+
 
 class FileStore(Store):
     """A store in one file of a directory that all ranks see; access is by file locks.
@@ -1124,6 +1267,7 @@ class FileStore(Store):
         Raises `DistStoreError`.
         """
 
+
 class PrefixStore(Store):
     """A view of another store: every key gets a prefix. How several groups share one store."""
 
@@ -1135,6 +1279,7 @@ class PrefixStore(Store):
         """The prefix."""
     def __new__(cls, prefix: str, store: Store) -> Self:
         """Puts `prefix` and a slash before every key of `store`."""
+
 
 class TCPStore(Store):
     """A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
@@ -1167,6 +1312,8 @@ class TCPStore(Store):
         Raises `DistNetworkError`, `StoreTimeoutError`.
         """
 
+
+@final
 class WebSocketStore:
     """A store reached over a WebSocket, from a browser too."""
 
@@ -1176,10 +1323,14 @@ class WebSocketStore:
         Not built in this version: raises `UnsupportedError`.
         """
 
+
+@final
 class Window:
     """Memory of all ranks of a group that each of them can reach without the owner's help."""
 
 
+
+@final
 class Work:
     """A handle on an operation that was issued.
 
@@ -1193,7 +1344,7 @@ class Work:
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits until the operation is complete; true. Raises what the operation failed with.
 
-        With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
+        With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
         on, and a later `wait` may succeed. None, or zero, is no limit of its own.
 
         Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
@@ -1225,6 +1376,8 @@ class Work:
         """The handle that `boxed` gave."""
     def __await__(self) -> Generator[Any, None, bool]: ...
 
+
+@final
 class Future:
     """A value that is there when an operation is complete."""
 
@@ -1239,6 +1392,9 @@ class Future:
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Calls `callback` with this future when it is done."""
     def __await__(self) -> Generator[Any, None, Any]: ...
+
+default_pg_timeout: timedelta
+"""Limit of operations of a group that was given none: 30 min."""
 
 def is_available() -> bool:
     """Whether this package can be used here."""

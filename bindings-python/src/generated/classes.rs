@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use polyrank::Error;
 use polyrank::calls::tables;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -12,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::bodies;
 use crate::classes::*;
 use crate::convert::{self, references};
+use crate::reduce_op::DType;
 
 #[pymethods]
 impl P2POp {
@@ -66,7 +66,7 @@ impl ProcessGroup {
 
     /// Another name of `name`.
     #[pyo3(name = "getBackendName", signature = ())]
-    fn py_getBackendName<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_get_backend_name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
         convert::blocking(py, || this.inner.backend_name())
@@ -116,7 +116,7 @@ impl ProcessGroup {
         convert::blocking(py, || this.inner.ranks())
     }
 
-    /// Aborts all operations on all ranks: they raise `Aborted`, and so does every later one.
+    /// Aborts all operations on all ranks: they raise `AbortedError`, and so does every later one.
     /// Does not wait.
     #[pyo3(name = "abort", signature = ())]
     fn py_abort<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -1005,7 +1005,7 @@ impl Store {
     }
 
     /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's
-    /// timeout if `block`, else it raises `QueueEmpty`.
+    /// timeout if `block`, else it raises `QueueEmptyError`.
     ///
     /// Raises `QueueEmptyError`, `StoreTimeoutError`.
     #[pyo3(name = "queue_pop", signature = (*positional, **keywords), text_signature = "($self, key, block=True)")]
@@ -1196,7 +1196,7 @@ impl TCPStore {
 impl Work {
     /// Waits until the operation is complete; true. Raises what the operation failed with.
     ///
-    /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
+    /// With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
     /// on, and a later `wait` may succeed. None, or zero, is no limit of its own.
     ///
     /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
@@ -1383,12 +1383,12 @@ pub(crate) struct Backend;
 #[pymethods]
 impl Backend {
     #[new]
-    #[pyo3(signature = (*_positional, **_keywords))]
+    #[pyo3(signature = (*positional, **_keywords))]
     fn py_new(
-        _positional: &Bound<'_, PyTuple>,
+        positional: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Err(convert::unbuilt(_positional.py(), "Backend"))
+        Err(convert::unbuilt(positional.py(), "Backend"))
     }
 }
 
@@ -1401,12 +1401,12 @@ pub(crate) struct WebSocketStore;
 #[pymethods]
 impl WebSocketStore {
     #[new]
-    #[pyo3(signature = (*_positional, **_keywords))]
+    #[pyo3(signature = (*positional, **_keywords))]
     fn py_new(
-        _positional: &Bound<'_, PyTuple>,
+        positional: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Err(convert::unbuilt(_positional.py(), "WebSocketStore"))
+        Err(convert::unbuilt(positional.py(), "WebSocketStore"))
     }
 }
 
@@ -1419,13 +1419,62 @@ pub(crate) struct Window;
 #[pymethods]
 impl Window {
     #[new]
-    #[pyo3(signature = (*_positional, **_keywords))]
+    #[pyo3(signature = (*positional, **_keywords))]
     fn py_new(
-        _positional: &Bound<'_, PyTuple>,
+        positional: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Err(convert::unbuilt(_positional.py(), "Window"))
+        Err(convert::unbuilt(positional.py(), "Window"))
     }
+}
+
+#[pymethods]
+impl DType {
+    #[classattr]
+    #[pyo3(name = "bool")]
+    const BOOL: DType = DType(polyrank::DType::Bool);
+    #[classattr]
+    #[pyo3(name = "u8")]
+    const U8: DType = DType(polyrank::DType::U8);
+    #[classattr]
+    #[pyo3(name = "i8")]
+    const I8: DType = DType(polyrank::DType::I8);
+    #[classattr]
+    #[pyo3(name = "u16")]
+    const U16: DType = DType(polyrank::DType::U16);
+    #[classattr]
+    #[pyo3(name = "i16")]
+    const I16: DType = DType(polyrank::DType::I16);
+    #[classattr]
+    #[pyo3(name = "u32")]
+    const U32: DType = DType(polyrank::DType::U32);
+    #[classattr]
+    #[pyo3(name = "i32")]
+    const I32: DType = DType(polyrank::DType::I32);
+    #[classattr]
+    #[pyo3(name = "u64")]
+    const U64: DType = DType(polyrank::DType::U64);
+    #[classattr]
+    #[pyo3(name = "i64")]
+    const I64: DType = DType(polyrank::DType::I64);
+    #[classattr]
+    #[pyo3(name = "f16")]
+    const F16: DType = DType(polyrank::DType::F16);
+    #[classattr]
+    #[pyo3(name = "bf16")]
+    const BF16: DType = DType(polyrank::DType::Bf16);
+    #[classattr]
+    #[pyo3(name = "f32")]
+    const F32: DType = DType(polyrank::DType::F32);
+    #[classattr]
+    #[pyo3(name = "f64")]
+    const F64: DType = DType(polyrank::DType::F64);
+    #[classattr]
+    #[pyo3(name = "complex64")]
+    const COMPLEX64: DType = DType(polyrank::DType::Complex64);
+    #[classattr]
+    #[pyo3(name = "complex128")]
+    const COMPLEX128: DType = DType(polyrank::DType::Complex128);
 }
 
 /// Puts the classes into `module`.

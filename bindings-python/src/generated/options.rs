@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::record::Record;
 
 /// Options with which a group is made.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct BackendOptions;
 
 #[pymethods]
@@ -99,7 +99,7 @@ impl BackendOptions {
 }
 
 /// Options of `allreduce`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct AllreduceOptions;
 
 #[pymethods]
@@ -200,7 +200,7 @@ impl AllreduceOptions {
 }
 
 /// Options of `allreduce_coalesced`: those of `allreduce`.
-#[pyclass(subclass, extends = AllreduceOptions, module = "polyrank")]
+#[pyclass(subclass, extends = AllreduceOptions, frozen, module = "polyrank")]
 pub(crate) struct AllreduceCoalescedOptions;
 
 #[pymethods]
@@ -219,7 +219,7 @@ impl AllreduceCoalescedOptions {
 }
 
 /// Options of `reduce`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReduceOptions;
 
 #[pymethods]
@@ -345,7 +345,7 @@ impl ReduceOptions {
 }
 
 /// Options of `broadcast`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct BroadcastOptions;
 
 #[pymethods]
@@ -446,7 +446,7 @@ impl BroadcastOptions {
 }
 
 /// Options of `allgather` and `all_gather_single`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct AllgatherOptions;
 
 #[pymethods]
@@ -497,7 +497,7 @@ impl AllgatherOptions {
 }
 
 /// Options of `gather`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct GatherOptions;
 
 #[pymethods]
@@ -573,7 +573,7 @@ impl GatherOptions {
 }
 
 /// Options of `scatter`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ScatterOptions;
 
 #[pymethods]
@@ -649,7 +649,7 @@ impl ScatterOptions {
 }
 
 /// Options of `reduce_scatter` and `reduce_scatter_single`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReduceScatterOptions;
 
 #[pymethods]
@@ -725,7 +725,7 @@ impl ReduceScatterOptions {
 }
 
 /// Options of `alltoall` and `all_to_all_single`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct AllToAllOptions;
 
 #[pymethods]
@@ -776,7 +776,7 @@ impl AllToAllOptions {
 }
 
 /// Options of `barrier`.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct BarrierOptions;
 
 #[pymethods]
@@ -863,7 +863,7 @@ impl BarrierOptions {
 }
 
 /// Who is in the group from now on.
-#[pyclass(subclass, extends = Record, module = "polyrank")]
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReconfigureOptions;
 
 #[pymethods]
