@@ -17,6 +17,7 @@ use super::background::Background;
 use super::{Completion, Executor, Finished, Message, Operation, StallReport};
 use crate::transport::{Interest, wait};
 use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
 
 /// Who will make an issued operation progress.
@@ -166,6 +167,11 @@ impl Driver {
     /// The oldest operation in flight, and how long it has not moved.
     pub fn stalled(&self) -> Option<StallReport> {
         self.lock().stalled(Instant::now())
+    }
+
+    /// Numbers and fingerprints of the operations that ended last, the oldest first.
+    pub fn finished(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().finished()
     }
 
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
@@ -351,6 +357,12 @@ impl Driver {
             (spin / 2).max(limit / 64)
         };
         self.spin_ns.store(next, Ordering::Relaxed);
+    }
+
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&self) {
+        self.lock().vanish();
     }
 
     /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.

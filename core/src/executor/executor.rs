@@ -7,6 +7,7 @@ use super::state::{Finished, State};
 use super::{Message, Operation};
 use crate::transport::{Interest, Transport};
 use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
@@ -124,6 +125,11 @@ impl Executor {
         self.state.stalled(now)
     }
 
+    /// Numbers and fingerprints of the operations that ended last, the oldest first.
+    pub fn finished(&self) -> Vec<(u64, Fingerprint)> {
+        self.state.in_flight.all_finished()
+    }
+
     /// The reason why the group is broken, if it is.
     pub fn broken(&self) -> Option<&Abort> {
         self.state.broken.as_ref().map(|broken| &broken.abort)
@@ -154,6 +160,14 @@ impl Executor {
             Some(broken) => broken.closed = true,
             None => self.state.broken = Some(Broken::closed(abort, now)),
         }
+    }
+
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&mut self) {
+        self.transport.close(false);
+        let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
+        self.state.broken = Some(Broken::closed(abort, self.state.now));
     }
 
     /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.

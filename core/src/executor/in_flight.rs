@@ -86,6 +86,11 @@ impl InFlight {
         self.count == 0
     }
 
+    /// The operations that ended last and are remembered, in the order in which they ended.
+    pub(super) fn all_finished(&self) -> Vec<(u64, Fingerprint)> {
+        self.finished.iter().copied().collect()
+    }
+
     /// The fingerprint of an operation that ended, if it is remembered.
     pub(super) fn finished(&self, sequence: u64) -> Option<Fingerprint> {
         self.finished.iter().rev().find(|known| known.0 == sequence).map(|known| known.1)
