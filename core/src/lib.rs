@@ -1,7 +1,9 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
+pub mod env;
 pub mod executor;
 mod generated;
+pub mod rendezvous;
 mod request;
 pub mod schedule;
 pub mod store;
