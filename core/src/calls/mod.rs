@@ -15,6 +15,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+/// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
+pub use crate::generated::calls as tables;
 pub use from_value::FromValue;
 pub use resolve::{Resolved, resolve};
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.

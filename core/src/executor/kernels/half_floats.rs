@@ -1,7 +1,7 @@
 //! Half-precision elements, computed in `f32` and rounded to nearest even. Knows no operators.
 
-use half::slice::HalfFloatSliceExt;
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use super::apply::widest;
 
