@@ -86,10 +86,11 @@ impl ProcessGroup {
     #[pyo3(name = "get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
     fn py_get_backend<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.get_backend"))
     }
 
@@ -160,10 +161,11 @@ impl ProcessGroup {
     #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords))]
     fn py_merge_remote_group<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.merge_remote_group"))
     }
 
@@ -581,10 +583,11 @@ impl ProcessGroup {
     #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None, wait_all_ranks=False)")]
     fn py_monitored_barrier<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.monitored_barrier"))
     }
 
@@ -594,10 +597,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_pre_hook"))
     }
 
@@ -607,10 +611,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_pre_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_pre_hook"))
     }
 
@@ -620,10 +625,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_post_hook"))
     }
 
@@ -633,10 +639,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_post_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_post_hook"))
     }
 
@@ -646,10 +653,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_abort_hook"))
     }
 
@@ -659,10 +667,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_abort_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_abort_hook"))
     }
 
@@ -721,10 +730,11 @@ impl ProcessGroup {
     #[pyo3(name = "reconfigure", signature = (*positional, **keywords), text_signature = "($self, opts)")]
     fn py_reconfigure<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.reconfigure"))
     }
 
@@ -743,10 +753,11 @@ impl ProcessGroup {
     #[pyo3(name = "new_window", signature = (*positional, **keywords), text_signature = "($self, tensor=None)")]
     fn py_new_window<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.new_window"))
     }
 

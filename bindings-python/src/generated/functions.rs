@@ -315,9 +315,10 @@ fn py_rendezvous<'py>(
 #[pyo3(name = "register_rendezvous_handler", signature = (*positional, **keywords), text_signature = "(scheme, handler)")]
 fn py_register_rendezvous_handler<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.register_rendezvous_handler"))
 }
 
@@ -346,9 +347,10 @@ fn py_create_store_client<'py>(
 #[pyo3(name = "register_backend", signature = (*positional, **keywords), text_signature = "(name, func, extended_api=False, devices=None)")]
 fn py_register_backend<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.register_backend"))
 }
 
@@ -654,9 +656,10 @@ fn py_barrier<'py>(
 #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "(group=None, timeout=None, wait_all_ranks=False)")]
 fn py_monitored_barrier<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.monitored_barrier"))
 }
 
@@ -738,9 +741,10 @@ fn py_batch_isend_irecv<'py>(
 #[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
 fn py_broadcast_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.broadcast_object_list"))
 }
 
@@ -751,9 +755,10 @@ fn py_broadcast_object_list<'py>(
 #[pyo3(name = "all_gather_object", signature = (*positional, **keywords), text_signature = "(object_list, obj, group=None)")]
 fn py_all_gather_object<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.all_gather_object"))
 }
 
@@ -764,9 +769,10 @@ fn py_all_gather_object<'py>(
 #[pyo3(name = "gather_object", signature = (*positional, **keywords), text_signature = "(obj, object_gather_list=None, dst=None, group=None, group_dst=None)")]
 fn py_gather_object<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.gather_object"))
 }
 
@@ -777,9 +783,10 @@ fn py_gather_object<'py>(
 #[pyo3(name = "scatter_object_list", signature = (*positional, **keywords), text_signature = "(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None)")]
 fn py_scatter_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.scatter_object_list"))
 }
 
@@ -790,9 +797,10 @@ fn py_scatter_object_list<'py>(
 #[pyo3(name = "send_object_list", signature = (*positional, **keywords), text_signature = "(object_list, dst=None, group=None, device=None, group_dst=None)")]
 fn py_send_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.send_object_list"))
 }
 
@@ -804,9 +812,10 @@ fn py_send_object_list<'py>(
 #[pyo3(name = "recv_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
 fn py_recv_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.recv_object_list"))
 }
 
