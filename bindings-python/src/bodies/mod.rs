@@ -6,7 +6,7 @@ pub(crate) mod distributed;
 pub(crate) mod file_store;
 pub(crate) mod future;
 pub(crate) mod hash_store;
-pub(crate) mod p2_p_op;
+pub(crate) mod p2p_op;
 mod point_to_point;
 pub(crate) mod prefix_store;
 pub(crate) mod process_group;

@@ -22,8 +22,8 @@ impl P2POp {
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let py = positional.py();
-        let call = convert::resolve(py, &tables::P2_P_OP_NEW, positional, keywords)?;
-        bodies::p2_p_op::new(py, call)
+        let call = convert::resolve(py, &tables::P2P_OP_NEW, positional, keywords)?;
+        bodies::p2p_op::new(py, call)
     }
 }
 

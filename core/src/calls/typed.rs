@@ -187,16 +187,22 @@ impl<A: Argument, B: Argument, C: Argument> Argument for (A, B, C) {
     }
 }
 
-/// Rows of the output, then of the input, for each rank.
-impl Argument for (&[usize], &[usize]) {
-    fn give(self, call: &mut Call) {
-        call.splits(self.0, self.1);
-    }
+macro_rules! splits {
+    ($([$($generics:tt)*] $splits:ty),*) => {$(
+        /// Rows of the output, then of the input, for each rank.
+        impl<$($generics)*> Argument for ($splits, $splits) {
+            fn give(self, call: &mut Call) {
+                call.splits(self.0, self.1);
+            }
+        }
+
+        impl<$($generics)* C: Argument> Argument for ($splits, $splits, C) {
+            fn give(self, call: &mut Call) {
+                call.splits(self.0, self.1);
+                self.2.give(call);
+            }
+        }
+    )*};
 }
 
-impl<C: Argument> Argument for (&[usize], &[usize], C) {
-    fn give(self, call: &mut Call) {
-        call.splits(self.0, self.1);
-        self.2.give(call);
-    }
-}
+splits!([] &[usize], [const N: usize,] &[usize; N], [] &Vec<usize>);

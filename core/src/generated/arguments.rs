@@ -363,22 +363,30 @@ impl AlltoallArguments for AllToAllOptions {}
 impl AlltoallArguments for &AllToAllOptions {}
 
 /// What `all_to_all_single` takes after its tensors: `()`, `(&[usize], &[usize])`,
-/// `AllToAllOptions`, `(&[usize], &[usize], AllToAllOptions)`, `(&[usize], &[usize],
-/// &AllToAllOptions)`, `Duration` or `(&[usize], &[usize], Duration)`.
+/// `AllToAllOptions`, `(&[usize], &[usize], AllToAllOptions)`, `Duration` or `(&[usize],
+/// &[usize], Duration)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `all_to_all_single` takes after its tensors",
     label = "not an argument of `all_to_all_single`",
-    note = "it takes `()`, `(&[usize], &[usize])`, `AllToAllOptions`, `(&[usize], &[usize], AllToAllOptions)`, `(&[usize], &[usize], &AllToAllOptions)`, `Duration` or `(&[usize], &[usize], Duration)`"
+    note = "it takes `()`, `(&[usize], &[usize])`, `AllToAllOptions`, `(&[usize], &[usize], AllToAllOptions)`, `Duration` or `(&[usize], &[usize], Duration)`"
 )]
 pub trait AllToAllSingleArguments: Argument {}
 impl AllToAllSingleArguments for () {}
 impl AllToAllSingleArguments for (&[usize], &[usize]) {}
+impl<const N: usize> AllToAllSingleArguments for (&[usize; N], &[usize; N]) {}
+impl AllToAllSingleArguments for (&Vec<usize>, &Vec<usize>) {}
 impl AllToAllSingleArguments for AllToAllOptions {}
 impl AllToAllSingleArguments for &AllToAllOptions {}
 impl AllToAllSingleArguments for (&[usize], &[usize], AllToAllOptions) {}
+impl<const N: usize> AllToAllSingleArguments for (&[usize; N], &[usize; N], AllToAllOptions) {}
+impl AllToAllSingleArguments for (&Vec<usize>, &Vec<usize>, AllToAllOptions) {}
 impl AllToAllSingleArguments for (&[usize], &[usize], &AllToAllOptions) {}
+impl<const N: usize> AllToAllSingleArguments for (&[usize; N], &[usize; N], &AllToAllOptions) {}
+impl AllToAllSingleArguments for (&Vec<usize>, &Vec<usize>, &AllToAllOptions) {}
 impl AllToAllSingleArguments for Duration {}
 impl AllToAllSingleArguments for (&[usize], &[usize], Duration) {}
+impl<const N: usize> AllToAllSingleArguments for (&[usize; N], &[usize; N], Duration) {}
+impl AllToAllSingleArguments for (&Vec<usize>, &Vec<usize>, Duration) {}
 
 /// What `barrier` takes after its tensors: `()`, `BarrierOptions` or `Duration`.
 #[diagnostic::on_unimplemented(

@@ -18,7 +18,7 @@ pub static METHODS: &[&Method] = &[
     &BACKEND_NAME,
     &BACKEND_RANK,
     &BACKEND_SIZE,
-    &P2_P_OP_NEW,
+    &P2P_OP_NEW,
     &PROCESS_GROUP_NEW,
     &PROCESS_GROUP_RANK,
     &PROCESS_GROUP_SIZE,
@@ -341,7 +341,7 @@ pub static BACKEND_SIZE: Method = Method {
 };
 
 /// `P2POp.new`
-pub static P2_P_OP_NEW: Method = Method {
+pub static P2P_OP_NEW: Method = Method {
     interface: "P2POp",
     name: "new",
     collective: None,

@@ -5,10 +5,10 @@
 
 pub mod arguments;
 pub mod calls;
-pub mod collective;
-pub mod dtype;
-pub mod error;
+pub(crate) mod collective;
+pub(crate) mod dtype;
+pub(crate) mod error;
 pub mod options;
-pub mod process_group;
-pub mod reduce_op;
-pub mod scope;
+pub(crate) mod process_group;
+pub(crate) mod reduce_op;
+pub(crate) mod scope;

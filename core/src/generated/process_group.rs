@@ -704,8 +704,7 @@ impl ProcessGroup {
     /// Formerly `alltoall_base`.
     ///
     /// `arguments`: `()`, `(&[usize], &[usize])`, `AllToAllOptions`, `(&[usize], &[usize],
-    /// AllToAllOptions)`, `(&[usize], &[usize], &AllToAllOptions)`, `Duration` or `(&[usize],
-    /// &[usize], Duration)`. Returns when it is done.
+    /// AllToAllOptions)`, `Duration` or `(&[usize], &[usize], Duration)`. Returns when it is done.
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that

@@ -16,10 +16,14 @@ use crate::model::Api;
 
 const FOLDER: &str = "core/src/generated";
 
+/// Modules that `polyrank` exports as they are; of the others it exports items.
+const EXPORTED: [&str; 3] = ["arguments", "calls", "options"];
+
 #[derive(Template)]
 #[template(path = "rust/mod.rs.jinja", escape = "none")]
 struct Modules {
     stamp: String,
+    /// With their visibility.
     modules: Vec<String>,
 }
 
@@ -43,7 +47,8 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     // The schedules stand below `schedule`, which they are part of.
     let module = |path: &String| {
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs");
-        (name != "schedules").then(|| name.to_owned())
+        let visible = if EXPORTED.contains(&name) { "pub" } else { "pub(crate)" };
+        (name != "schedules").then(|| format!("{visible} mod {name}"))
     };
     let modules = files.keys().filter_map(module).collect();
     let text = Modules { stamp: stamp("idl/*.webidl"), modules }.render()?;

@@ -21,9 +21,15 @@ pub(super) struct AllArguments {
 struct Arguments {
     name: String,
     method: String,
-    forms: Vec<String>,
+    forms: Vec<Form>,
     doc: String,
     note: String,
+}
+
+/// A type that a trait is implemented for.
+struct Form {
+    generics: &'static str,
+    ty: String,
 }
 
 #[derive(Template)]
@@ -170,32 +176,42 @@ fn trait_name(method: &model::Method) -> String {
     format!("{}Arguments", camel_case(&method.name))
 }
 
-/// The Rust types of what may follow the tensors, over all overloads, each once.
-fn forms(method: &model::Method) -> Vec<String> {
+/// What may follow the tensors, over all overloads, each once.
+fn forms(method: &model::Method) -> Vec<Form> {
     let mut forms = Vec::new();
     for types in choices(method) {
-        let with_roots = match types.iter().any(|ty| ty == ROOT) {
-            true => ["u32", "usize", "i32"].map(|root| replace(&types, root)).to_vec(),
-            false => vec![types],
+        let has = |mark: &str| types.iter().any(|ty| ty == mark);
+        let (mark, spellings): (&str, &[&str]) = match (has(ROOT), has(SPLITS)) {
+            (true, _) => (ROOT, &["u32", "usize", "i32"]),
+            (_, true) => (SPLITS, &["&[usize]", "&[usize; N]", "&Vec<usize>"]),
+            _ => (ROOT, &[""]),
         };
-        forms.extend(with_roots.iter().map(|types| tuple(types)));
+        for spelling in spellings {
+            let generics = if spelling.contains('N') { "<const N: usize>" } else { "" };
+            forms.push(Form { generics, ty: tuple(&replace(&types, mark, spelling)) });
+        }
     }
-    forms.dedup();
     forms
 }
 
-/// As [`forms`], for people.
+/// As [`forms`], for people: one spelling of each.
 fn shown_forms(method: &model::Method) -> Vec<String> {
-    let show = |types: Vec<String>| format!("`{}`", tuple(&replace(&types, "root")));
-    let borrowed = |form: &String| !form.starts_with("`&") || form.contains("usize");
-    choices(method).into_iter().map(show).filter(borrowed).collect()
+    let by_value = |types: &Vec<String>| !types.iter().any(|ty| ty.starts_with('&'));
+    let show = |types: Vec<String>| {
+        let types = replace(&types, ROOT, "root");
+        format!("`{}`", tuple(&replace(&types, SPLITS, "&[usize]")))
+    };
+    choices(method).into_iter().filter(by_value).map(show).collect()
 }
 
 /// Stands for the types that a root may have.
 const ROOT: &str = "{root}";
 
-fn replace(types: &[String], root: &str) -> Vec<String> {
-    types.iter().map(|ty| ty.replace(ROOT, root)).collect()
+/// Stands for the types that a list of row counts may have.
+const SPLITS: &str = "{splits}";
+
+fn replace(types: &[String], mark: &str, spelling: &str) -> Vec<String> {
+    types.iter().map(|ty| ty.replace(mark, spelling)).collect()
 }
 
 fn tuple(types: &[String]) -> String {
@@ -244,7 +260,7 @@ fn spelled(parameters: &[&Parameter]) -> Vec<Vec<String>> {
             (Role::Op, _) => vec!["ReduceOp".to_owned()],
             (Role::Timeout, _) => vec!["Duration".to_owned()],
             (Role::Root, _) => vec![ROOT.to_owned()],
-            (Role::InSplits | Role::OutSplits, _) => vec!["&[usize]".to_owned()],
+            (Role::InSplits | Role::OutSplits, _) => vec![SPLITS.to_owned()],
             _ => return Vec::new(),
         };
         let longer = |start: &Vec<String>| {
