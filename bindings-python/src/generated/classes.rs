@@ -307,7 +307,7 @@ impl ProcessGroup {
 
     /// Another name of `all_gather_single`.
     #[pyo3(name = "_allgather_base", signature = (*positional, **keywords))]
-    fn py_allgather_base<'py>(
+    fn py_private_allgather_base<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
@@ -458,7 +458,7 @@ impl ProcessGroup {
 
     /// Another name of `reduce_scatter_single`.
     #[pyo3(name = "_reduce_scatter_base", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_base<'py>(
+    fn py_private_reduce_scatter_base<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
@@ -1287,7 +1287,7 @@ impl Work {
 
     /// Another name of `source_rank`.
     #[pyo3(name = "_source_rank", signature = ())]
-    fn py_source_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_private_source_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let (positional, keywords) = (&PyTuple::empty(py), None);
         let call = convert::resolve(py, &tables::WORK_SOURCE_RANK, positional, keywords)?;

@@ -113,7 +113,7 @@ fn py_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Another name of `default_group`.
 #[pyfunction]
 #[pyo3(name = "_get_default_group", signature = ())]
-fn py_get_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_private_get_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call = convert::resolve(py, &tables::DISTRIBUTED_DEFAULT_GROUP, positional, keywords)?;
     bodies::distributed::default_group(py, call)
@@ -829,7 +829,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_destroy_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_abort_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group, module)?)?;
-    module.add_function(wrap_pyfunction!(py_get_default_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_private_get_default_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_new_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_split_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_rank, module)?)?;

@@ -197,7 +197,7 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
     let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
-        rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
+        rust: rust_name(python),
         doc: rust_doc(&method_doc(api, method), ""),
         options: options.join(", "),
         is_static: method.is_static,
@@ -208,6 +208,14 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         bodies: format!("{}::{}", snake_case(&method.owner), method.name),
         takes: takes.collect(),
         direct: format!("{core}({})", arguments.join(", ")),
+    }
+}
+
+/// The name of the Rust function behind a Python name: apart from all that Rust itself gives names.
+fn rust_name(python: &str) -> String {
+    match python.strip_prefix('_') {
+        Some(private) => format!("py_private_{}", snake_case(private)),
+        None => format!("py_{}", snake_case(python)),
     }
 }
 
