@@ -66,7 +66,7 @@ impl ProcessGroup {
 
     /// Another name of `name`.
     #[pyo3(name = "getBackendName", signature = ())]
-    fn py_get_backend_name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_name_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
         convert::blocking(py, || this.inner.backend_name())
@@ -187,7 +187,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLREDUCE, positional, keywords)
     }
 
@@ -198,7 +197,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLREDUCE_COALESCED, positional, keywords)
     }
 
@@ -218,7 +216,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE, positional, keywords)
     }
 
@@ -238,7 +235,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BROADCAST, positional, keywords)
     }
 
@@ -249,7 +245,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BROADCAST_ONE, positional, keywords)
     }
 
@@ -269,7 +264,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLGATHER, positional, keywords)
     }
 
@@ -280,7 +274,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLGATHER_COALESCED, positional, keywords)
     }
 
@@ -301,29 +294,26 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_gather_single`.
     #[pyo3(name = "_allgather_base", signature = (*positional, **keywords))]
-    fn py_private_allgather_base<'py>(
+    fn py_all_gather_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_gather_single`.
     #[pyo3(name = "allgather_base", signature = (*positional, **keywords))]
-    fn py_allgather_base<'py>(
+    fn py_all_gather_single_alias_1<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
@@ -334,7 +324,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED,
@@ -345,12 +334,11 @@ impl ProcessGroup {
 
     /// Another name of `all_gather_single_coalesced`.
     #[pyo3(name = "allgather_into_tensor_coalesced", signature = (*positional, **keywords))]
-    fn py_allgather_into_tensor_coalesced<'py>(
+    fn py_all_gather_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED,
@@ -376,7 +364,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_GATHER, positional, keywords)
     }
 
@@ -390,7 +377,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_GATHER_SINGLE, positional, keywords)
     }
 
@@ -411,7 +397,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_SCATTER, positional, keywords)
     }
 
@@ -431,7 +416,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER, positional, keywords)
     }
 
@@ -452,29 +436,26 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
     /// Another name of `reduce_scatter_single`.
     #[pyo3(name = "_reduce_scatter_base", signature = (*positional, **keywords))]
-    fn py_private_reduce_scatter_base<'py>(
+    fn py_reduce_scatter_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
     /// Another name of `reduce_scatter_single`.
     #[pyo3(name = "reduce_scatter_base", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_base<'py>(
+    fn py_reduce_scatter_single_alias_1<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
@@ -485,7 +466,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED,
@@ -496,12 +476,11 @@ impl ProcessGroup {
 
     /// Another name of `reduce_scatter_single_coalesced`.
     #[pyo3(name = "reduce_scatter_tensor_coalesced", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_tensor_coalesced<'py>(
+    fn py_reduce_scatter_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED,
@@ -522,7 +501,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLTOALL, positional, keywords)
     }
 
@@ -543,18 +521,16 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_to_all_single`.
     #[pyo3(name = "alltoall_base", signature = (*positional, **keywords))]
-    fn py_alltoall_base<'py>(
+    fn py_all_to_all_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_SINGLE, positional, keywords)
     }
 
@@ -572,7 +548,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BARRIER, positional, keywords)
     }
 
@@ -1193,13 +1168,13 @@ impl TCPStore {
     /// Whether the server is libuv's; never.
     #[getter(libuv_backend)]
     fn get_libuv_backend<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::give(slf.py(), slf.get().inner.libuv_backend())
+        bodies::tcp_store::libuv_backend(slf)
     }
 
     /// Whether the server is libuv's; never.
     #[getter(libuvBackend)]
-    fn get_libuv_backend<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::give(slf.py(), slf.get().inner.libuv_backend())
+    fn get_libuv_backend_alias_1<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        bodies::tcp_store::libuv_backend(slf)
     }
 }
 
@@ -1287,7 +1262,7 @@ impl Work {
 
     /// Another name of `source_rank`.
     #[pyo3(name = "_source_rank", signature = ())]
-    fn py_private_source_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_source_rank_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let (positional, keywords) = (&PyTuple::empty(py), None);
         let call = convert::resolve(py, &tables::WORK_SOURCE_RANK, positional, keywords)?;

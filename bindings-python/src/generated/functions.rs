@@ -31,7 +31,7 @@ fn py_is_torchelastic_launched<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAn
 /// Another name of `is_torchelastic_launched`.
 #[pyfunction]
 #[pyo3(name = "is_launched", signature = ())]
-fn py_is_launched<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call =
         convert::resolve(py, &tables::DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED, positional, keywords)?;
@@ -113,7 +113,7 @@ fn py_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Another name of `default_group`.
 #[pyfunction]
 #[pyo3(name = "_get_default_group", signature = ())]
-fn py_private_get_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call = convert::resolve(py, &tables::DISTRIBUTED_DEFAULT_GROUP, positional, keywords)?;
     bodies::distributed::default_group(py, call)
@@ -379,7 +379,7 @@ fn py_is_gloo_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Another name of `is_gloo_available`.
 #[pyfunction]
 #[pyo3(name = "is_tcp_available", signature = ())]
-fn py_is_tcp_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_is_gloo_available_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call = convert::resolve(py, &tables::DISTRIBUTED_IS_GLOO_AVAILABLE, positional, keywords)?;
     bodies::distributed::is_gloo_available(py, call)
@@ -536,7 +536,7 @@ fn py_all_gather_into_tensor<'py>(
 /// Another name of `all_gather_into_tensor`.
 #[pyfunction]
 #[pyo3(name = "all_gather_single", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False)")]
-fn py_all_gather_single<'py>(
+fn py_all_gather_into_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -602,7 +602,7 @@ fn py_reduce_scatter_tensor<'py>(
 /// Another name of `reduce_scatter_tensor`.
 #[pyfunction]
 #[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords))]
-fn py_reduce_scatter_single<'py>(
+fn py_reduce_scatter_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -823,13 +823,13 @@ fn py_recv_object_list<'py>(
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_torchelastic_launched, module)?)?;
-    module.add_function(wrap_pyfunction!(py_is_launched, module)?)?;
+    module.add_function(wrap_pyfunction!(py_is_torchelastic_launched_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_init_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_initialized, module)?)?;
     module.add_function(wrap_pyfunction!(py_destroy_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_abort_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group, module)?)?;
-    module.add_function(wrap_pyfunction!(py_private_get_default_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_default_group_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_new_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_split_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_rank, module)?)?;
@@ -848,7 +848,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_register_backend, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_backend_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_gloo_available, module)?)?;
-    module.add_function(wrap_pyfunction!(py_is_tcp_available, module)?)?;
+    module.add_function(wrap_pyfunction!(py_is_gloo_available_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_nccl_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_mpi_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_ucc_available, module)?)?;
@@ -861,12 +861,12 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_all_gather, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_coalesced, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_into_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(py_all_gather_single, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_gather_into_tensor_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter, module)?)?;
     module.add_function(wrap_pyfunction!(py_reduce_scatter, module)?)?;
     module.add_function(wrap_pyfunction!(py_reduce_scatter_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(py_reduce_scatter_single, module)?)?;
+    module.add_function(wrap_pyfunction!(py_reduce_scatter_tensor_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_to_all_single, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_to_all, module)?)?;
     module.add_function(wrap_pyfunction!(py_barrier, module)?)?;

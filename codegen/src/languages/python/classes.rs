@@ -158,8 +158,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
 fn with_aliases(api: &Api, method: &Method, by_hand: bool) -> Vec<Function> {
     let python = name(&method.name, &method.notes);
     let mut all = vec![function(api, method, by_hand, python)];
-    for alias in &method.notes.aliases {
+    for (number, alias) in method.notes.aliases.iter().enumerate() {
         let mut other = function(api, method, by_hand, alias);
+        // Aliases may differ in underscores only, which the Rust names here do not have.
+        other.rust = format!("py_{}_alias_{number}", method.name);
         other.doc = rust_doc(&[format!("Another name of `{python}`.")], "");
         all.push(other);
     }
@@ -197,7 +199,7 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
     let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
-        rust: rust_name(python),
+        rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
         doc: rust_doc(&method_doc(api, method), ""),
         options: options.join(", "),
         is_static: method.is_static,
@@ -208,14 +210,6 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         bodies: format!("{}::{}", snake_case(&method.owner), method.name),
         takes: takes.collect(),
         direct: format!("{core}({})", arguments.join(", ")),
-    }
-}
-
-/// The name of the Rust function behind a Python name: apart from all that Rust itself gives names.
-fn rust_name(python: &str) -> String {
-    match python.strip_prefix('_') {
-        Some(private) => format!("py_private_{}", snake_case(private)),
-        None => format!("py_{}", snake_case(python)),
     }
 }
 
@@ -233,8 +227,13 @@ fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Prop
     let python = name(&attribute.name, &attribute.notes).to_owned();
     let spellings = std::iter::once(&python).chain(&attribute.notes.aliases);
     spellings
-        .map(|spelling| Property {
-            rust: format!("get_{}", snake_case(spelling)),
+        .enumerate()
+        .map(|(number, spelling)| Property {
+            rust: match number {
+                0 => format!("get_{}", attribute.name),
+                // Aliases may differ in letter case only, which the Rust names do not have.
+                _ => format!("get_{}_alias_{number}", attribute.name),
+            },
             python: spelling.clone(),
             doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,
