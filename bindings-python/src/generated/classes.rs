@@ -1366,18 +1366,6 @@ impl Future {
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Backend;
 
-#[pymethods]
-impl Backend {
-    #[new]
-    #[pyo3(signature = (*positional, **_keywords))]
-    fn py_new(
-        positional: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        Err(convert::unbuilt(positional.py(), "Backend"))
-    }
-}
-
 /// A store reached over a WebSocket, from a browser too.
 ///
 /// Not built in this version.
@@ -1401,18 +1389,6 @@ impl WebSocketStore {
 /// Not built in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Window;
-
-#[pymethods]
-impl Window {
-    #[new]
-    #[pyo3(signature = (*positional, **_keywords))]
-    fn py_new(
-        positional: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        Err(convert::unbuilt(positional.py(), "Window"))
-    }
-}
 
 #[pymethods]
 impl DType {

@@ -48,6 +48,7 @@ struct Class {
 /// A class that only stands in the surface.
 struct Unbuilt {
     name: String,
+    has_constructor: bool,
     doc: String,
 }
 
@@ -121,6 +122,7 @@ pub(super) fn view(api: &Api) -> Classes {
         unbuilt: unbuilt
             .map(|interface| Unbuilt {
                 name: interface.name.clone(),
+                has_constructor: interface.constructor.is_some(),
                 doc: rust_doc(&lines(api, &interface.doc), ""),
             })
             .collect(),
