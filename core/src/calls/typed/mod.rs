@@ -206,3 +206,6 @@ macro_rules! splits {
 }
 
 splits!([] &[usize], [const N: usize,] &[usize; N], [] &Vec<usize>);
+
+#[cfg(test)]
+mod tests;
