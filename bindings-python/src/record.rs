@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::convert::{Foreigns, arguments, object_of_value, raise};
 
 /// Named values with defaults. The base class of all options.
-#[pyclass(subclass, frozen, module = "polyrank")]
+#[pyclass(subclass, frozen, name = "Options", module = "polyrank")]
 pub(crate) struct Record {
     record_type: &'static RecordType,
     /// One for each member, in order.

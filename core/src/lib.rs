@@ -23,5 +23,5 @@ pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::ProcessGroup;
 pub use request::Request;
-pub use work::Work;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
+pub use work::Work;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polyrank::calls::{self, Arguments, FromValue, Method, Parameter, Resolved, Role, Type, Value};
 use polyrank::{DType, Error, Tensor};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -102,6 +102,13 @@ impl<'py> Call<'py> {
     /// The store that parameter `index` was given, if it was given one.
     pub(crate) fn store(&self, index: usize) -> PyResult<Option<Arc<dyn polyrank::store::Store>>> {
         Ok(self.instance::<Store>(index)?.map(|store| store.get().inner.clone()))
+    }
+
+    /// The object of the tensor that parameter `index` was given.
+    pub(crate) fn tensor_object(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
+        let tensor = self.tensor(index)?;
+        let object = self.foreigns.object_of(&tensor).cloned();
+        object.ok_or_else(|| PyTypeError::new_err("a tensor was expected"))
     }
 
     /// The one tensor of parameter `index`, which is a tensor or a list with one.

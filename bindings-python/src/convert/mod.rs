@@ -11,6 +11,7 @@
 mod buffer;
 mod call;
 mod collective;
+mod descriptor;
 mod dlpack;
 mod exception;
 mod give;
@@ -25,6 +26,7 @@ use pyo3::prelude::*;
 
 pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
+pub(crate) use descriptor::listener_from_fd;
 pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
 pub(crate) use give::{Give, blocking, detached, give};
 pub(crate) use lease::releasing;

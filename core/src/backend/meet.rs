@@ -32,9 +32,9 @@ pub(super) fn meet(
     timeout: Duration,
 ) -> Result<Meeting> {
     if size == 1 {
-        let transport = inproc::connect(1).pop().ok_or_else(|| Error::Network {
-            message: "cannot make a group of one rank".into(),
-        })?;
+        let transport = inproc::connect(1)
+            .pop()
+            .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
         return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
     }
     let start = Instant::now();

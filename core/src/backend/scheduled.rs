@@ -227,7 +227,6 @@ fn executed(reduce_op: ReduceOp) -> ReduceOp {
 
 fn overrides() -> Result<Overrides> {
     let text = std::env::var("POLYRANK_ALGORITHM").unwrap_or_default();
-    Overrides::parse(&text).map_err(|error| Error::InvalidArgument {
-        message: format!("POLYRANK_ALGORITHM: {error}"),
-    })
+    Overrides::parse(&text)
+        .map_err(|error| Error::InvalidArgument { message: format!("POLYRANK_ALGORITHM: {error}") })
 }

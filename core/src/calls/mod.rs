@@ -15,6 +15,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+/// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
 pub use crate::generated::calls as tables;
 pub use from_value::FromValue;
 pub use resolve::{Resolved, resolve};

@@ -113,10 +113,9 @@ impl Given {
     fn add(&mut self, parameter: &'static Parameter, value: Value) -> Result<(), String> {
         let name = parameter.name;
         match (parameter.role, value) {
-            (
-                role @ (Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut),
-                value,
-            ) => self.add_tensors(role, Buffers::of(value)),
+            (role @ (Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut), value) => {
+                self.add_tensors(role, Buffers::of(value))
+            }
             (_, Value::None) => {}
             (Role::InSplits, value) => self.input_splits = splits(name, value)?,
             (Role::OutSplits, value) => self.output_splits = splits(name, value)?,

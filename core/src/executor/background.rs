@@ -5,7 +5,7 @@
 //! sleep for another. A forked child has no such thread and starts one of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, Weak, Arc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::driver::{Driver, bell, ring, silence};

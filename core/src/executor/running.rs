@@ -176,7 +176,11 @@ impl Running {
     /// The memory of a chunk.
     fn chunk(&self, chunk: Chunk) -> Result<Region, String> {
         let range = self.range(chunk)?;
-        if range.is_empty() { Ok(Region::zeroed(0)) } else { Ok(self.block(chunk.block)?.slice(range)) }
+        if range.is_empty() {
+            Ok(Region::zeroed(0))
+        } else {
+            Ok(self.block(chunk.block)?.slice(range))
+        }
     }
 
     /// The memory that a send reads, or a receive writes.

@@ -45,9 +45,11 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
         checked.local.extend(tensor);
     }
     let elements = checked.output.iter().chain(&checked.input).next().map_or(0, Tensor::elements);
-    if let Some(odd) = checked.local.iter().find(|tensor| {
-        tensor.elements() != elements || tensor.dtype() != checked.dtype
-    }) {
+    if let Some(odd) = checked
+        .local
+        .iter()
+        .find(|tensor| tensor.elements() != elements || tensor.dtype() != checked.dtype)
+    {
         let (name, odd) = (request.name, odd.elements());
         return invalid(format!(
             "{name}: all tensors of the list must have the same dtype and size, got {elements} and \

@@ -101,7 +101,9 @@ fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
     }
     let (keys, values) = (keys.len(), values.len());
     Err(Error::InvalidArgument {
-        message: format!("multi_set needs one value for each key, got {keys} keys, {values} values"),
+        message: format!(
+            "multi_set needs one value for each key, got {keys} keys, {values} values"
+        ),
     })
 }
 

@@ -54,8 +54,6 @@ struct Unbuilt {
 struct Function {
     /// The name in Rust.
     rust: String,
-    /// The name in Python.
-    python: String,
     doc: String,
     /// The whole `#[pyo3(…)]`.
     options: String,
@@ -200,7 +198,6 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
     let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
         rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
-        python: python.to_owned(),
         doc: rust_doc(&method_doc(api, method), ""),
         options: options.join(", "),
         is_static: method.is_static,

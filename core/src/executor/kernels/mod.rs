@@ -1,142 +1,168 @@
-//! Reduction kernels: elements of two memories become one. Knows bytes, dtypes and operators; no
-//! schedules, transports or ranks.
+//! Reductions of memory: every operator for every element type. Knows nothing of operations.
 //!
-//! Memory may start anywhere: elements are read and written as bytes, which compilers turn into
-//! unaligned vector loads. Every operator is commutative to the bit, also between machines:
-//! - a NaN result is the canonical quiet NaN, as hardware differs in which payload and sign it
-//!   keeps, and compilers may swap operands;
-//! - of two zeros, MIN gives the negative one if there is one, and MAX the positive one (IEEE
-//!   754-2019 `minimum` and `maximum`).
+//! Memory is bytes in the host's order, at any alignment, of a whole number of elements; both
+//! operands are equally long. Bytes beyond the last whole element, or beyond the shorter operand,
+//! are left as they are.
 
-mod float;
-mod half;
-mod integer;
+mod apply;
+mod half_floats;
+mod number;
 
-#[cfg(test)]
-mod tests;
-
+use self::apply::{binary, ternary, unary};
+use self::half_floats::{Bf16, F16, Half};
+use self::number::{Number, Truth};
 use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
 
-/// Writes `into ⊕ from` into `into`.
-///
-/// The operands' order is part of the call for operators to come; those there are give the same bits
-/// in both orders. `Avg` and `PremulSum` are summed: their scaling is done before or after all ranks'
-/// elements are together, see [`scale`] and [`divide`].
-///
-/// # Panics
-/// If the operator does not support the dtype ([`ReduceOp::supports`]), or the lengths differ or cut
-/// an element. The caller has checked what came from users and peers.
-pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], _operands: Operands) {
-    assert_lengths(dtype, &[into.len(), from.len()]);
-    apply(op, dtype, Memory::InPlace { into, from });
+/// `into ⊕ from` into `into`, or `from ⊕ into` if `operands` says that the incoming operand, which
+/// `from` is, comes first. Averages and scaled sums are sums here; see [`divide`] and [`scale`].
+pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], operands: Operands) {
+    dispatch(op, dtype, Memory::Binary { into, from, operands });
 }
 
-/// Writes `local ⊕ incoming` into `into`, which need not hold anything before.
-///
-/// # Panics
-/// As [`reduce`].
+/// `local ⊕ incoming` (or the other order) into `into`, whose old bytes do not matter.
 pub fn reduce_into(
     op: ReduceOp,
     dtype: DType,
     into: &mut [u8],
     local: &[u8],
     incoming: &[u8],
-    _operands: Operands,
+    operands: Operands,
 ) {
-    assert_lengths(dtype, &[into.len(), local.len(), incoming.len()]);
-    apply(op, dtype, Memory::Apart { into, left: local, right: incoming });
+    let (left, right) = match operands {
+        Operands::LocalFirst => (local, incoming),
+        Operands::IncomingFirst => (incoming, local),
+    };
+    dispatch(op, dtype, Memory::Ternary { into, left, right });
 }
 
-/// Multiplies every element by `factor`, rounded to the element type first (`PREMUL_SUM`); both
-/// parts of a complex one. f16 and bf16 are multiplied as f32, and rounded to even.
-///
-/// # Panics
-/// If the elements are no floating-point numbers, or the length cuts an element.
+/// Multiplies every element by `factor`, in the element's own precision (half-precision types
+/// through `f32`). Only for floating-point and complex types; others are left as they are.
 pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
-    assert_lengths(dtype, &[memory.len()]);
+    let narrow = factor as f32;
     match dtype {
-        DType::F32 | DType::Complex64 => float::map_f32(memory, |x| x * factor as f32),
-        DType::F64 | DType::Complex128 => float::map_f64(memory, |x| x * factor),
-        DType::F16 => {
-            let factor = ::half::f16::from_f64(factor).to_f32();
-            half::map::<::half::f16>(memory, |x| x * factor);
-        }
-        DType::Bf16 => {
-            let factor = ::half::bf16::from_f64(factor).to_f32();
-            half::map::<::half::bf16>(memory, |x| x * factor);
-        }
-        _ => unsupported("PREMUL_SUM", dtype),
+        DType::F16 => F16::map(memory, |x| x * narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x * narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x * narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x * factor),
+        _ => {}
     }
 }
 
-/// Divides every element by the number of ranks (`AVG`); integers truncate toward zero. A group has at
-/// least one rank: 0 counts as 1.
-///
-/// # Panics
-/// If the elements are bools, or the length cuts an element.
-pub fn divide(dtype: DType, memory: &mut [u8], ranks: u32) {
-    assert_lengths(dtype, &[memory.len()]);
-    let ranks = ranks.max(1);
+/// Divides every element by `parts`; integers truncate toward zero.
+pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
+    let narrow = parts as f32;
+    let wide = f64::from(parts);
     match dtype {
-        DType::F32 | DType::Complex64 => float::map_f32(memory, |x| x / ranks as f32),
-        DType::F64 | DType::Complex128 => float::map_f64(memory, |x| x / f64::from(ranks)),
-        DType::F16 => half::map::<::half::f16>(memory, |x| x / ranks as f32),
-        DType::Bf16 => half::map::<::half::bf16>(memory, |x| x / ranks as f32),
-        DType::Bool => unsupported("AVG", dtype),
-        _ => integer::divide(dtype, memory, ranks),
+        DType::Bool => {}
+        DType::U8 => unary(memory, |x: u8| (u32::from(x) / parts) as u8),
+        DType::I8 => unary(memory, |x: i8| (i64::from(x) / i64::from(parts)) as i8),
+        DType::U16 => unary(memory, |x: u16| (u32::from(x) / parts) as u16),
+        DType::I16 => unary(memory, |x: i16| (i64::from(x) / i64::from(parts)) as i16),
+        DType::U32 => unary(memory, |x: u32| x / parts),
+        DType::I32 => unary(memory, |x: i32| (i64::from(x) / i64::from(parts)) as i32),
+        DType::U64 => unary(memory, |x: u64| x / u64::from(parts)),
+        DType::I64 => unary(memory, |x: i64| x / i64::from(parts)),
+        DType::F16 => F16::map(memory, |x| x / narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x / narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x / narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x / wide),
     }
 }
 
-/// The operands of a reduction.
+/// The operands of one reduction.
 enum Memory<'a> {
-    /// The left one is overwritten.
-    InPlace { into: &'a mut [u8], from: &'a [u8] },
-    /// The result goes elsewhere.
-    Apart { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
+    Binary { into: &'a mut [u8], from: &'a [u8], operands: Operands },
+    Ternary { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
 }
 
-impl Memory<'_> {
-    /// Combines elements of `N` bytes. Inlined, so that the loop is made for the operator.
-    #[inline(always)]
-    fn combine<const N: usize>(self, with: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
-        match self {
-            Memory::InPlace { into, from } => {
-                let pairs = into.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
-                pairs.for_each(|(into, from)| *into = with(*into, *from));
-            }
-            Memory::Apart { into, left, right } => {
-                let pairs = left.as_chunks().0.iter().zip(right.as_chunks().0);
-                let all = into.as_chunks_mut().0.iter_mut().zip(pairs);
-                all.for_each(|(into, (left, right))| *into = with(*left, *right));
-            }
+fn dispatch(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
+    match dtype {
+        DType::Bool => truth(op, memory),
+        DType::U8 => integer::<u8, _>(op, memory),
+        DType::I8 => integer::<i8, _>(op, memory),
+        DType::U16 => integer::<u16, _>(op, memory),
+        DType::I16 => integer::<i16, _>(op, memory),
+        DType::U32 => integer::<u32, _>(op, memory),
+        DType::I32 => integer::<i32, _>(op, memory),
+        DType::U64 => integer::<u64, _>(op, memory),
+        DType::I64 => integer::<i64, _>(op, memory),
+        DType::F16 => half::<F16>(op, memory),
+        DType::Bf16 => half::<Bf16>(op, memory),
+        // Only sums have a meaning for complex numbers, and those are sums of their parts.
+        DType::F32 | DType::Complex64 => float::<f32, _>(op, memory),
+        DType::F64 | DType::Complex128 => float::<f64, _>(op, memory),
+    }
+}
+
+fn run<T: Number<Bytes = [u8; N]>, const N: usize>(
+    memory: Memory<'_>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => binary(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            binary(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => ternary(into, left, right, f),
+    }
+}
+
+fn integer<T: number::Integer + Number<Bytes = [u8; N]>, const N: usize>(
+    op: ReduceOp,
+    memory: Memory<'_>,
+) {
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => run(memory, T::add),
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        ReduceOp::Band => run(memory, T::and),
+        ReduceOp::Bor => run(memory, T::or),
+        ReduceOp::Bxor => run(memory, T::xor),
+    }
+}
+
+fn float<T: Number<Bytes = [u8; N]>, const N: usize>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        // Bitwise operators have no meaning for floats and are refused before this point.
+        _ => run(memory, T::add),
+    }
+}
+
+fn truth(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => run(memory, Truth::and),
+        ReduceOp::Bxor => run(memory, Truth::xor),
+        _ => run(memory, Truth::or),
+    }
+}
+
+fn half<H: Half>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => half_run::<H>(memory, f32::multiply),
+        ReduceOp::Min => half_run::<H>(memory, f32::least),
+        ReduceOp::Max => half_run::<H>(memory, f32::greatest),
+        _ => half_run::<H>(memory, f32::add),
+    }
+}
+
+fn half_run<H: Half>(memory: Memory<'_>, f: impl Fn(f32, f32) -> f32 + Copy) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => H::zip(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            H::zip(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => {
+            let bytes = into.len().min(left.len());
+            into[..bytes].copy_from_slice(&left[..bytes]);
+            H::zip(into, right, f);
         }
     }
 }
 
-fn apply(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
-    if !op.supports(dtype) {
-        unsupported(op.name(), dtype);
-    }
-    match dtype {
-        DType::F32 | DType::Complex64 => float::reduce_f32(op, memory),
-        DType::F64 | DType::Complex128 => float::reduce_f64(op, memory),
-        DType::F16 => half::reduce::<::half::f16>(op, memory),
-        DType::Bf16 => half::reduce::<::half::bf16>(op, memory),
-        _ => integer::reduce(op, dtype, memory),
-    }
-}
-
-fn assert_lengths(dtype: DType, lengths: &[usize]) {
-    assert!(
-        lengths.iter().all(|&length| length == lengths[0]),
-        "operands of different lengths: {lengths:?} bytes"
-    );
-    let whole = lengths[0].is_multiple_of(dtype.size_bytes());
-    assert!(whole, "{} bytes are no whole number of {}", lengths[0], dtype.name());
-}
-
-#[cold]
-fn unsupported(op: &str, dtype: DType) -> ! {
-    panic!("{op} has no meaning for {}; the call should have been refused", dtype.name())
-}
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 
 mod collectives;
 mod contracts;
+#[cfg(feature = "tcp")]
+mod drivers;
 mod failures;
 mod messages;
 mod network;
