@@ -85,7 +85,7 @@ fn a_rank_that_had_finished_raises_on_its_next_call() {
     // The root of a small broadcast is done as soon as its message has left.
     let root = Call::new(&chain_broadcast(0, 2, 0), vec![], vec![Region::zeroed(4)]);
     let root = world.issue(0, root);
-    world.run(&[root.clone()]);
+    world.run(std::slice::from_ref(&root));
     assert_ok(&[root]);
     let other =
         world.issue(1, Call::new(&chain_broadcast(1, 2, 0), vec![], vec![Region::zeroed(8)]));
@@ -185,12 +185,10 @@ fn ranks_without_data_for_the_dead_one_hear_of_it() {
         world.kill(1);
         world.settle();
         world.pass(Duration::from_millis(60));
-        world.run(&[waiting.clone()]);
+        world.run(std::slice::from_ref(&waiting));
         let error = &errors(&[waiting])[0];
-        assert!(
-            matches!(error, Error::RankFailed { rank: 1, collective, .. } if collective == "broadcast"),
-            "{error}"
-        );
+        let Error::RankFailed { rank: 1, collective, .. } = error else { panic!("{error}") };
+        assert_eq!(collective, "broadcast");
     });
 }
 

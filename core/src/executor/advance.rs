@@ -143,8 +143,8 @@ impl Executor {
     }
 
     /// Begins to leave the group. With nothing in flight it says goodbye and is out; otherwise it
-    /// breaks the group, and is out when [`Executor::is_busy`] ends, after the others were told or a
-    /// second has passed. Does not wait; nothing can be started afterwards.
+    /// breaks the group, and is out when [`Executor::is_busy`] ends, after the others were told or
+    /// a second has passed. Does not wait; nothing can be started afterwards.
     pub fn leave(&mut self, now: Instant) {
         self.state.now = now;
         if self.state.broken.is_some() {
