@@ -8,7 +8,7 @@ dictionary AllreduceOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
   /// Indices of a sparse tensor's values. Sparse tensors are not built.
   [Unbuilt] Object? sparse_indices = null;
 };
@@ -29,7 +29,7 @@ dictionary ReduceOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `broadcast`.
@@ -42,7 +42,7 @@ dictionary BroadcastOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `allgather` and `all_gather_single`.
@@ -51,7 +51,7 @@ dictionary AllgatherOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `gather`.
@@ -62,7 +62,7 @@ dictionary GatherOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `scatter`.
@@ -73,7 +73,7 @@ dictionary ScatterOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `reduce_scatter` and `reduce_scatter_single`.
@@ -84,7 +84,7 @@ dictionary ReduceScatterOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `alltoall` and `all_to_all_single`.
@@ -93,7 +93,7 @@ dictionary AllToAllOptions {
   /// Limit of this operation; none: the group's.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };
 
 /// Options of `barrier`.
@@ -106,5 +106,5 @@ dictionary BarrierOptions {
   /// The device on which the barrier runs. The TCP backend ignores it.
   Object? device = null;
   /// Kept for c10d: method calls return a `Work` either way.
-  boolean async_op = true;
+  [AsyncOp] boolean async_op = true;
 };

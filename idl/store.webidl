@@ -116,7 +116,7 @@ interface PrefixStore : Store {
 
 /// A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
 /// each be PyTorch.
-[Since=0.1]
+[Rust=TcpStore, Since=0.1]
 interface TCPStore : Store {
   /// Connects to the store at `host_name`:`port`, and serves it as well if `is_master`.
   ///

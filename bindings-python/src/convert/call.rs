@@ -1,16 +1,20 @@
 //! One call from Python: arguments in, an overload chosen, values taken out one by one.
 
+use std::sync::Arc;
+
 use polyrank::calls::{self, Arguments, FromValue, Method, Parameter, Resolved, Role, Type, Value};
-use polyrank::{DType, Tensor};
-use pyo3::exceptions::PyValueError;
+use polyrank::{DType, Error, Tensor};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::exception::raise;
 use super::value::{Foreigns, value};
+use crate::classes::{ProcessGroup, Store};
 
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
+    py: Python<'py>,
     resolved: Resolved,
     foreigns: Foreigns<'py>,
 }
@@ -44,7 +48,7 @@ pub(crate) fn resolve<'py>(
         bytes_for_tensors(&mut arguments);
     }
     let resolved = calls::resolve(method, arguments).map_err(|error| raise(py, &error))?;
-    let call = Call { resolved, foreigns };
+    let call = Call { py, resolved, foreigns };
     call.refuse_read_only_outputs()?;
     Ok(call)
 }
@@ -56,8 +60,8 @@ impl<'py> Call<'py> {
     }
 
     /// Takes the value of parameter `index`, once.
-    pub(crate) fn take<T: FromValue>(&mut self, py: Python<'py>, index: usize) -> PyResult<T> {
-        self.resolved.take(index).map_err(|error| raise(py, &error))
+    pub(crate) fn take<T: FromValue>(&mut self, index: usize) -> PyResult<T> {
+        self.resolved.take(index).map_err(|error| raise(self.py, &error))
     }
 
     /// The object that parameter `index` was given, if it is one that only Python knows.
@@ -76,24 +80,52 @@ impl<'py> Call<'py> {
         Ok(self.object(index).map(Bound::cast::<T>).transpose()?.cloned())
     }
 
-    /// The objects that parameter `index` was given a list of.
-    pub(crate) fn objects(&self, index: usize) -> Vec<Bound<'py, PyAny>> {
-        let Some(Value::List(items)) = self.resolved.values.get(index) else { return Vec::new() };
+    /// The objects of this class that parameter `index` was given a list of.
+    pub(crate) fn instances<T: pyo3::PyClass>(&self, index: usize) -> PyResult<Vec<Bound<'py, T>>> {
+        let Some(Value::List(items)) = self.resolved.values.get(index) else {
+            return Ok(Vec::new());
+        };
         let objects = items.iter().filter_map(|item| match item {
-            Value::Foreign(foreign) => self.foreigns.object(foreign.slot).cloned(),
+            Value::Foreign(foreign) => self.foreigns.object(foreign.slot),
             _ => None,
         });
-        objects.collect()
+        objects.map(|object| Ok(object.cast::<T>()?.clone())).collect()
     }
 
     /// The group that a free function was given; `None`: the default group.
-    pub(crate) fn group(&self) -> Option<&Bound<'py, PyAny>> {
-        self.resolved.group().and_then(|foreign| self.foreigns.object(foreign.slot))
+    pub(crate) fn group(&self) -> PyResult<Option<polyrank::ProcessGroup>> {
+        let Some(foreign) = self.resolved.group() else { return Ok(None) };
+        let Some(object) = self.foreigns.object(foreign.slot) else { return Ok(None) };
+        Ok(Some(object.cast::<ProcessGroup>()?.get().inner.clone()))
     }
 
-    /// Whether the caller of a free function wants a handle.
-    pub(crate) fn async_op(&self) -> bool {
-        self.resolved.async_op()
+    /// The store that parameter `index` was given, if it was given one.
+    pub(crate) fn store(&self, index: usize) -> PyResult<Option<Arc<dyn polyrank::store::Store>>> {
+        Ok(self.instance::<Store>(index)?.map(|store| store.get().inner.clone()))
+    }
+
+    /// The object of the tensor that parameter `index` was given.
+    pub(crate) fn tensor_object(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
+        let tensor = self.tensor(index)?;
+        let object = self.foreigns.object_of(&tensor).cloned();
+        object.ok_or_else(|| PyTypeError::new_err("a tensor was expected"))
+    }
+
+    /// The one tensor of parameter `index`, which is a tensor or a list with one.
+    pub(crate) fn tensor(&self, index: usize) -> PyResult<Tensor> {
+        let mut tensors = Vec::new();
+        if let Some(value) = self.resolved.values.get(index) {
+            for_each_tensor(value, &mut |tensor| tensors.push(tensor.clone()));
+        }
+        match tensors.pop() {
+            Some(tensor) if tensors.is_empty() => Ok(tensor),
+            last => {
+                let method = self.resolved.method.name;
+                let count = tensors.len() + usize::from(last.is_some());
+                let message = format!("{method}(): expected one tensor, got a list of {count}");
+                Err(raise(self.py, &Error::InvalidArgument { message }))
+            }
+        }
     }
 
     /// The objects whose memory the call writes, in one flat list.

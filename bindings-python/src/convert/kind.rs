@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use polyrank::calls::RecordType;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +11,8 @@ use pyo3::types::{PyRange, PyType};
 
 use super::buffer;
 use super::dlpack::{self, ExchangeTable};
-use crate::generated::tables::{INTERFACES, RECORDS};
+use crate::classes::{Future, P2POp, ProcessGroup, Store, Work};
+use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
 /// How to take a value of some type that is not one of the plain built-in ones.
@@ -37,7 +37,7 @@ pub(super) enum Kind {
     /// A `DType`.
     DType,
     /// An options record.
-    Record(&'static RecordType),
+    Record,
     /// Anything else: only Python knows what it is. The interfaces of the IDL that it has.
     Foreign(&'static [&'static str]),
 }
@@ -96,28 +96,27 @@ fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
     if class.hasattr(intern!(py, "__index__")).unwrap_or(false) {
         return Kind::Index;
     }
-    if let Some(record) = class_of(class, RECORDS, |record| record.name) {
-        return Kind::Record(record);
+    if object.is_instance_of::<Record>() {
+        return Kind::Record;
     }
-    let interfaces = class_of(class, INTERFACES, |interfaces| interfaces.first().unwrap_or(&""));
-    Kind::Foreign(interfaces.unwrap_or(&[]))
+    Kind::Foreign(interfaces(object))
 }
 
-/// The entry of `table` that is about a class of this package which `class` is or inherits from.
-fn class_of<T: Copy>(
-    class: &Bound<'_, PyType>,
-    table: &'static [T],
-    name_of: impl Fn(&T) -> &'static str,
-) -> Option<T> {
-    class.mro().iter().find_map(|base| {
-        let base = base.cast_into::<PyType>().ok()?;
-        let module = base.module().ok()?;
-        if !module.to_str().ok()?.starts_with("polyrank") {
-            return None;
-        }
-        let name = base.name().ok()?;
-        table.iter().find(|entry| name == name_of(entry)).copied()
-    })
+/// The interfaces of the IDL that parameters may ask for, as far as `object` has them.
+fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
+    if object.is_instance_of::<ProcessGroup>() {
+        &["ProcessGroup"]
+    } else if object.is_instance_of::<Store>() {
+        &["Store"]
+    } else if object.is_instance_of::<Work>() {
+        &["Work"]
+    } else if object.is_instance_of::<Future>() {
+        &["Future"]
+    } else if object.is_instance_of::<P2POp>() {
+        &["P2POp"]
+    } else {
+        &[]
+    }
 }
 
 /// NumPy's scalars have the buffer protocol, but they are values, not memory to reduce into.

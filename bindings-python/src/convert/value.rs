@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polyrank::Tensor;
-use polyrank::calls::{Foreign, RecordType, Value};
+use polyrank::calls::{Foreign, Value};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, Py
 
 use super::kind::{Kind, kind_of};
 use super::tensor::tensor_of_kind;
+use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
 /// Lists inside lists inside lists: more than any call takes, and a list may contain itself.
@@ -98,7 +99,7 @@ fn value_at_depth<'py>(
         Kind::Range => range_value(object, foreigns)?,
         Kind::ReduceOp => Value::ReduceOp(object.cast::<ReduceOp>()?.get().get()?),
         Kind::DType => Value::DType(object.cast::<DType>()?.get().0),
-        Kind::Record(record) => record_value(object, record, foreigns, depth)?,
+        Kind::Record => record_value(object, foreigns, depth)?,
         Kind::Foreign(interfaces) => foreigns.keep(object, interfaces)?,
     })
 }
@@ -146,18 +147,16 @@ fn list_value<'py>(
     Ok(Value::List(values.collect::<PyResult<_>>()?))
 }
 
-/// The members of an options object, by its attributes.
+/// The members of an options record.
 fn record_value<'py>(
     object: &Bound<'py, PyAny>,
-    record: &'static RecordType,
     foreigns: &mut Foreigns<'py>,
     depth: usize,
 ) -> PyResult<Value> {
-    let members = record
-        .members
-        .iter()
-        .map(|member| value_at_depth(&object.getattr(member.name)?, foreigns, depth + 1));
-    Ok(Value::Record(record, members.collect::<PyResult<_>>()?))
+    let record = object.cast::<Record>()?.get();
+    let members = record.members(object.py());
+    let values = members.iter().map(|member| value_at_depth(member, foreigns, depth + 1));
+    Ok(Value::Record(record.record_type(), values.collect::<PyResult<_>>()?))
 }
 
 fn range_value<'py>(object: &Bound<'py, PyAny>, foreigns: &mut Foreigns<'py>) -> PyResult<Value> {
@@ -172,5 +171,23 @@ fn range_value<'py>(object: &Bound<'py, PyAny>, foreigns: &mut Foreigns<'py>) ->
 fn duration(object: &Bound<'_, PyAny>) -> PyResult<Duration> {
     object.extract().map_err(|_| {
         PyValueError::new_err(format!("a duration cannot be negative, but {object} is"))
+    })
+}
+
+/// The object of a default value of the IDL: no tensors, no objects of the language.
+pub(crate) fn object_of_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        Value::Str(text) => text.into_pyobject(py)?.into_any(),
+        Value::Duration(duration) => duration.into_pyobject(py)?.into_any(),
+        Value::ReduceOp(reduce_op) => Bound::new(py, ReduceOp::from(*reduce_op))?.into_any(),
+        Value::DType(dtype) => Bound::new(py, DType(*dtype))?.into_any(),
+        Value::List(items) => {
+            let items = items.iter().map(|item| object_of_value(py, item));
+            PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        _ => py.None().into_bound(py),
     })
 }

@@ -1,5 +1,6 @@
 //! The languages: each makes files of the model. None knows another.
 
+pub mod python;
 pub mod rust;
 
 use crate::files::Files;
@@ -9,7 +10,7 @@ use crate::model::Api;
 pub type Language = fn(&Api) -> Result<Files, askama::Error>;
 
 /// Every language, by name.
-pub const LANGUAGES: &[(&str, Language)] = &[("rust", rust::files)];
+pub const LANGUAGES: &[(&str, Language)] = &[("rust", rust::files), ("python", python::files)];
 
 /// The first line of a file that is generated from these IDL files, without comment signs.
 pub fn stamp(sources: &str) -> String {

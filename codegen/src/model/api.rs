@@ -12,10 +12,14 @@ use super::types::{Constant, Type};
 pub struct Api {
     /// The doc comment of `DType`.
     pub dtype_doc: String,
+    /// Where `DType` was declared.
+    pub dtype_source: Source,
     /// Element types, by number.
     pub dtypes: Vec<DType>,
     /// The doc comment of `ReduceOp`.
     pub reduce_op_doc: String,
+    /// Where `ReduceOp` was declared.
+    pub reduce_op_source: Source,
     /// Reduction operators, by number.
     pub reduce_ops: Vec<ReduceOp>,
     /// Collectives, by number.

@@ -111,7 +111,7 @@ const ARGUMENT: &[Place] = &[Place::Parameter, Place::Member];
 
 const TABLE: &[Known] = &[
     known("Alias", ALIASED, Form::Words),
-    known("AsyncOp", &[Place::Parameter], Form::Nothing),
+    known("AsyncOp", ARGUMENT, Form::Nothing),
     known("Backends", BUILT, Form::Text),
     known("Bases", &[Place::Dictionary], Form::Words),
     known("Bytes", &[Place::Value], Form::Integer),

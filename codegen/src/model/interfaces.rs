@@ -38,10 +38,12 @@ pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>
     let doc = builder.doc(&definition.doc, &definition.name);
     if attributes.has("DTypes") {
         builder.api.dtype_doc = doc;
+        builder.api.dtype_source = builder.source(definition.name.span);
         return numbers::dtypes(builder, &members);
     }
     if attributes.has("ReduceOps") {
         builder.api.reduce_op_doc = doc;
+        builder.api.reduce_op_source = builder.source(definition.name.span);
         return numbers::reduce_ops(builder, &members);
     }
     for (member, _) in &members {

@@ -11,13 +11,13 @@ pub fn camel_case(name: &str) -> String {
     name.split(['_', '-']).map(word).collect()
 }
 
-/// `TCPStore`, `ProcessGroup`, `PrefixStore` -> `tcp_store`, `process_group`, `prefix_store`.
+/// `TCPStore`, `ProcessGroup`, `P2POp` -> `tcp_store`, `process_group`, `p2p_op`.
 pub fn snake_case(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut snake = String::new();
     for (index, &letter) in letters.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| letters.get(before));
-        let after_small = before.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let after_small = before.is_some_and(char::is_ascii_lowercase);
         let after_capital = before.is_some_and(char::is_ascii_uppercase);
         let before_small = letters.get(index + 1).is_some_and(char::is_ascii_lowercase);
         if letter.is_ascii_uppercase() && (after_small || (after_capital && before_small)) {
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(camel_case("bf16"), "Bf16");
         assert_eq!(snake_case("TCPStore"), "tcp_store");
         assert_eq!(snake_case("ProcessGroup"), "process_group");
-        assert_eq!(snake_case("P2POp"), "p2_p_op");
+        assert_eq!(snake_case("P2POp"), "p2p_op");
         assert_eq!(snake_case("AllToAllOptions"), "all_to_all_options");
     }
 

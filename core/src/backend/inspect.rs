@@ -100,9 +100,7 @@ mod tests {
         assert_eq!(compare(&store, 0, 3, &ours).unwrap(), None, "nobody else published");
         let theirs = [(5, operation(2)), (6, operation(0))];
         let found = compare(&store, 2, 3, &theirs).unwrap();
-        let Some(Abort::Mismatch { sequence: 5, one, other }) = found else {
-            panic!("{found:?}")
-        };
+        let Some(Abort::Mismatch { sequence: 5, one, other }) = found else { panic!("{found:?}") };
         assert_eq!((one.rank, one.fingerprint), (2, operation(2)));
         assert_eq!((other.rank, other.fingerprint), (0, operation(1)));
     }

@@ -145,6 +145,10 @@ impl Backend for ScheduledBackend {
         }
     }
 
+    fn is_broken(&self) -> bool {
+        self.driver.is_broken()
+    }
+
     fn abort(&self, why: &str) {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
     }
@@ -181,16 +185,14 @@ impl ScheduledBackend {
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while.
     fn inspect(&self) {
-        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL) else {
+        if self.driver.stalled().is_none_or(|report| report.stalled_for < STALL) {
             return;
-        };
+        }
         let Ok(mut inspector) = self.inspector.try_lock() else { return };
         if Instant::now() < inspector.next {
             return;
         }
-        let mut operations = self.driver.finished();
-        operations.push((report.sequence, report.fingerprint));
-        match inspector.compare(self.rank, self.size, &operations) {
+        match inspector.compare(self.rank, self.size, &self.driver.history()) {
             Ok(None) => {}
             Ok(Some(mismatch)) => self.driver.break_with(mismatch),
             // Without a store there is nothing to compare with; deadlines and deaths still count.
@@ -229,7 +231,6 @@ fn executed(reduce_op: ReduceOp) -> ReduceOp {
 
 fn overrides() -> Result<Overrides> {
     let text = std::env::var("POLYRANK_ALGORITHM").unwrap_or_default();
-    Overrides::parse(&text).map_err(|error| Error::InvalidArgument {
-        message: format!("POLYRANK_ALGORITHM: {error}"),
-    })
+    Overrides::parse(&text)
+        .map_err(|error| Error::InvalidArgument { message: format!("POLYRANK_ALGORITHM: {error}") })
 }

@@ -74,13 +74,13 @@ impl Resolved {
     }
 }
 
-fn invalid(method: &str, what: String) -> Error {
+pub(super) fn invalid(method: &str, what: String) -> Error {
     Error::InvalidArgument { message: format!("{method}(): {what}") }
 }
 
 /// Tensors of one parameter, as they came.
 #[derive(Clone, Default)]
-enum Buffers {
+pub(super) enum Buffers {
     /// The parameter was left out, or is no tensor.
     #[default]
     Absent,
@@ -91,41 +91,30 @@ enum Buffers {
 
 /// What the parameters of a call say, by role.
 #[derive(Default)]
-struct Given {
-    input: Buffers,
-    output: Buffers,
+pub(super) struct Given {
+    pub(super) input: Buffers,
+    pub(super) output: Buffers,
     /// Whether the output is the input too.
-    in_place: bool,
-    input_is_flat: bool,
-    output_is_flat: bool,
-    input_splits: Vec<usize>,
-    output_splits: Vec<usize>,
-    reduce_op: ReduceOp,
-    root: Option<u32>,
-    global_root: Option<u32>,
-    root_tensor: u32,
-    timeout: Option<Duration>,
+    pub(super) in_place: bool,
+    pub(super) input_is_flat: bool,
+    pub(super) output_is_flat: bool,
+    pub(super) input_splits: Vec<usize>,
+    pub(super) output_splits: Vec<usize>,
+    pub(super) reduce_op: ReduceOp,
+    pub(super) root: Option<u32>,
+    pub(super) global_root: Option<u32>,
+    pub(super) root_tensor: u32,
+    pub(super) timeout: Option<Duration>,
     /// The name of something that is not built, but was given.
-    unbuilt: Option<&'static str>,
+    pub(super) unbuilt: Option<&'static str>,
 }
 
 impl Given {
     fn add(&mut self, parameter: &'static Parameter, value: Value) -> Result<(), String> {
         let name = parameter.name;
         match (parameter.role, value) {
-            (Role::In, value) => self.input = Buffers::of(value),
-            (Role::Out, value) => self.output = Buffers::of(value),
-            (Role::InOut, value) => {
-                self.output = Buffers::of(value);
-                self.in_place = true;
-            }
-            (Role::FlatIn, value) => {
-                self.input = Buffers::of(value);
-                self.input_is_flat = true;
-            }
-            (Role::FlatOut, value) => {
-                self.output = Buffers::of(value);
-                self.output_is_flat = true;
+            (role @ (Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut), value) => {
+                self.add_tensors(role, Buffers::of(value))
             }
             (_, Value::None) => {}
             (Role::InSplits, value) => self.input_splits = splits(name, value)?,
@@ -140,6 +129,15 @@ impl Given {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Adds the tensors of a parameter of this role.
+    pub(super) fn add_tensors(&mut self, role: Role, tensors: Buffers) {
+        let reads = matches!(role, Role::In | Role::FlatIn);
+        *(if reads { &mut self.input } else { &mut self.output }) = tensors;
+        self.in_place |= role == Role::InOut;
+        self.input_is_flat |= role == Role::FlatIn;
+        self.output_is_flat |= role == Role::FlatOut;
     }
 
     fn add_all(&mut self, record: &'static RecordType, values: Vec<Value>) -> Result<(), String> {
@@ -167,7 +165,7 @@ impl Given {
     }
 
     /// Inputs and outputs: for each entry of the list that was given, the blocks.
-    fn buffers(&mut self, collective: Collective, size: usize) -> Result<Lists, String> {
+    pub(super) fn buffers(&mut self, collective: Collective, size: usize) -> Result<Lists, String> {
         let facts = collective.facts();
         let input_splits = if self.input_is_flat { Some(&*self.input_splits) } else { None };
         let output_splits = if self.output_is_flat { Some(&*self.output_splits) } else { None };

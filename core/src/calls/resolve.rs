@@ -28,17 +28,13 @@ pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<Reso
     if method.unbuilt {
         return Err(unsupported(format!("{}.{}", method.interface, method.name)));
     }
-    let mut closest = Closest::default();
     for (position, overload) in method.overloads.iter().enumerate() {
-        match places(overload, &arguments) {
-            Err(mismatch) => closest.add(mismatch),
-            Ok(places) => {
-                let values = fill(method, overload, &places, &mut arguments)?;
-                return Ok(Resolved { method, overload: position, values });
-            }
+        if let Ok(places) = places(overload, &arguments) {
+            let values = fill(method, overload, &places, &mut arguments)?;
+            return Ok(Resolved { method, overload: position, values });
         }
     }
-    Err(Error::InvalidType { message: closest.message(method, &arguments) })
+    Err(Error::InvalidType { message: message(method, &arguments) })
 }
 
 impl Resolved {
@@ -80,55 +76,90 @@ enum Place {
     Default,
 }
 
-/// Why an overload does not take a call, and how many arguments it took until then.
+/// Why an overload does not take a call, and how many arguments it took until then. Not in words
+/// yet: most calls are taken by a later overload, and words cost more than the whole call.
+#[derive(Clone, Copy)]
 struct Mismatch {
     taken: usize,
-    reason: String,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy)]
+enum Reason {
+    /// There are more positional arguments than parameters.
+    TooMany,
+    /// No parameter has the name of this keyword.
+    UnknownKeyword(usize),
+    /// This parameter is given by position and by name, or twice by name.
+    Twice(usize),
+    /// This parameter does not take the value from there.
+    WrongType(usize, Place),
+    /// This parameter must be given.
+    Missing(usize),
 }
 
 /// Where each parameter of `overload` gets its value from, if it takes `arguments`.
 fn places(overload: &Overload, arguments: &Arguments) -> Result<Vec<Place>, Mismatch> {
     let parameters = overload.parameters;
-    let mut places = vec![Place::Default; parameters.len()];
     let mut taken = 0;
-    for (position, value) in arguments.positional.iter().enumerate() {
-        let Some(parameter) = parameters.get(position) else {
-            let most = parameters.len();
-            let came = arguments.positional.len();
-            let reason = format!("it takes at most {most} positional arguments, not {came}");
-            return Err(Mismatch { taken, reason });
+    for (index, value) in arguments.positional.iter().enumerate() {
+        let Some(parameter) = parameters.get(index) else {
+            return Err(Mismatch { taken, reason: Reason::TooMany });
         };
-        check(parameter, value).map_err(|reason| Mismatch { taken, reason })?;
-        places[position] = Place::Position(position);
-        taken += 1;
-    }
-    for (position, (keyword, value)) in arguments.keywords.iter().enumerate() {
-        let Some(index) = parameters.iter().position(|p| is_name(keyword, p.name)) else {
-            let reason = format!("there is no argument '{keyword}'");
-            return Err(Mismatch { taken, reason });
-        };
-        if !matches!(places[index], Place::Default) {
-            let reason = format!("argument '{}' is given twice", parameters[index].name);
+        if !takes(&parameter.ty, value) {
+            let reason = Reason::WrongType(index, Place::Position(index));
             return Err(Mismatch { taken, reason });
         }
-        check(&parameters[index], value).map_err(|reason| Mismatch { taken, reason })?;
-        places[index] = Place::Keyword(position);
         taken += 1;
     }
-    for (parameter, place) in parameters.iter().zip(&places) {
-        if !parameter.optional && matches!(place, Place::Default) {
-            let reason = format!("argument '{}' is missing", parameter.name);
-            return Err(Mismatch { taken, reason });
+    let mut places: Vec<Place> = (0..taken).map(Place::Position).collect();
+    places.resize(parameters.len(), Place::Default);
+    for (position, (keyword, value)) in arguments.keywords.iter().enumerate() {
+        let Some(index) = parameters.iter().position(|p| is_name(keyword, p.name)) else {
+            return Err(Mismatch { taken, reason: Reason::UnknownKeyword(position) });
+        };
+        if !matches!(places[index], Place::Default) {
+            return Err(Mismatch { taken, reason: Reason::Twice(index) });
+        }
+        let place = Place::Keyword(position);
+        if !takes(&parameters[index].ty, value) {
+            return Err(Mismatch { taken, reason: Reason::WrongType(index, place) });
+        }
+        places[index] = place;
+        taken += 1;
+    }
+    for (index, parameter) in parameters.iter().enumerate() {
+        if !parameter.optional && matches!(places[index], Place::Default) {
+            return Err(Mismatch { taken, reason: Reason::Missing(index) });
         }
     }
     Ok(places)
 }
 
-fn check(parameter: &Parameter, value: &Value) -> Result<(), String> {
-    if takes(&parameter.ty, value) {
-        return Ok(());
+impl Reason {
+    fn in_words(self, overload: &Overload, arguments: &Arguments) -> String {
+        let parameters = overload.parameters;
+        match self {
+            Reason::TooMany => {
+                let came = arguments.positional.len();
+                format!("it takes at most {} positional arguments, not {came}", parameters.len())
+            }
+            Reason::UnknownKeyword(position) => {
+                format!("there is no argument '{}'", arguments.keywords[position].0)
+            }
+            Reason::Twice(index) => format!("argument '{}' is given twice", parameters[index].name),
+            Reason::Missing(index) => format!("argument '{}' is missing", parameters[index].name),
+            Reason::WrongType(index, place) => {
+                let Parameter { name, ty, .. } = &parameters[index];
+                let value = match place {
+                    Place::Position(position) => &arguments.positional[position],
+                    Place::Keyword(position) => &arguments.keywords[position].1,
+                    Place::Default => &Value::None,
+                };
+                format!("argument '{name}' must be {ty}, not {value}")
+            }
+        }
     }
-    Err(format!("argument '{}' must be {}, not {value}", parameter.name, parameter.ty))
 }
 
 /// Whether `keyword` is `name`, in snake_case or in camelCase.
@@ -222,39 +253,28 @@ fn converted(value: Value, ty: &Type) -> Result<Value, String> {
         .map_err(|_| format!("be a number of seconds that is not negative, not {seconds}"))
 }
 
-/// The overloads that took most of the call.
-#[derive(Default)]
-struct Closest {
-    taken: usize,
-    reasons: Vec<String>,
-}
-
-impl Closest {
-    fn add(&mut self, mismatch: Mismatch) {
-        if mismatch.taken > self.taken {
-            self.reasons.clear();
-            self.taken = mismatch.taken;
-        }
-        if mismatch.taken == self.taken && !self.reasons.contains(&mismatch.reason) {
-            self.reasons.push(mismatch.reason);
+/// What is wrong with a call that no overload takes: the accepted forms, and what those overloads
+/// missed that took most of it.
+fn message(method: &Method, arguments: &Arguments) -> String {
+    let overloads = method.overloads;
+    let mismatch = |overload| places(overload, arguments).err();
+    let mismatches = || overloads.iter().filter_map(|o| mismatch(o).map(|mismatch| (o, mismatch)));
+    let most = mismatches().map(|(_, mismatch)| mismatch.taken).max().unwrap_or(0);
+    let mut reasons: Vec<String> = Vec::new();
+    for (overload, mismatch) in mismatches().filter(|(_, mismatch)| mismatch.taken == most) {
+        let reason = mismatch.reason.in_words(overload, arguments);
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
         }
     }
-
-    fn message(&self, method: &Method, arguments: &Arguments) -> String {
-        let name = method.name;
-        let forms = method.overloads;
-        let plural = if forms.len() == 1 { "" } else { "s" };
-        let mut text = if forms.len() == 1 {
-            format!("{name}() does not take {arguments}. Accepted form{plural}:")
-        } else {
-            format!("{name}(): no overload takes {arguments}. Accepted form{plural}:")
-        };
-        for overload in forms {
-            text.push_str("\n  ");
-            text.push_str(overload.form);
-        }
-        text.push_str("\nClosest: ");
-        text.push_str(&self.reasons.join("; or "));
-        text
+    let name = method.name;
+    let mut text = match overloads.len() {
+        1 => format!("{name}() does not take {arguments}. Accepted form:"),
+        _ => format!("{name}(): no overload takes {arguments}. Accepted forms:"),
+    };
+    for overload in overloads {
+        text.push_str("\n  ");
+        text.push_str(overload.form);
     }
+    text + "\nClosest: " + &reasons.join("; or ")
 }

@@ -125,9 +125,9 @@ impl Executor {
         self.state.stalled(now)
     }
 
-    /// Numbers and fingerprints of the operations that ended last, the oldest first.
-    pub fn finished(&self) -> Vec<(u64, Fingerprint)> {
-        self.state.in_flight.all_finished()
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.state.in_flight.history()
     }
 
     /// The reason why the group is broken, if it is.
@@ -168,14 +168,6 @@ impl Executor {
         if let Some(broken) = &mut self.state.broken {
             broken.closed = true;
         }
-    }
-
-    /// Ends the connections as a process that is killed would.
-    #[cfg(test)]
-    pub(super) fn vanish(&mut self) {
-        self.transport.close(false);
-        let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
-        self.state.broken = Some(Broken::closed(abort, self.state.now));
     }
 
     /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.

@@ -173,9 +173,14 @@ impl Driver {
         self.lock().stalled(Instant::now())
     }
 
-    /// Numbers and fingerprints of the operations that ended last, the oldest first.
-    pub fn finished(&self) -> Vec<(u64, Fingerprint)> {
-        self.lock().finished()
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().history()
+    }
+
+    /// Whether the group failed or was left, so that nothing can be started any more.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken().is_some()
     }
 
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
@@ -375,12 +380,6 @@ impl Driver {
             (spin / 2).max(limit / 64)
         };
         self.spin_ns.store(next, Ordering::Relaxed);
-    }
-
-    /// Ends the connections as a process that is killed would.
-    #[cfg(test)]
-    pub(super) fn vanish(&self) {
-        self.lock().vanish();
     }
 
     /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.

@@ -86,9 +86,11 @@ impl InFlight {
         self.count == 0
     }
 
-    /// The operations that ended last and are remembered, in the order in which they ended.
-    pub(super) fn all_finished(&self) -> Vec<(u64, Fingerprint)> {
-        self.finished.iter().copied().collect()
+    /// What was and is run: operations that ended, as far as they are remembered, and those in
+    /// flight.
+    pub(super) fn history(&self) -> Vec<(u64, Fingerprint)> {
+        let in_flight = self.iter().map(|running| (running.sequence, running.fingerprint));
+        self.finished.iter().copied().chain(in_flight).collect()
     }
 
     /// The fingerprint of an operation that ended, if it is remembered.

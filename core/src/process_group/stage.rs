@@ -22,8 +22,8 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         .iter()
         .enumerate()
         .map(|(block, tensor)| {
-            let own = (input.len() == 1 || block == rank as usize)
-                .then(|| own_block(facts.output, rank));
+            let own =
+                (input.len() == 1 || block == rank as usize).then(|| own_block(facts.output, rank));
             stage_input(tensor, own, &output_regions)
         })
         .collect();
@@ -45,11 +45,14 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
     }
     if facts.reduces && request.reduce_op == ReduceOp::Avg {
         let (outputs, parts) = (output_regions.clone(), size * (1 + local.len() as u32));
-        finish.insert(0, Box::new(move || {
-            for output in &outputs {
-                output.write(|memory| kernels::divide(dtype, memory, parts));
-            }
-        }));
+        finish.insert(
+            0,
+            Box::new(move || {
+                for output in &outputs {
+                    output.write(|memory| kernels::divide(dtype, memory, parts));
+                }
+            }),
+        );
     }
     if in_place && !local.is_empty() {
         let from = output_regions.clone();

@@ -9,9 +9,7 @@ use super::{Algorithm, Block, Chunk, Contract, Holds, Place, Schedule, peers};
 
 /// One input block, and one output block for each rank.
 pub const CONTRACT: Contract = Contract {
-    before: |place| {
-        (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; place.size as usize])
-    },
+    before: |place| (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; place.size as usize]),
     after: |place| (0..place.size).map(|rank| Holds::One((rank, 0))).collect(),
     in_place: |place| Some((0, place.rank)),
     barrier: false,
@@ -29,7 +27,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "bruck",
         meant_for: "many ranks, small tensors: the fewest rounds and few peers",
         build: bruck,
-        traffic: |size| blocks(size, peers::doublings(size)),
+        traffic: |size| blocks(size, size.ilog2()),
     },
     Algorithm {
         name: "ring",
@@ -80,7 +78,8 @@ fn direct(place: Place) -> Schedule {
 
 /// In round k each rank gets as many blocks as it has from the rank 2^k places on.
 ///
-/// Rounds: ⌈log2 n⌉. Bytes sent by each rank: all blocks but one; a message for each block, since
+/// Rounds: ⌊log2 n⌋, and a last one that waits for none of them unless n is a power of two. Bytes
+/// sent by each rank: all blocks but one; a message for each block, since
 /// blocks need not be neighbours in memory. Blocks arrive where they belong: no final rotation.
 /// Bruck and others: Efficient Algorithms for All-to-All Communications (1997).
 ///

@@ -49,14 +49,16 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let core = peers::power_of_two_below(size);
             let folds = u32::from(core != size);
             let rounds = core.ilog2();
-            // An odd number of exchanges starts from a copy, the exchange itself from the fold.
-            let exchanges = rounds + folds;
+            let messages = rounds + folds;
             Traffic {
-                rounds: rounds + 2 * folds,
-                messages: exchanges,
-                bytes: f64::from(exchanges),
+                // Unless more than half of those that take part represent two, no message goes
+                // from the farthest of these to a rank that hands it on.
+                rounds: rounds + folds + u32::from(size - core > core / 2),
+                messages,
+                bytes: f64::from(messages),
                 message: f64::from(u8::from(size > 1)),
-                local: f64::from(exchanges + rounds % 2),
+                // An odd number of exchanges starts with a copy.
+                local: f64::from(messages + rounds % 2),
             }
         },
     },
@@ -179,7 +181,7 @@ fn two_shot(place: Place) -> Schedule {
 /// In round k each rank exchanges what it has with the rank whose number differs in bit k. Ranks
 /// beyond a power of two are folded into a neighbour before, and get the result after.
 ///
-/// Rounds: log2 n, and 2 more unless n is a power of two. Bytes sent by each rank: E in each.
+/// Rounds: ⌊log2 n⌋, and up to 2 more unless n is a power of two. Bytes sent by each rank: E in each.
 /// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
 ///
 /// ```text
@@ -231,7 +233,7 @@ fn recursive_doubling(place: Place) -> Schedule {
 /// Reduce-scatter by halves, then allgather by doubles (Rabenseifner). Ranks beyond a power of two
 /// are folded as in recursive doubling.
 ///
-/// Rounds: 2·log2 n, and 2 more unless n is a power of two. Bytes sent by each rank: 2·E·(n-1)/n for
+/// Rounds: 2·⌊log2 n⌋, and 2 more unless n is a power of two. Bytes sent by each rank: 2·E·(n-1)/n for
 /// a power of two, the least possible; up to 3·E otherwise.
 /// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
 ///

@@ -5,12 +5,8 @@ use super::cost::Traffic;
 use super::{Algorithm, Chunk, Contract, Place, Schedule, peers};
 
 /// No buffers.
-pub const CONTRACT: Contract = Contract {
-    before: |_| (vec![], vec![]),
-    after: |_| vec![],
-    in_place: |_| None,
-    barrier: true,
-};
+pub const CONTRACT: Contract =
+    Contract { before: |_| (vec![], vec![]), after: |_| vec![], in_place: |_| None, barrier: true };
 
 /// The ways to carry out a barrier.
 pub const ALGORITHMS: &[Algorithm] = &[

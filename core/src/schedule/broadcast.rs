@@ -21,7 +21,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "binomial",
         meant_for: "small tensors: the fewest rounds",
         build: binomial,
-        traffic: |size| whole(size, peers::doublings(size), peers::doublings(size)),
+        traffic: |size| whole(size, size.ilog2(), peers::doublings(size)),
     },
     Algorithm {
         name: "binary_tree",
@@ -67,7 +67,7 @@ fn whole(size: u32, rounds: u32, copies: u32) -> Traffic {
 
 /// A tree in which the rank that the root counts as v receives from v without its lowest bit.
 ///
-/// Rounds: ⌈log2 n⌉. Bytes sent by the root: ⌈log2 n⌉·E.
+/// Rounds: ⌊log2 n⌋. Bytes sent by the root: ⌈log2 n⌉·E.
 /// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
 ///
 /// ```text

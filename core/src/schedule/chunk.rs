@@ -70,12 +70,8 @@ impl Block {
 impl Chunk {
     /// No memory at all: what the messages of a barrier carry. The block that it names need not
     /// exist.
-    pub const NOTHING: Chunk = Chunk {
-        block: Block { buffer: Buffer::Scratch, index: 0 },
-        part: 0,
-        count: 0,
-        parts: 1,
-    };
+    pub const NOTHING: Chunk =
+        Chunk { block: Block { buffer: Buffer::Scratch, index: 0 }, part: 0, count: 0, parts: 1 };
 
     /// Whether it has no memory, however large the block.
     pub const fn is_nothing(&self) -> bool {

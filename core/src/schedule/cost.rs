@@ -74,17 +74,25 @@ impl Traffic {
         let busiest = self.bytes * whole_bytes;
         let messages = f64::from(self.messages);
         let at_once = (messages / f64::from(self.rounds.max(1)) - 1.0).max(0.0);
-        f64::from(self.rounds) * prices.link.latency_s
-            + messages * (prices.link.overhead_s + at_once * prices.crowd_s)
-            + busiest.max(path) * prices.link.byte_s
+        let Link { latency_s, overhead_s, byte_s } = prices.link;
+        let one_by_one = f64::from(self.rounds) * (latency_s + overhead_s);
+        let all_at_once = f64::from(self.rounds.min(1)) * latency_s + messages * overhead_s;
+        one_by_one.max(all_at_once)
+            + messages * at_once * prices.crowd_s
+            + busiest.max(path) * byte_s
             + self.local * whole_bytes * prices.local_byte_s
     }
 
     /// Derives the figures from the schedules of all ranks, if they fit together. The whole is
     /// `blocks` blocks of equal size.
     pub fn of(schedules: &[Schedule], blocks: u32) -> Option<Traffic> {
-        let mut traffic =
-            Traffic { rounds: rounds(schedules)?, messages: 0, bytes: 0.0, message: 0.0, local: 0.0 };
+        let mut traffic = Traffic {
+            rounds: rounds(schedules)?,
+            messages: 0,
+            bytes: 0.0,
+            message: 0.0,
+            local: 0.0,
+        };
         for schedule in schedules {
             let (mut sent, mut received) = ((0, 0.0), (0, 0.0));
             let mut local = 0.0;

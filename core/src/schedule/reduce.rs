@@ -38,13 +38,13 @@ pub const ALGORITHMS: &[Algorithm] = &[
         meant_for: "small tensors: the fewest rounds",
         build: binomial,
         traffic: |size| {
-            let rounds = peers::doublings(size);
+            let children = peers::doublings(size);
             Traffic {
-                rounds,
-                messages: rounds,
-                bytes: f64::from(rounds),
+                rounds: size.ilog2(),
+                messages: children,
+                bytes: f64::from(children),
                 message: if size > 1 { 1.0 } else { 0.0 },
-                local: f64::from(rounds.max(1)),
+                local: f64::from(children.max(1)),
             }
         },
     },
@@ -98,7 +98,7 @@ fn linear(place: Place) -> Schedule {
 
 /// A tree in which the rank that the root counts as v sends to v without its lowest bit.
 ///
-/// Rounds: ⌈log2 n⌉. Bytes sent by each rank but the root: E; the root receives ⌈log2 n⌉·E.
+/// Rounds: ⌊log2 n⌋. Bytes sent by each rank but the root: E; the root receives ⌈log2 n⌉·E.
 /// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
 ///
 /// ```text

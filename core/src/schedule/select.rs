@@ -9,6 +9,9 @@ use crate::Collective;
 /// The whole that is assumed where ranks need not agree on sizes.
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
+/// The size beyond which a larger group changes no choice.
+const SIZE_MAX: u32 = 1 << 24;
+
 /// Algorithms that the user insists on, by collective.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
@@ -58,7 +61,7 @@ pub fn select(
     }
     let whole_bytes = bytes.unwrap_or(UNKNOWN_BYTES) as f64;
     let price = |index: &usize| {
-        let traffic = (collective.algorithms()[*index].traffic)(size.max(1));
+        let traffic = (collective.algorithms()[*index].traffic)(size.clamp(1, SIZE_MAX));
         traffic.price(whole_bytes, &Prices::LOOPBACK)
     };
     // The first of the cheapest, so that equal prices are no tie.

@@ -176,8 +176,7 @@ impl<'a> Walk<'a> {
             });
             node = before;
         }
-        let mut steps: Vec<At> =
-            path[seen[node]..].iter().map(|&node| places[node / 2]).collect();
+        let mut steps: Vec<At> = path[seen[node]..].iter().map(|&node| places[node / 2]).collect();
         steps.dedup();
         steps
     }

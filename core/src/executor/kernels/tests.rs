@@ -94,6 +94,18 @@ fn nan_propagates_through_least_and_greatest() {
 }
 
 #[test]
+fn all_nans_become_one() {
+    let payload = f32s(&[f32::from_bits(0xffc1_2345); 9]);
+    let canonical = f32s(&[f32::NAN; 9]);
+    for op in [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max] {
+        for other in [f32s(&[1.0; 9]), f32s(&[f32::from_bits(0x7fc5_4321); 9])] {
+            assert_eq!(reduced(op, DType::F32, &payload, &other, LocalFirst), canonical, "{op:?}");
+            assert_eq!(reduced(op, DType::F32, &other, &payload, LocalFirst), canonical, "{op:?}");
+        }
+    }
+}
+
+#[test]
 fn the_order_of_operands_decides_between_signed_zeros() {
     let (plus, minus) = (f32s(&[0.0]), f32s(&[-0.0]));
     let first = reduced(ReduceOp::Min, DType::F32, &plus, &minus, LocalFirst);

@@ -68,7 +68,11 @@ pub fn check_schedules(
     for aliased in [false, true].into_iter().take(1 + usize::from(in_place)) {
         let layout = Layout::new(contract, root, schedules, aliased)?;
         let walk = Walk::new(schedules).map_err(|at| {
-            Flaw::at(schedules, at, "has no partner: the other rank has fewer messages of this pair")
+            Flaw::at(
+                schedules,
+                at,
+                "has no partner: the other rank has fewer messages of this pair",
+            )
         })?;
         layout.check_messages(&walk)?;
         races::check(&layout, schedules)?;

@@ -1,9 +1,0 @@
-//! Provisional.
-
-use pyo3::prelude::*;
-
-/// A group.
-#[pyclass(frozen, module = "polyrank._core")]
-pub(crate) struct ProcessGroup {
-    pub(crate) inner: polyrank::ProcessGroup,
-}
