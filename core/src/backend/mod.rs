@@ -4,9 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use crate::executor::Waiting;
 use crate::executor::{Completion, Outcome};
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
+#[cfg(feature = "tcp")]
+mod inspect;
+#[cfg(feature = "tcp")]
+mod meet;
 pub mod registry;
 #[cfg(feature = "tcp")]
 pub mod scheduled;
@@ -70,15 +75,6 @@ pub struct Issued {
     pub sequence: u64,
     /// How it is told that it is done.
     pub completion: Arc<Completion>,
-}
-
-/// Who will make an issued operation progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The caller waits at once.
-    Soon,
-    /// The caller goes on with something else first.
-    Later,
 }
 
 /// Carries out operations of one group on one kind of device.

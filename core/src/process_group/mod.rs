@@ -21,7 +21,6 @@ mod stage;
 pub use create::GroupOptions;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
-pub(crate) use stage::executed;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);

@@ -169,6 +169,10 @@ impl Transport for InprocTransport {
         let _ = interests;
     }
 
+    fn abandon(&mut self) {
+        self.peers.iter_mut().for_each(|peer| peer.outbox.clear());
+    }
+
     fn close(&mut self, orderly: bool) {
         if std::mem::replace(&mut self.closed, true) {
             return;

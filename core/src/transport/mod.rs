@@ -130,6 +130,10 @@ pub trait Transport: Send {
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
+    /// Lets go of all memory of operations while the connections stay: drops the frames that were
+    /// not begun, finishes a frame that has left in part from a copy, and discards what is still to
+    /// come of a frame that has come in part. What becomes of these frames need not be told.
+    fn abandon(&mut self);
     /// Drops everything queued, releases all memory of operations, and closes every connection:
     /// with a goodbye if `orderly` (which may wait up to half a second for room to say it), else at
     /// once. The sink is told nothing any more. A second call does nothing.

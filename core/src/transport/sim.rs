@@ -224,6 +224,19 @@ impl Transport for SimTransport {
 
     fn interests(&self, _: &mut Vec<Interest>) {}
 
+    fn abandon(&mut self) {
+        for into in self.announced.iter_mut().flatten() {
+            *into = Destination::Discard;
+        }
+        let mut network = lock(&self.network);
+        let from = self.rank as usize;
+        for to in 0..network.size {
+            let link = network.link(from, to);
+            link.queued.clear();
+            link.departs_at_ns = None;
+        }
+    }
+
     fn close(&mut self, orderly: bool) {
         let ending = if orderly { Ending::Goodbye } else { Ending::Close };
         self.announced.fill(None);

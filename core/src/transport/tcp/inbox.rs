@@ -113,6 +113,13 @@ impl Inbox {
         Received { moved: total_bytes > 0 || ended.is_some(), ended }
     }
 
+    /// Lets go of memory of operations.
+    pub(super) fn abandon(&mut self) {
+        if let State::Payload { into, .. } = &mut self.state {
+            *into = Into::Nowhere;
+        }
+    }
+
     /// What an end without a goodbye means at this place.
     fn cut_off(&self, how: &str) -> Lost {
         let between = matches!(self.state, State::Header { have_bytes: 0, .. });

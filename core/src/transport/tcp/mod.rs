@@ -257,6 +257,15 @@ impl Transport for TcpTransport {
         }
     }
 
+    fn abandon(&mut self) {
+        for peer in &mut self.peers {
+            peer.outbox.abandon();
+            if let Link::Open(connection) = &mut peer.link {
+                connection.inbox.abandon();
+            }
+        }
+    }
+
     fn close(&mut self, orderly: bool) {
         self.close_all(orderly);
     }

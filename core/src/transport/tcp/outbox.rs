@@ -56,6 +56,14 @@ impl Outbox {
         self.frames.truncate(usize::from(self.first_sent_bytes > 0));
     }
 
+    /// Lets go of memory of operations.
+    pub(super) fn abandon(&mut self) {
+        self.keep_started();
+        for frame in &mut self.frames {
+            frame.payload = Payload::Owned(frame.payload.read(<[u8]>::to_vec));
+        }
+    }
+
     /// Writes until the queue is empty or the socket is full; calls `sent` for each frame that left.
     pub(super) fn flush(
         &mut self,
