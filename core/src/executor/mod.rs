@@ -1,6 +1,7 @@
 //! Where schedules meet a transport: non-blocking state machines that run one rank's operations.
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
+mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
@@ -8,7 +9,6 @@ mod collectives;
 mod completion;
 #[cfg(feature = "tcp")]
 mod driver;
-mod executor;
 mod failure;
 mod in_flight;
 pub mod kernels;
@@ -21,10 +21,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use advance::{Executor, GroupIdentity, Progress};
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
 pub use driver::{Driver, SpinPolicy, Waiting};
-pub use executor::{Executor, GroupIdentity, Progress};
 pub use failure::StallReport;
 pub use operation::{Bindings, Message, Operation, Outcome};
 pub use state::Finished;
