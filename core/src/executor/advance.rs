@@ -170,6 +170,14 @@ impl Executor {
         }
     }
 
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&mut self) {
+        self.transport.close(false);
+        let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
+        self.state.broken = Some(Broken::closed(abort, self.state.now));
+    }
+
     /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.
     fn run(&mut self) -> bool {
         let ran = self.state.run(&mut *self.transport);

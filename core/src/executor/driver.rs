@@ -382,6 +382,12 @@ impl Driver {
         self.spin_ns.store(next, Ordering::Relaxed);
     }
 
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&self) {
+        self.lock().vanish();
+    }
+
     /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
     pub(super) fn turn_in_background(&self) -> bool {
         self.turn_once(&mut Vec::new(), |_, _| {})
