@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
-use super::{Completion, Executor, Finished, Message, Operation, StallReport};
+use super::{Completion, Executor, Finished, Message, Operation, StallReport, Waiting};
 use crate::transport::{Interest, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -23,15 +23,6 @@ use crate::{Error, Result};
 /// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
 /// have no connection to the failed one would blame the one that left.
 const FAREWELL: Duration = Duration::from_millis(250);
-
-/// Who will make an issued operation progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The caller waits at once.
-    Soon,
-    /// The caller goes on with something else first.
-    Later,
-}
 
 /// What a waiting thread does before it sleeps in the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

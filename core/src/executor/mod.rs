@@ -24,9 +24,9 @@ mod tests;
 pub use advance::{Executor, GroupIdentity, Progress};
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
-pub use driver::{Driver, SpinPolicy, Waiting};
+pub use driver::{Driver, SpinPolicy};
 pub use failure::StallReport;
-pub use operation::{Bindings, Message, Operation, Outcome};
+pub use operation::{Bindings, Message, Operation, Outcome, Waiting};
 pub use state::Finished;
 
 /// Messages of up to this many bytes are sent without asking the receiver.
