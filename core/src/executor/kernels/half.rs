@@ -1,129 +1,116 @@
-//! Kernels of f16 and bf16: a batch is widened to f32, computed and rounded to even. The `half` crate
-//! uses the processor's conversions where it finds them at run time.
+//! Kernels of f16 and bf16: elements are widened to f32, computed and rounded to even. Knows no
+//! processor.
 
+use std::marker::PhantomData;
+
+use half::f16;
 use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 
-use super::Memory;
-use super::float::f32s;
-use crate::ReduceOp;
+use super::memory::{Combine, Map};
+use super::operators::{Change, Operator};
 
-/// Elements that are converted at a time; they stay in the first-level cache.
-const BATCH: usize = 512;
+/// Elements that are converted at a time.
+pub(super) const LANES: usize = 8;
 
-/// A 16-bit floating-point type.
-pub(super) trait Half: Copy {
-    const ZERO: Self;
-    fn from_bytes(bytes: [u8; 2]) -> Self;
-    fn to_bytes(self) -> [u8; 2];
-    fn widen(from: &[Self], into: &mut [f32]);
-    fn narrow(from: &[f32], into: &mut [Self]);
+/// Their bytes.
+pub(super) const BYTES: usize = 2 * LANES;
+
+/// How f16 is converted.
+pub(super) trait Half {
+    /// Converts exactly.
+    fn widen(bytes: [u8; BYTES]) -> [f32; LANES];
+    /// Rounds to even. A NaN is canonical.
+    fn narrow(values: [f32; LANES]) -> [u8; BYTES];
 }
 
-macro_rules! half {
-    ($type:ty) => {
-        impl Half for $type {
-            const ZERO: Self = <$type>::ZERO;
-
-            #[inline(always)]
-            fn from_bytes(bytes: [u8; 2]) -> Self {
-                Self::from_ne_bytes(bytes)
-            }
-
-            #[inline(always)]
-            fn to_bytes(self) -> [u8; 2] {
-                self.to_ne_bytes()
-            }
-
-            fn widen(from: &[Self], into: &mut [f32]) {
-                from.convert_to_f32_slice(into);
-            }
-
-            fn narrow(from: &[f32], into: &mut [Self]) {
-                into.convert_from_f32_slice(from);
-            }
+impl Half for f16 {
+    #[inline(always)]
+    fn widen(bytes: [u8; BYTES]) -> [f32; LANES] {
+        let mut narrow = [f16::ZERO; LANES];
+        for (narrow, bytes) in narrow.iter_mut().zip(bytes.as_chunks().0) {
+            *narrow = f16::from_ne_bytes(*bytes);
         }
-    };
-}
+        let mut values = [0.0; LANES];
+        narrow.convert_to_f32_slice(&mut values);
+        values
+    }
 
-half!(f16);
-half!(bf16);
-
-/// Reduces elements of type `T`; bitwise operators do not exist.
-pub(super) fn reduce<T: Half>(op: ReduceOp, memory: Memory<'_>) {
-    match op {
-        ReduceOp::Product => combine::<T>(memory, f32s::product),
-        ReduceOp::Min => combine::<T>(memory, f32s::min),
-        ReduceOp::Max => combine::<T>(memory, f32s::max),
-        _ => combine::<T>(memory, f32s::sum),
+    #[inline(always)]
+    fn narrow(values: [f32; LANES]) -> [u8; BYTES] {
+        let mut narrow = [f16::ZERO; LANES];
+        narrow.convert_from_f32_slice(&values);
+        let mut bytes = [0; BYTES];
+        for (bytes, narrow) in bytes.as_chunks_mut().0.iter_mut().zip(narrow) {
+            *bytes = narrow.to_ne_bytes();
+        }
+        bytes
     }
 }
 
-/// Changes every element; NaN results become canonical.
-pub(super) fn map<T: Half>(memory: &mut [u8], f: impl Fn(f32) -> f32) {
-    let mut batch = Batch::<T>::new();
-    for bytes in memory.chunks_mut(2 * BATCH) {
-        for value in batch.read(bytes) {
-            *value = f32s::canonical(f(*value));
+/// Combines f16 elements by operator `O`, or changes them by `O`, converted by `H`. Operators and changes
+/// give canonical NaNs.
+pub(super) struct Halves<H, O> {
+    change: O,
+    of: PhantomData<H>,
+}
+
+impl<H, O> Halves<H, O> {
+    /// For changing elements.
+    pub(super) fn new(change: O) -> Halves<H, O> {
+        Halves { change, of: PhantomData }
+    }
+}
+
+impl<H: Half, O: Operator<f32>> Combine<BYTES> for Halves<H, O> {
+    #[inline(always)]
+    fn combine(left: [u8; BYTES], right: [u8; BYTES]) -> [u8; BYTES] {
+        let mut values = H::widen(left);
+        for (value, right) in values.iter_mut().zip(H::widen(right)) {
+            *value = O::of(*value, right);
         }
-        batch.write(bytes);
+        H::narrow(values)
+    }
+}
+
+impl<H: Half, C: Change<f32>> Map<BYTES> for Halves<H, C> {
+    #[inline(always)]
+    fn map(&self, bytes: [u8; BYTES]) -> [u8; BYTES] {
+        let mut values = H::widen(bytes);
+        for value in &mut values {
+            *value = self.change.of(*value);
+        }
+        H::narrow(values)
+    }
+}
+
+/// Combines bf16 elements by operator `O`, or changes them by `O`, one at a time: their conversion is
+/// simple enough that compilers make vector code of the loop.
+pub(super) struct Bfloats<O>(pub(super) O);
+
+impl<O: Operator<f32>> Combine<2> for Bfloats<O> {
+    #[inline(always)]
+    fn combine(left: [u8; 2], right: [u8; 2]) -> [u8; 2] {
+        narrow_bfloat(O::of(widen_bfloat(left), widen_bfloat(right)))
+    }
+}
+
+impl<C: Change<f32>> Map<2> for Bfloats<C> {
+    #[inline(always)]
+    fn map(&self, bytes: [u8; 2]) -> [u8; 2] {
+        narrow_bfloat(self.0.of(widen_bfloat(bytes)))
     }
 }
 
 #[inline(always)]
-fn combine<T: Half>(memory: Memory<'_>, f: impl Fn(f32, f32) -> f32) {
-    let (mut result, mut other) = (Batch::<T>::new(), Batch::<T>::new());
-    let mut run = |result: &mut Batch<T>, left: &[u8], right: &[u8]| {
-        for (left, right) in result.read(left).iter_mut().zip(other.read(right)) {
-            *left = f(*left, *right);
-        }
-    };
-    match memory {
-        Memory::InPlace { into, from } => {
-            for (into, from) in into.chunks_mut(2 * BATCH).zip(from.chunks(2 * BATCH)) {
-                run(&mut result, into, from);
-                result.write(into);
-            }
-        }
-        Memory::Apart { into, left, right } => {
-            let operands = left.chunks(2 * BATCH).zip(right.chunks(2 * BATCH));
-            for (into, (left, right)) in into.chunks_mut(2 * BATCH).zip(operands) {
-                run(&mut result, left, right);
-                result.write(into);
-            }
-        }
-    }
+fn widen_bfloat(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_ne_bytes(bytes)) << 16)
 }
 
-/// A few elements, as they are in memory and widened.
-struct Batch<T> {
-    narrow: [T; BATCH],
-    wide: [f32; BATCH],
-}
-
-impl<T: Half> Batch<T> {
-    fn new() -> Batch<T> {
-        Batch { narrow: [T::ZERO; BATCH], wide: [0.0; BATCH] }
-    }
-
-    /// Widens at most `BATCH` elements.
-    fn read(&mut self, bytes: &[u8]) -> &mut [f32] {
-        let elements = bytes.as_chunks().0;
-        let count = elements.len();
-        for (narrow, bytes) in self.narrow.iter_mut().zip(elements) {
-            *narrow = T::from_bytes(*bytes);
-        }
-        T::widen(&self.narrow[..count], &mut self.wide[..count]);
-        &mut self.wide[..count]
-    }
-
-    /// Rounds what was widened and changed.
-    fn write(&mut self, bytes: &mut [u8]) {
-        let elements = bytes.as_chunks_mut().0;
-        let count = elements.len();
-        T::narrow(&self.wide[..count], &mut self.narrow[..count]);
-        for (bytes, narrow) in elements.iter_mut().zip(&self.narrow) {
-            *bytes = narrow.to_bytes();
-        }
-    }
+#[inline(always)]
+fn narrow_bfloat(value: f32) -> [u8; 2] {
+    // Half of the last place that stays, less if that is even: what is above carries. The canonical
+    // NaN stays what it is, and operators give no other.
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1));
+    ((rounded >> 16) as u16).to_ne_bytes()
 }

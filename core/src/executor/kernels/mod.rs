@@ -8,15 +8,23 @@
 //! - of two zeros, MIN gives the negative one if there is one, and MAX the positive one (IEEE
 //!   754-2019 `minimum` and `maximum`).
 
-mod float;
 mod half;
 mod integer;
+mod memory;
+mod operators;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 #[cfg(test)]
 mod tests;
 
+use ::half::{bf16, f16};
+
 use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
+use half::{Bfloats, Half, Halves};
+use memory::{Memory, map};
+use operators::{Each, Elements, Max, Min, Over, Product, Sum, Times};
 
 /// Writes `into ⊕ from` into `into`.
 ///
@@ -56,16 +64,10 @@ pub fn reduce_into(
 pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
     assert_lengths(dtype, &[memory.len()]);
     match dtype {
-        DType::F32 | DType::Complex64 => float::map_f32(memory, |x| x * factor as f32),
-        DType::F64 | DType::Complex128 => float::map_f64(memory, |x| x * factor),
-        DType::F16 => {
-            let factor = ::half::f16::from_f64(factor).to_f32();
-            half::map::<::half::f16>(memory, |x| x * factor);
-        }
-        DType::Bf16 => {
-            let factor = ::half::bf16::from_f64(factor).to_f32();
-            half::map::<::half::bf16>(memory, |x| x * factor);
-        }
+        DType::F32 | DType::Complex64 => map(memory, &Each(Times(factor as f32))),
+        DType::F64 | DType::Complex128 => map(memory, &Each(Times(factor))),
+        DType::F16 => change_f16(memory, Times(f16::from_f64(factor).to_f32())),
+        DType::Bf16 => map(memory, &Bfloats(Times(bf16::from_f64(factor).to_f32()))),
         _ => unsupported("PREMUL_SUM", dtype),
     }
 }
@@ -79,38 +81,12 @@ pub fn divide(dtype: DType, memory: &mut [u8], ranks: u32) {
     assert_lengths(dtype, &[memory.len()]);
     let ranks = ranks.max(1);
     match dtype {
-        DType::F32 | DType::Complex64 => float::map_f32(memory, |x| x / ranks as f32),
-        DType::F64 | DType::Complex128 => float::map_f64(memory, |x| x / f64::from(ranks)),
-        DType::F16 => half::map::<::half::f16>(memory, |x| x / ranks as f32),
-        DType::Bf16 => half::map::<::half::bf16>(memory, |x| x / ranks as f32),
+        DType::F32 | DType::Complex64 => map(memory, &Each(Over(ranks as f32))),
+        DType::F64 | DType::Complex128 => map(memory, &Each(Over(f64::from(ranks)))),
+        DType::F16 => change_f16(memory, Over(ranks as f32)),
+        DType::Bf16 => map(memory, &Bfloats(Over(ranks as f32))),
         DType::Bool => unsupported("AVG", dtype),
         _ => integer::divide(dtype, memory, ranks),
-    }
-}
-
-/// The operands of a reduction.
-enum Memory<'a> {
-    /// The left one is overwritten.
-    InPlace { into: &'a mut [u8], from: &'a [u8] },
-    /// The result goes elsewhere.
-    Apart { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
-}
-
-impl Memory<'_> {
-    /// Combines elements of `N` bytes. Inlined, so that the loop is made for the operator.
-    #[inline(always)]
-    fn combine<const N: usize>(self, with: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
-        match self {
-            Memory::InPlace { into, from } => {
-                let pairs = into.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
-                pairs.for_each(|(into, from)| *into = with(*into, *from));
-            }
-            Memory::Apart { into, left, right } => {
-                let pairs = left.as_chunks().0.iter().zip(right.as_chunks().0);
-                let all = into.as_chunks_mut().0.iter_mut().zip(pairs);
-                all.for_each(|(into, (left, right))| *into = with(*left, *right));
-            }
-        }
     }
 }
 
@@ -118,12 +94,72 @@ fn apply(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
     if !op.supports(dtype) {
         unsupported(op.name(), dtype);
     }
+    #[cfg(target_arch = "x86_64")]
+    if x86::available() {
+        return x86::apply(op, dtype, memory);
+    }
+    apply_with::<f16>(op, dtype, memory);
+}
+
+fn change_f16(memory: &mut [u8], change: impl operators::Change<f32>) {
+    #[cfg(target_arch = "x86_64")]
+    if x86::available() {
+        return x86::change_f16(memory, change);
+    }
+    map(memory, &Halves::<f16, _>::new(change));
+}
+
+/// Inlined with all that it calls, so that it is compiled anew for each set of instructions that a
+/// caller enables; hence types instead of closures, which compilers may leave out of line. `F` is how
+/// f16 is converted.
+#[inline(always)]
+fn apply_with<F: Half>(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
     match dtype {
-        DType::F32 | DType::Complex64 => float::reduce_f32(op, memory),
-        DType::F64 | DType::Complex128 => float::reduce_f64(op, memory),
-        DType::F16 => half::reduce::<::half::f16>(op, memory),
-        DType::Bf16 => half::reduce::<::half::bf16>(op, memory),
+        DType::F32 | DType::Complex64 => reduce_floats::<f32, 4>(op, memory),
+        DType::F64 | DType::Complex128 => reduce_floats::<f64, 8>(op, memory),
+        DType::F16 => reduce_halves::<F>(op, memory),
+        DType::Bf16 => reduce_bfloats(op, memory),
         _ => integer::reduce(op, dtype, memory),
+    }
+}
+
+/// Bitwise operators do not exist.
+#[inline(always)]
+fn reduce_floats<T, const N: usize>(op: ReduceOp, memory: Memory<'_>)
+where
+    T: operators::Element<N>,
+    Sum: operators::Operator<T>,
+    Product: operators::Operator<T>,
+    Min: operators::Operator<T>,
+    Max: operators::Operator<T>,
+{
+    match op {
+        ReduceOp::Product => memory.combine::<N, Elements<T, Product>>(),
+        ReduceOp::Min => memory.combine::<N, Elements<T, Min>>(),
+        ReduceOp::Max => memory.combine::<N, Elements<T, Max>>(),
+        _ => memory.combine::<N, Elements<T, Sum>>(),
+    }
+}
+
+/// As [`reduce_floats`].
+#[inline(always)]
+fn reduce_halves<H: Half>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => memory.combine_padded::<{ half::BYTES }, Halves<H, Product>>(),
+        ReduceOp::Min => memory.combine_padded::<{ half::BYTES }, Halves<H, Min>>(),
+        ReduceOp::Max => memory.combine_padded::<{ half::BYTES }, Halves<H, Max>>(),
+        _ => memory.combine_padded::<{ half::BYTES }, Halves<H, Sum>>(),
+    }
+}
+
+/// As [`reduce_floats`].
+#[inline(always)]
+fn reduce_bfloats(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => memory.combine::<2, Bfloats<Product>>(),
+        ReduceOp::Min => memory.combine::<2, Bfloats<Min>>(),
+        ReduceOp::Max => memory.combine::<2, Bfloats<Max>>(),
+        _ => memory.combine::<2, Bfloats<Sum>>(),
     }
 }
 
