@@ -1,16 +1,27 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
+pub mod backend;
+pub mod calls;
 pub mod executor;
 mod generated;
+#[cfg(all(unix, feature = "launch"))]
+pub mod launch;
+pub mod process_group;
+mod request;
 pub mod schedule;
 pub mod store;
 pub mod tensor;
 pub mod transport;
 pub mod wire;
+mod work;
 
+pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use tensor::{Device, Element, Region, Tensor};
+pub use process_group::ProcessGroup;
+pub use request::Request;
+pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
+pub use work::Work;

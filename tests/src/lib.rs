@@ -1,1 +1,44 @@
-//! Placeholder.
+//! What the suites share: groups of ranks as threads, and values whose reductions are known.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
+
+//pub mod processes;
+pub mod values;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use polyrank::ProcessGroup;
+use polyrank::process_group::GroupOptions;
+use polyrank::store::{HashStore, Store};
+
+/// The Rust lines of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+/// Limit of groups that tests make: long enough for a busy machine, short enough to be seen.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs `rank_main` on `size` ranks, each a thread with a group over TCP; the results by rank.
+pub fn ranks<R: Send>(size: u32, rank_main: impl Fn(ProcessGroup) -> R + Sync) -> Vec<R> {
+    let store: Arc<dyn Store> = Arc::new(HashStore::new());
+    let rank_main = &rank_main;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..size)
+            .map(|rank| {
+                let store = store.clone();
+                scope.spawn(move || {
+                    let options = GroupOptions::default().timeout(LIMIT);
+                    let group = ProcessGroup::new(store, rank, size, "test", options)
+                        .expect("the group is made");
+                    let result = rank_main(group.clone());
+                    group.shutdown();
+                    result
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank did not panic")).collect()
+    })
+}

@@ -1,9 +1,29 @@
 //! The key-value stores through which ranks meet. Knows nothing of process groups.
+//!
+//! The rules are those of PyTorch's c10d stores, one set for all: the same suite runs on each.
 
+mod deadline;
+mod hash;
+mod interrupt;
+mod prefix;
+mod table;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Result;
+pub(crate) use deadline::Deadline;
+use deadline::Expired;
+use table::Refusal;
+
+use crate::{Error, Result};
+
+pub use hash::HashStore;
+pub use interrupt::{InterruptGuard, install_interrupt_check};
+pub use prefix::PrefixStore;
+
+/// How long stores wait unless told otherwise: five minutes, as in c10d.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A key-value store that ranks share. Keys and values are bytes.
 pub trait Store: Send + Sync {
@@ -46,6 +66,76 @@ pub trait Store: Send + Sync {
     fn timeout(&self) -> Duration;
     /// Sets the limit of operations that wait.
     fn set_timeout(&self, timeout: Duration);
+    /// The address of this host's interface that leads to the store; `None` if the store is not
+    /// reached through a network.
+    fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
+}
+
+/// c10d's barrier for stores that have no own: everyone counts, the last one opens it.
+fn count_to_barrier(
+    store: &dyn Store,
+    key: &str,
+    world_size: u32,
+    timeout: Option<Duration>,
+) -> Result<()> {
+    let opened = format!("{key}/last_member");
+    if store.add(&format!("{key}/num_members"), 1)? >= i64::from(world_size) {
+        return store.set(&opened, b"1");
+    }
+    store.wait(&[&opened], timeout).map_err(|error| match error {
+        Error::StoreTimeout { waited_ms, .. } => {
+            Error::StoreTimeout { operation: "barrier".into(), keys: key.into(), waited_ms }
+        }
+        other => other,
+    })
+}
+
+/// Checks that there is one value for each key.
+fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
+    if keys.len() == values.len() {
+        return Ok(());
+    }
+    let (keys, values) = (keys.len(), values.len());
+    Err(Error::InvalidArgument {
+        message: format!(
+            "multi_set needs one value for each key, got {keys} keys, {values} values"
+        ),
+    })
+}
+
+/// The error of an operation that stopped waiting for `keys`.
+fn expired(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
+    let keys = keys.join(", ");
+    match why {
+        Expired::TimedOut => Error::StoreTimeout {
+            operation: operation.into(),
+            keys,
+            waited_ms: deadline.limit_ms(),
+        },
+        Expired::Interrupted => {
+            Error::Store { message: format!("{operation} was interrupted, keys: {keys}") }
+        }
+    }
+}
+
+/// The error of a change that the table refused.
+fn refused(refusal: Refusal, key: &str) -> Error {
+    match refusal {
+        Refusal::NotANumber => Error::NotACounter { key: key.into() },
+        Refusal::Full => Error::Store { message: format!("the store is full, key: {key}") },
+    }
+}
+
+fn to_millis(timeout: Duration) -> u64 {
+    // A limit below a millisecond must not become "no limit".
+    let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
+    u64::try_from(rounded_up).unwrap_or(u64::MAX)
+}
+
+fn from_millis(timeout_ms: u64) -> Duration {
+    Duration::from_millis(timeout_ms)
 }

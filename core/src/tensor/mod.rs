@@ -1,10 +1,13 @@
 //! Tensors as operations see them: memory, element type, shape. Knows nothing of who moves them.
 
+mod buffers;
 mod element;
 mod region;
 mod strided;
 mod tensor;
 
+pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
+pub(crate) use buffers::{lend, lend_mut};
 pub use element::Element;
 pub use region::Region;
 pub use tensor::{Device, Tensor};

@@ -26,7 +26,7 @@ struct Piece {
     len: usize,
     borrowed: AtomicBool,
     /// Owner of the memory, if it has one that must outlive the piece.
-    _owner: Option<Box<dyn Any + Send + Sync>>,
+    owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the pointer is only followed by `Region::read` and `Region::write`, which exclude one
@@ -70,8 +70,34 @@ impl Region {
         owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Region {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        let piece = Piece { ptr, len, borrowed: AtomicBool::new(false), _owner: owner };
+        let piece = Piece { ptr, len, borrowed: AtomicBool::new(false), owner };
         Region { piece: Arc::new(piece), start: 0, len }
+    }
+
+    /// The owner of the memory, if it is a `T` and this is the only region of it.
+    pub(crate) fn into_owner<T: Any>(self) -> Result<T, Region> {
+        if !self.piece.owner.as_ref().is_some_and(|owner| owner.as_ref().is::<T>()) {
+            return Err(self);
+        }
+        let (start, len) = (self.start, self.len);
+        match Arc::try_unwrap(self.piece) {
+            Err(piece) => Err(Region { piece, start, len }),
+            Ok(Piece { ptr, len: all, borrowed, owner }) => {
+                match owner.map(<Box<dyn Any + Send + Sync>>::downcast::<T>) {
+                    Some(Ok(owner)) => Ok(*owner),
+                    // Not reached: the type was checked above.
+                    _ => {
+                        let piece = Piece { ptr, len: all, borrowed, owner: None };
+                        Err(Region { piece: Arc::new(piece), start, len: 0 })
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether no other region shares this memory.
+    pub(crate) fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.piece) == 1
     }
 
     /// Bytes.

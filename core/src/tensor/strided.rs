@@ -16,6 +16,23 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
     true
 }
 
+/// How many elements lie below index (0, …, 0), and how many the view spans in all.
+pub(crate) fn extent(shape: &[usize], strides: &[isize]) -> (usize, usize) {
+    if shape.contains(&0) {
+        return (0, 0);
+    }
+    let (mut below, mut above) = (0, 0);
+    for (&length, &stride) in shape.iter().zip(strides) {
+        let reach = (length - 1) * stride.unsigned_abs();
+        if stride < 0 {
+            below += reach;
+        } else {
+            above += reach;
+        }
+    }
+    (below, below + above + 1)
+}
+
 /// Copies the elements of `strided`, in C order, to `contiguous`.
 pub(super) fn gather(
     contiguous: &mut [u8],

@@ -2,7 +2,7 @@
 
 use super::Region;
 use super::strided;
-use crate::DType;
+use crate::{DType, Error, Result};
 
 /// Where a tensor's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -25,6 +25,8 @@ pub struct Tensor {
     /// Element of `region` at which index (0, …, 0) lies; 0 if contiguous.
     origin: usize,
     device: Device,
+    /// Whether operations must not write it.
+    read_only: bool,
 }
 
 impl Tensor {
@@ -32,7 +34,15 @@ impl Tensor {
     pub fn contiguous(region: Region, dtype: DType, shape: Vec<usize>) -> Tensor {
         let elements: usize = shape.iter().product();
         assert_eq!(region.len(), elements * dtype.size_bytes(), "region and shape differ");
-        Tensor { region, dtype, shape, strides: None, origin: 0, device: Device::Cpu }
+        Tensor {
+            region,
+            dtype,
+            shape,
+            strides: None,
+            origin: 0,
+            device: Device::Cpu,
+            read_only: false,
+        }
     }
 
     /// A tensor with strides, in elements. `region` spans from its lowest to its highest element;
@@ -45,7 +55,7 @@ impl Tensor {
         origin: usize,
     ) -> Tensor {
         let strides = if strided::is_contiguous(&shape, &strides) { None } else { Some(strides) };
-        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu }
+        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu, read_only: false }
     }
 
     /// The element type.
@@ -61,6 +71,17 @@ impl Tensor {
     /// Where the memory is.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// The same tensor, whose memory operations must not write.
+    #[must_use]
+    pub fn read_only(self) -> Tensor {
+        Tensor { read_only: true, ..self }
+    }
+
+    /// Whether operations must not write the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Number of elements.
@@ -81,6 +102,53 @@ impl Tensor {
     /// The memory; for a tensor with strides, from its lowest to its highest element.
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// The memory, given up.
+    pub fn into_region(self) -> Region {
+        self.region
+    }
+
+    /// This contiguous tensor cut along dimension 0 into pieces of so many rows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the rows do not add up to dimension 0.
+    pub fn split(&self, rows: &[usize]) -> Result<Vec<Tensor>> {
+        let all = self.shape.first().copied().unwrap_or(1);
+        let sum: usize = rows.iter().sum();
+        if sum != all {
+            let message = format!(
+                "Split sizes doesn't match total dim 0 size: splits {rows:?} add up to {sum}, the \
+                 tensor of shape {:?} has {all} rows",
+                self.shape
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+        let row_bytes = if all == 0 { 0 } else { self.bytes() / all };
+        let mut start = 0;
+        let mut pieces = Vec::with_capacity(rows.len());
+        for &rows in rows {
+            let mut shape = self.shape.clone();
+            match shape.first_mut() {
+                Some(first) => *first = rows,
+                None => shape.push(rows),
+            }
+            let piece = match &self.strides {
+                None => Tensor {
+                    region: self.region.slice(start * row_bytes..(start + rows) * row_bytes),
+                    shape,
+                    ..self.clone()
+                },
+                Some(strides) => {
+                    let step = strides.first().copied().unwrap_or(0) * start as isize;
+                    let origin = self.origin.saturating_add_signed(step);
+                    Tensor { shape, origin, ..self.clone() }
+                }
+            };
+            pieces.push(piece);
+            start += rows;
+        }
+        Ok(pieces)
     }
 
     /// A contiguous copy.

@@ -1,7 +1,7 @@
 //! Half-precision elements, computed in `f32` and rounded to nearest even. Knows no operators.
 
+use half::f16;
 use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 
 use super::apply::widest;
 
@@ -94,7 +94,7 @@ impl Half for Bf16 {
 }
 
 /// The bits of the nearest bfloat16, ties to even; a NaN stays one. Without branches, so that the
-/// loop around it vectorises, unlike [`bf16::from_f32`].
+/// loop around it vectorises, unlike `half::bf16::from_f32`.
 #[inline(always)]
 fn bf16_bits(element: f32) -> u16 {
     let bits = element.to_bits();
@@ -105,6 +105,8 @@ fn bf16_bits(element: f32) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use half::bf16;
+
     use super::*;
 
     #[test]

@@ -1,178 +1,168 @@
-//! Reduction kernels: elements of two memories become one. Knows bytes, dtypes and operators; no
-//! schedules, transports or ranks.
+//! Reductions of memory: every operator for every element type. Knows nothing of operations.
 //!
-//! Memory may start anywhere: elements are read and written as bytes, which compilers turn into
-//! unaligned vector loads. Every operator is commutative to the bit, also between machines:
-//! - a NaN result is the canonical quiet NaN, as hardware differs in which payload and sign it
-//!   keeps, and compilers may swap operands;
-//! - of two zeros, MIN gives the negative one if there is one, and MAX the positive one (IEEE
-//!   754-2019 `minimum` and `maximum`).
+//! Memory is bytes in the host's order, at any alignment, of a whole number of elements; both
+//! operands are equally long. Bytes beyond the last whole element, or beyond the shorter operand,
+//! are left as they are.
 
-mod half;
-mod integer;
-mod memory;
-mod operators;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+mod apply;
+mod half_floats;
+mod number;
 
-#[cfg(test)]
-mod tests;
-
-use ::half::{bf16, f16};
-
+use self::apply::{binary, ternary, unary};
+use self::half_floats::{Bf16, F16, Half};
+use self::number::{Number, Truth};
 use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
-use half::{Bfloats, Half, Halves};
-use memory::{Memory, map};
-use operators::{Each, Elements, Max, Min, Over, Product, Sum, Times};
 
-/// Writes `into ⊕ from` into `into`.
-///
-/// The operands' order is part of the call for operators to come; those there are give the same bits
-/// in both orders. `Avg` and `PremulSum` are summed: their scaling is done before or after all ranks'
-/// elements are together, see [`scale`] and [`divide`].
-///
-/// # Panics
-/// If the operator does not support the dtype ([`ReduceOp::supports`]), or the lengths differ or cut
-/// an element. The caller has checked what came from users and peers.
-pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], _operands: Operands) {
-    assert_lengths(dtype, &[into.len(), from.len()]);
-    apply(op, dtype, Memory::InPlace { into, from });
+/// `into ⊕ from` into `into`, or `from ⊕ into` if `operands` says that the incoming operand, which
+/// `from` is, comes first. Averages and scaled sums are sums here; see [`divide`] and [`scale`].
+pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], operands: Operands) {
+    dispatch(op, dtype, Memory::Binary { into, from, operands });
 }
 
-/// Writes `local ⊕ incoming` into `into`, which need not hold anything before.
-///
-/// # Panics
-/// As [`reduce`].
+/// `local ⊕ incoming` (or the other order) into `into`, whose old bytes do not matter.
 pub fn reduce_into(
     op: ReduceOp,
     dtype: DType,
     into: &mut [u8],
     local: &[u8],
     incoming: &[u8],
-    _operands: Operands,
+    operands: Operands,
 ) {
-    assert_lengths(dtype, &[into.len(), local.len(), incoming.len()]);
-    apply(op, dtype, Memory::Apart { into, left: local, right: incoming });
+    let (left, right) = match operands {
+        Operands::LocalFirst => (local, incoming),
+        Operands::IncomingFirst => (incoming, local),
+    };
+    dispatch(op, dtype, Memory::Ternary { into, left, right });
 }
 
-/// Multiplies every element by `factor`, rounded to the element type first (`PREMUL_SUM`); both
-/// parts of a complex one. f16 and bf16 are multiplied as f32, and rounded to even.
-///
-/// # Panics
-/// If the elements are no floating-point numbers, or the length cuts an element.
+/// Multiplies every element by `factor`, in the element's own precision (half-precision types
+/// through `f32`). Only for floating-point and complex types; others are left as they are.
 pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
-    assert_lengths(dtype, &[memory.len()]);
+    let narrow = factor as f32;
     match dtype {
-        DType::F32 | DType::Complex64 => map(memory, &Each(Times(factor as f32))),
-        DType::F64 | DType::Complex128 => map(memory, &Each(Times(factor))),
-        DType::F16 => change_f16(memory, Times(f16::from_f64(factor).to_f32())),
-        DType::Bf16 => map(memory, &Bfloats(Times(bf16::from_f64(factor).to_f32()))),
-        _ => unsupported("PREMUL_SUM", dtype),
+        DType::F16 => F16::map(memory, |x| x * narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x * narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x * narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x * factor),
+        _ => {}
     }
 }
 
-/// Divides every element by the number of ranks (`AVG`); integers truncate toward zero. A group has at
-/// least one rank: 0 counts as 1.
-///
-/// # Panics
-/// If the elements are bools, or the length cuts an element.
-pub fn divide(dtype: DType, memory: &mut [u8], ranks: u32) {
-    assert_lengths(dtype, &[memory.len()]);
-    let ranks = ranks.max(1);
+/// Divides every element by `parts`; integers truncate toward zero.
+pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
+    let narrow = parts as f32;
+    let wide = f64::from(parts);
     match dtype {
-        DType::F32 | DType::Complex64 => map(memory, &Each(Over(ranks as f32))),
-        DType::F64 | DType::Complex128 => map(memory, &Each(Over(f64::from(ranks)))),
-        DType::F16 => change_f16(memory, Over(ranks as f32)),
-        DType::Bf16 => map(memory, &Bfloats(Over(ranks as f32))),
-        DType::Bool => unsupported("AVG", dtype),
-        _ => integer::divide(dtype, memory, ranks),
+        DType::Bool => {}
+        DType::U8 => unary(memory, |x: u8| (u32::from(x) / parts) as u8),
+        DType::I8 => unary(memory, |x: i8| (i64::from(x) / i64::from(parts)) as i8),
+        DType::U16 => unary(memory, |x: u16| (u32::from(x) / parts) as u16),
+        DType::I16 => unary(memory, |x: i16| (i64::from(x) / i64::from(parts)) as i16),
+        DType::U32 => unary(memory, |x: u32| x / parts),
+        DType::I32 => unary(memory, |x: i32| (i64::from(x) / i64::from(parts)) as i32),
+        DType::U64 => unary(memory, |x: u64| x / u64::from(parts)),
+        DType::I64 => unary(memory, |x: i64| x / i64::from(parts)),
+        DType::F16 => F16::map(memory, |x| x / narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x / narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x / narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x / wide),
     }
 }
 
-fn apply(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
-    if !op.supports(dtype) {
-        unsupported(op.name(), dtype);
-    }
-    #[cfg(target_arch = "x86_64")]
-    if x86::available() {
-        return x86::apply(op, dtype, memory);
-    }
-    apply_with::<f16>(op, dtype, memory);
+/// The operands of one reduction.
+enum Memory<'a> {
+    Binary { into: &'a mut [u8], from: &'a [u8], operands: Operands },
+    Ternary { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
 }
 
-fn change_f16(memory: &mut [u8], change: impl operators::Change<f32>) {
-    #[cfg(target_arch = "x86_64")]
-    if x86::available() {
-        return x86::change_f16(memory, change);
-    }
-    map(memory, &Halves::<f16, _>::new(change));
-}
-
-/// Inlined with all that it calls, so that it is compiled anew for each set of instructions that a
-/// caller enables; hence types instead of closures, which compilers may leave out of line. `F` is how
-/// f16 is converted.
-#[inline(always)]
-fn apply_with<F: Half>(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
+fn dispatch(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
     match dtype {
-        DType::F32 | DType::Complex64 => reduce_floats::<f32, 4>(op, memory),
-        DType::F64 | DType::Complex128 => reduce_floats::<f64, 8>(op, memory),
-        DType::F16 => reduce_halves::<F>(op, memory),
-        DType::Bf16 => reduce_bfloats(op, memory),
-        _ => integer::reduce(op, dtype, memory),
+        DType::Bool => truth(op, memory),
+        DType::U8 => integer::<u8, _>(op, memory),
+        DType::I8 => integer::<i8, _>(op, memory),
+        DType::U16 => integer::<u16, _>(op, memory),
+        DType::I16 => integer::<i16, _>(op, memory),
+        DType::U32 => integer::<u32, _>(op, memory),
+        DType::I32 => integer::<i32, _>(op, memory),
+        DType::U64 => integer::<u64, _>(op, memory),
+        DType::I64 => integer::<i64, _>(op, memory),
+        DType::F16 => half::<F16>(op, memory),
+        DType::Bf16 => half::<Bf16>(op, memory),
+        // Only sums have a meaning for complex numbers, and those are sums of their parts.
+        DType::F32 | DType::Complex64 => float::<f32, _>(op, memory),
+        DType::F64 | DType::Complex128 => float::<f64, _>(op, memory),
     }
 }
 
-/// Bitwise operators do not exist.
-#[inline(always)]
-fn reduce_floats<T, const N: usize>(op: ReduceOp, memory: Memory<'_>)
-where
-    T: operators::Element<N>,
-    Sum: operators::Operator<T>,
-    Product: operators::Operator<T>,
-    Min: operators::Operator<T>,
-    Max: operators::Operator<T>,
-{
+fn run<T: Number<Bytes = [u8; N]>, const N: usize>(
+    memory: Memory<'_>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => binary(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            binary(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => ternary(into, left, right, f),
+    }
+}
+
+fn integer<T: number::Integer + Number<Bytes = [u8; N]>, const N: usize>(
+    op: ReduceOp,
+    memory: Memory<'_>,
+) {
     match op {
-        ReduceOp::Product => memory.combine::<N, Elements<T, Product>>(),
-        ReduceOp::Min => memory.combine::<N, Elements<T, Min>>(),
-        ReduceOp::Max => memory.combine::<N, Elements<T, Max>>(),
-        _ => memory.combine::<N, Elements<T, Sum>>(),
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => run(memory, T::add),
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        ReduceOp::Band => run(memory, T::and),
+        ReduceOp::Bor => run(memory, T::or),
+        ReduceOp::Bxor => run(memory, T::xor),
     }
 }
 
-/// As [`reduce_floats`].
-#[inline(always)]
-fn reduce_halves<H: Half>(op: ReduceOp, memory: Memory<'_>) {
+fn float<T: Number<Bytes = [u8; N]>, const N: usize>(op: ReduceOp, memory: Memory<'_>) {
     match op {
-        ReduceOp::Product => memory.combine_padded::<{ half::BYTES }, Halves<H, Product>>(),
-        ReduceOp::Min => memory.combine_padded::<{ half::BYTES }, Halves<H, Min>>(),
-        ReduceOp::Max => memory.combine_padded::<{ half::BYTES }, Halves<H, Max>>(),
-        _ => memory.combine_padded::<{ half::BYTES }, Halves<H, Sum>>(),
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        // Bitwise operators have no meaning for floats and are refused before this point.
+        _ => run(memory, T::add),
     }
 }
 
-/// As [`reduce_floats`].
-#[inline(always)]
-fn reduce_bfloats(op: ReduceOp, memory: Memory<'_>) {
+fn truth(op: ReduceOp, memory: Memory<'_>) {
     match op {
-        ReduceOp::Product => memory.combine::<2, Bfloats<Product>>(),
-        ReduceOp::Min => memory.combine::<2, Bfloats<Min>>(),
-        ReduceOp::Max => memory.combine::<2, Bfloats<Max>>(),
-        _ => memory.combine::<2, Bfloats<Sum>>(),
+        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => run(memory, Truth::and),
+        ReduceOp::Bxor => run(memory, Truth::xor),
+        _ => run(memory, Truth::or),
     }
 }
 
-fn assert_lengths(dtype: DType, lengths: &[usize]) {
-    assert!(
-        lengths.iter().all(|&length| length == lengths[0]),
-        "operands of different lengths: {lengths:?} bytes"
-    );
-    let whole = lengths[0].is_multiple_of(dtype.size_bytes());
-    assert!(whole, "{} bytes are no whole number of {}", lengths[0], dtype.name());
+fn half<H: Half>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => half_run::<H>(memory, f32::multiply),
+        ReduceOp::Min => half_run::<H>(memory, f32::least),
+        ReduceOp::Max => half_run::<H>(memory, f32::greatest),
+        _ => half_run::<H>(memory, f32::add),
+    }
 }
 
-#[cold]
-fn unsupported(op: &str, dtype: DType) -> ! {
-    panic!("{op} has no meaning for {}; the call should have been refused", dtype.name())
+fn half_run<H: Half>(memory: Memory<'_>, f: impl Fn(f32, f32) -> f32 + Copy) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => H::zip(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            H::zip(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => {
+            let bytes = into.len().min(left.len());
+            into[..bytes].copy_from_slice(&left[..bytes]);
+            H::zip(into, right, f);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

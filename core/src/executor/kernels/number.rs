@@ -105,24 +105,29 @@ macro_rules! floats {
     ($($number:ty),*) => {$(
         impl Number for $number {
             memory!($number);
+            // Which of two NaNs a processor propagates depends on how operands stand in registers,
+            // so that results differ between loops; all ranks must end with the same bits.
             #[inline(always)]
             fn add(self, other: Self) -> Self {
-                self + other
+                let sum = self + other;
+                if sum.is_nan() { <$number>::NAN } else { sum }
             }
             #[inline(always)]
             fn multiply(self, other: Self) -> Self {
-                self * other
+                let product = self * other;
+                if product.is_nan() { <$number>::NAN } else { product }
             }
-            // A comparison with NaN is false, so `other` propagates if it is NaN; `self` has its
-            // own test. Of equal numbers (signed zeros) `other` is taken: the order of operands
-            // decides, and that is the same on all ranks.
+            // Of equal numbers (signed zeros) `other` is taken: the order of operands decides, and
+            // that is the same on all ranks.
             #[inline(always)]
             fn least(self, other: Self) -> Self {
-                if self < other || self.is_nan() { self } else { other }
+                let least = if self < other { self } else { other };
+                if self.is_nan() | other.is_nan() { <$number>::NAN } else { least }
             }
             #[inline(always)]
             fn greatest(self, other: Self) -> Self {
-                if self > other || self.is_nan() { self } else { other }
+                let greatest = if self > other { self } else { other };
+                if self.is_nan() | other.is_nan() { <$number>::NAN } else { greatest }
             }
         }
     )*};

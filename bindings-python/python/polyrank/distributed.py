@@ -1,0 +1,9 @@
+"""The names of `polyrank`, where programs written for `torch.distributed` look for them.
+
+`import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
+"""
+
+from polyrank import _core
+from polyrank._core import *
+
+__all__ = list(_core.__all__)

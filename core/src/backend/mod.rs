@@ -1,0 +1,107 @@
+//! Who carries operations out: the trait that every backend implements, and the registry of them.
+//! Knows no particular backend.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use crate::executor::Waiting;
+use crate::executor::{Completion, Outcome};
+use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
+
+#[cfg(feature = "tcp")]
+mod inspect;
+#[cfg(feature = "tcp")]
+mod meet;
+pub mod registry;
+#[cfg(feature = "tcp")]
+pub mod scheduled;
+
+/// One collective, checked, with contiguous memory.
+pub struct Call {
+    /// The collective.
+    pub collective: Collective,
+    /// The method as it was called, for messages.
+    pub name: &'static str,
+    /// The element type.
+    pub dtype: DType,
+    /// How elements are reduced. The factor of `PremulSum` is applied already, and the division of
+    /// `Avg` happens in `finish`: a backend sums for both, unless it has them natively.
+    pub reduce_op: ReduceOp,
+    /// The root, 0 where there is none.
+    pub root: u32,
+    /// Elements on which all ranks must agree.
+    pub elements: u64,
+    /// Bytes that all ranks know, on which the choice of an algorithm may depend.
+    pub shared_bytes: Option<u64>,
+    /// Hash of what else all ranks must agree on.
+    pub detail: u64,
+    /// Blocks of the input buffer.
+    pub input: Vec<Region>,
+    /// Blocks of the output buffer.
+    pub output: Vec<Region>,
+    /// What is left to do on this rank at the end.
+    pub finish: Option<Outcome>,
+    /// The tensors that hold the result.
+    pub outputs: Vec<Tensor>,
+}
+
+/// A message to or from another rank.
+pub struct Transfer {
+    /// The other rank; `None` receives from any.
+    pub peer: Option<u32>,
+    /// Messages meet by tag.
+    pub tag: u32,
+    /// Contiguous memory.
+    pub memory: Region,
+    /// What is left to do on this rank at the end.
+    pub finish: Option<Outcome>,
+}
+
+/// What a backend can do, as data: tests and the support matrix read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether a mismatch between ranks is found by every operation itself.
+    pub finds_mismatches: bool,
+    /// Whether `split_group` works.
+    pub split: bool,
+    /// Whether tags and any-source receives work.
+    pub tags: bool,
+}
+
+/// Something issued: its number, and its completion.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// Sequence number in the group.
+    pub sequence: u64,
+    /// How it is told that it is done.
+    pub completion: Arc<Completion>,
+}
+
+/// Carries out operations of one group on one kind of device.
+pub trait Backend: Send + Sync {
+    /// Lower-case name: `tcp`.
+    fn name(&self) -> &str;
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+    /// Issues a collective.
+    ///
+    /// # Errors
+    /// Those of a broken group, at once.
+    fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Issues a message to `transfer.peer`.
+    ///
+    /// # Errors
+    /// Those of a broken group, at once.
+    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Issues the receiving of a message.
+    ///
+    /// # Errors
+    /// Those of a broken group, at once.
+    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
+    fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// Fails everything in flight and everything later, here and on the other ranks.
+    fn abort(&self, why: &str);
+    /// Leaves the group in order: what is in flight goes on until `limit`, then fails.
+    fn shutdown(&self, limit: Duration);
+}

@@ -1,0 +1,257 @@
+//! The default group, and the registry of groups of this process. Knows no backend.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::backend::registry::BackendSpec;
+use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
+use crate::rendezvous::{self, Rendezvous};
+use crate::store::{PrefixStore, Store};
+use crate::{Device, Error, Result};
+
+/// How the default group is made.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct InitOptions {
+    /// `tcp`, or pairs as `cpu:tcp`; `tcp` by default.
+    pub backend: Option<String>,
+    /// Where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.
+    pub init_method: Option<String>,
+    /// Limit of the rendezvous and of operations; 30 minutes by default.
+    pub timeout: Option<Duration>,
+    /// Number of ranks; from the URL or the environment by default.
+    pub world_size: Option<u32>,
+    /// This rank; from the URL or the environment by default.
+    pub rank: Option<u32>,
+    /// The store to meet in, instead of an URL; needs `rank` and `world_size`.
+    pub store: Option<Arc<dyn Store>>,
+    /// Name of the group, `default_pg` by default.
+    pub group_name: Option<String>,
+    /// The device of this rank.
+    pub device: Option<Device>,
+}
+
+impl InitOptions {
+    /// Sets [`InitOptions::backend`].
+    pub fn backend(mut self, backend: impl Into<String>) -> Self {
+        self.backend = Some(backend.into());
+        self
+    }
+    /// Sets [`InitOptions::init_method`].
+    pub fn init_method(mut self, init_method: impl Into<String>) -> Self {
+        self.init_method = Some(init_method.into());
+        self
+    }
+    /// Sets [`InitOptions::timeout`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`InitOptions::world_size`].
+    pub fn world_size(mut self, world_size: u32) -> Self {
+        self.world_size = Some(world_size);
+        self
+    }
+    /// Sets [`InitOptions::rank`].
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.rank = Some(rank);
+        self
+    }
+    /// Sets [`InitOptions::store`].
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+    /// Sets [`InitOptions::group_name`].
+    pub fn group_name(mut self, group_name: impl Into<String>) -> Self {
+        self.group_name = Some(group_name.into());
+        self
+    }
+}
+
+/// How [`new_group`] makes a group.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NewGroupOptions {
+    /// Global ranks of the members; all by default.
+    pub ranks: Option<Vec<u32>>,
+    /// Limit of operations; the default group's by default.
+    pub timeout: Option<Duration>,
+    /// Free text.
+    pub description: Option<String>,
+    /// Whether members keep the order of `ranks` instead of being sorted.
+    pub keep_order: bool,
+}
+
+struct World {
+    process_id: u32,
+    group: ProcessGroup,
+    groups: BTreeMap<String, ProcessGroup>,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+
+/// Name of the default group in its store.
+const DEFAULT_NAME: &str = "default_pg";
+
+/// Makes the default group. Blocks until all ranks are there.
+///
+/// # Errors
+/// [`Error::AlreadyInitialized`]; [`Error::InvalidArgument`] for both a store and a URL, or a store
+/// without rank and size; the errors of the rendezvous, which name missing ranks.
+pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
+    if is_initialized() {
+        return Err(Error::AlreadyInitialized);
+    }
+    let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
+    let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let Rendezvous { store, rank, world_size } = meet(&options, timeout)?;
+    store.set_timeout(timeout);
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&incarnation(), store));
+    let mut group_options = GroupOptions::default()
+        .backend(spec)
+        .timeout(timeout)
+        .description(DEFAULT_NAME);
+    group_options.device = options.device;
+    let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
+    let group = ProcessGroup::new(store, rank, world_size, name, group_options)?;
+    let mut world = world();
+    if world.is_some() {
+        group.shutdown();
+        return Err(Error::AlreadyInitialized);
+    }
+    let groups = BTreeMap::from([(name.to_owned(), group.clone())]);
+    *world = Some(World { process_id: std::process::id(), group: group.clone(), groups });
+    Ok(group)
+}
+
+/// Whether the default group exists in this process. A forked child has none.
+pub fn is_initialized() -> bool {
+    world().is_some()
+}
+
+/// The default group.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn default_group() -> Result<ProcessGroup> {
+    world().as_ref().map(|world| world.group.clone()).ok_or(Error::NotInitialized)
+}
+
+/// `group`, or the default group.
+///
+/// # Errors
+/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] if the group was destroyed.
+pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
+    group.map_or_else(default_group, |group| Ok(group.clone()))
+}
+
+/// A group of some ranks of the default group; `None` on ranks that are not members. Only members
+/// wait for one another, and groups of different members may be made in any order.
+///
+/// # Errors
+/// As [`ProcessGroup::split_group`].
+pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
+    let parent = default_group()?;
+    let mut ranks = options.ranks.unwrap_or_else(|| parent.ranks().to_vec());
+    if !options.keep_order {
+        ranks.sort_unstable();
+    }
+    let mut split = SplitOptions::default();
+    split.timeout = options.timeout;
+    split.description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let group = parent.split_group(&ranks, split)?;
+    if let (Some(group), Some(world)) = (&group, world().as_mut()) {
+        world.groups.insert(group.group_name().to_owned(), group.clone());
+    }
+    Ok(group)
+}
+
+/// Leaves one group, or with `None` (or the default group) all of them; a new default group can be
+/// made afterwards.
+///
+/// # Errors
+/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered.
+pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
+    let mut guard = world();
+    let world = guard.as_mut().ok_or(Error::NotInitialized)?;
+    match group.filter(|group| group.group_name() != world.group.group_name()) {
+        Some(group) => match world.groups.remove(group.group_name()) {
+            Some(group) => group.shutdown(),
+            None => {
+                let message = format!(
+                    "group '{}' is not registered: it was destroyed, or made in another way than \
+                     by new_group",
+                    group.group_name()
+                );
+                return Err(Error::InvalidGroup { message });
+            }
+        },
+        None => {
+            let groups = guard.take().map(|world| world.groups).unwrap_or_default();
+            drop(guard);
+            for group in groups.into_values().rev() {
+                group.shutdown();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rank of this process in the default group.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn get_rank() -> Result<u32> {
+    Ok(default_group()?.rank())
+}
+
+/// Number of ranks of the default group.
+///
+/// # Errors
+/// [`Error::NotInitialized`].
+pub fn get_world_size() -> Result<u32> {
+    Ok(default_group()?.size())
+}
+
+/// Whether the backend can be used in this process.
+pub fn is_backend_available(name: &str) -> bool {
+    name.parse().is_ok_and(|name| crate::backend::registry::available(&name).is_ok())
+}
+
+fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
+    let invalid = |message: &str| Err(Error::InvalidArgument { message: message.into() });
+    let Some(store) = &options.store else {
+        let url = options.init_method.as_deref().unwrap_or("env://");
+        return rendezvous::rendezvous(url, options.rank, options.world_size, timeout);
+    };
+    if options.init_method.is_some() {
+        return invalid("Cannot specify both init_method and store.");
+    }
+    match (options.rank, options.world_size) {
+        (Some(rank), Some(world_size)) => {
+            Ok(Rendezvous { store: store.clone(), rank, world_size })
+        }
+        _ => invalid("rank and world_size must be given with an explicit store"),
+    }
+}
+
+/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
+/// store: after a destroy, or after an elastic launcher restarted the ranks.
+fn incarnation() -> String {
+    static INITS: AtomicU32 = AtomicU32::new(0);
+    let inits = INITS.fetch_add(1, Ordering::Relaxed);
+    let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
+    format!("world{restarts}.{inits}")
+}
+
+/// The world of this process: what a parent process had before a fork is forgotten, untouched.
+fn world() -> MutexGuard<'static, Option<World>> {
+    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if world.as_ref().is_some_and(|world| world.process_id != std::process::id()) {
+        std::mem::forget(world.take());
+    }
+    world
+}

@@ -1,0 +1,262 @@
+//! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
+
+use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
+
+/// One operation of a request, checked.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// The element type; `U8` where there are no tensors.
+    pub(super) dtype: DType,
+    /// Blocks of the input buffer.
+    pub(super) input: Vec<Tensor>,
+    /// Blocks of the output buffer.
+    pub(super) output: Vec<Tensor>,
+    /// Further tensors of this process that are reduced into, or filled from, `output[0]`.
+    pub(super) local: Vec<Tensor>,
+}
+
+/// Checks `request` as rank `rank` of `size` ranks. One operation for each list of the request,
+/// or one in all where the lists belong together.
+pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Checked>> {
+    let facts = request.collective.facts();
+    if facts.rooted && request.root >= size {
+        let (name, root) = (request.name, request.root);
+        return invalid(format!("{name}: root must be a rank in 0..{size}, got {root}"));
+    }
+    let lists = request.inputs.len().max(request.outputs.len());
+    if lists <= 1 || request.coalesced {
+        return (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
+    }
+    if facts.input == Blocks::All || facts.output == Blocks::All || !facts.input_fits_lists() {
+        return Err(Error::Unsupported {
+            who: "a group with one device per process".into(),
+            operation: format!("{} of {lists} tensor lists at once", request.name),
+        });
+    }
+    if request.root_tensor as usize >= lists {
+        let (name, index) = (request.name, request.root_tensor);
+        return invalid(format!("{name}: root_tensor must be in 0..{lists}, got {index}"));
+    }
+    let first = if facts.rooted { request.root_tensor as usize } else { 0 };
+    let mut checked = one(request, first, rank, size)?;
+    for list in (0..lists).filter(|&list| list != first) {
+        let other = one(request, list, rank, size)?;
+        let tensor = other.output.into_iter().chain(other.input).next();
+        checked.local.extend(tensor);
+    }
+    let elements = checked.output.iter().chain(&checked.input).next().map_or(0, Tensor::elements);
+    if let Some(odd) = checked
+        .local
+        .iter()
+        .find(|tensor| tensor.elements() != elements || tensor.dtype() != checked.dtype)
+    {
+        let (name, odd) = (request.name, odd.elements());
+        return invalid(format!(
+            "{name}: all tensors of the list must have the same dtype and size, got {elements} and \
+             {odd} elements"
+        ));
+    }
+    Ok(vec![checked])
+}
+
+impl crate::Facts {
+    /// Whether several tensors of one process can stand for one block.
+    fn input_fits_lists(&self) -> bool {
+        matches!(self.input, Blocks::None | Blocks::One)
+            && matches!(self.output, Blocks::One | Blocks::OneAtRoot)
+    }
+}
+
+fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<Checked> {
+    let facts = request.collective.facts();
+    let at_root = !facts.rooted || rank == request.root;
+    let mut input = request.inputs.get(list).cloned().unwrap_or_default();
+    let mut output = request.outputs.get(list).cloned().unwrap_or_default();
+    if facts.output == Blocks::OneAtRoot && !at_root {
+        output.clear();
+    }
+    if facts.input == Blocks::OneAtRoot && !at_root {
+        input.clear();
+    }
+    count(request, "input", &input, facts.input, at_root, size)?;
+    count(request, "output", &output, facts.output, at_root, size)?;
+    let dtype = same_dtype(request, input.iter().chain(&output))?;
+    sizes(request, &input, &output, rank)?;
+    disjoint(request, &output)?;
+    if facts.reduces && !request.reduce_op.supports(dtype) {
+        return Err(Error::UnsupportedDType {
+            reduce_op: request.reduce_op.name().into(),
+            dtype: dtype.name().into(),
+        });
+    }
+    Ok(Checked { dtype, input, output, local: Vec::new() })
+}
+
+fn count(
+    request: &Request,
+    which: &str,
+    blocks: &[Tensor],
+    rule: Blocks,
+    at_root: bool,
+    size: u32,
+) -> Result<()> {
+    let name = request.name;
+    let expected = match rule {
+        Blocks::None => 0,
+        Blocks::One => 1,
+        Blocks::All => size as usize,
+        Blocks::OneAtRoot => usize::from(at_root),
+        Blocks::AllAtRoot if at_root => size as usize,
+        Blocks::AllAtRoot => 0,
+    };
+    let got = blocks.len();
+    if got == expected {
+        return Ok(());
+    }
+    let root = request.root;
+    invalid(match rule {
+        Blocks::AllAtRoot | Blocks::OneAtRoot if !at_root => format!(
+            "{name}: {which} tensors must NOT be specified on ranks other than the root {root}, \
+             got {got}"
+        ),
+        Blocks::All | Blocks::AllAtRoot => format!(
+            "{name}: expected {expected} {which} tensors, one for each rank of the group, got {got}"
+        ),
+        _ => format!("{name}: expected {expected} {which} tensor(s), got {got}"),
+    })
+}
+
+fn same_dtype<'a>(
+    request: &Request,
+    mut tensors: impl Iterator<Item = &'a Tensor>,
+) -> Result<DType> {
+    let Some(first) = tensors.next() else { return Ok(DType::U8) };
+    match tensors.find(|tensor| tensor.dtype() != first.dtype()) {
+        None => Ok(first.dtype()),
+        Some(other) => invalid(format!(
+            "{}: all tensors of a call must have the same dtype, got {} and {}",
+            request.name,
+            first.dtype().name(),
+            other.dtype().name()
+        )),
+    }
+}
+
+fn sizes(request: &Request, input: &[Tensor], output: &[Tensor], rank: u32) -> Result<()> {
+    let facts = request.collective.facts();
+    let own = |blocks: &[Tensor], rule: Blocks| {
+        let index = match rule {
+            Blocks::All | Blocks::AllAtRoot => rank as usize,
+            _ => 0,
+        };
+        blocks.get(index).map(Tensor::elements)
+    };
+    let name = request.name;
+    if let (Some(a), Some(b)) = (own(input, facts.input), own(output, facts.output))
+        && a != b
+    {
+        return invalid(format!(
+            "{name}: what rank {rank} gives and gets for itself must have the same size, got \
+             {a} elements of input and {b} elements of output"
+        ));
+    }
+    if facts.sizes == Sizes::Equal {
+        let mut all = input.iter().chain(output).map(Tensor::elements);
+        if let Some(first) = all.next()
+            && let Some(other) = all.find(|&elements| elements != first)
+        {
+            return invalid(format!(
+                "{name}: all tensors must have the same number of elements, got {first} and {other}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Two outputs over the same memory have no result that can be promised.
+fn disjoint(request: &Request, output: &[Tensor]) -> Result<()> {
+    if output.len() < 2 {
+        return Ok(());
+    }
+    let mut spans: Vec<(usize, usize, usize)> = output
+        .iter()
+        .enumerate()
+        .filter(|(_, tensor)| tensor.is_contiguous() && tensor.bytes() > 0)
+        .map(|(index, tensor)| {
+            let start = tensor.region().address();
+            (start, start + tensor.bytes(), index)
+        })
+        .collect();
+    spans.sort_unstable();
+    match spans.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+        None => Ok(()),
+        Some(pair) => invalid(format!(
+            "{}: output tensors {} and {} share memory",
+            request.name,
+            pair[0].2.min(pair[1].2),
+            pair[0].2.max(pair[1].2)
+        )),
+    }
+}
+
+fn invalid<T>(message: String) -> Result<T> {
+    Err(Error::InvalidArgument { message })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Collective;
+
+    fn tensor(elements: usize) -> Tensor {
+        Tensor::from(vec![0f32; elements])
+    }
+
+    fn allgather(input: usize, outputs: &[usize]) -> Request {
+        let mut request = Request::new(Collective::Allgather);
+        request.inputs = vec![vec![tensor(input)]];
+        request.outputs = vec![outputs.iter().map(|&elements| tensor(elements)).collect()];
+        request
+    }
+
+    #[test]
+    fn an_uneven_allgather_is_right_when_its_own_block_fits() {
+        assert!(check(&allgather(2, &[1, 2, 0]), 1, 3).is_ok());
+        let error = check(&allgather(2, &[2, 1, 0]), 1, 3).unwrap_err();
+        assert!(error.to_string().contains("2 elements of input and 1 elements of output"));
+    }
+
+    #[test]
+    fn a_list_of_the_wrong_length_names_both_lengths() {
+        let error = check(&allgather(2, &[2, 2]), 0, 3).unwrap_err();
+        assert!(error.to_string().contains("expected 3 output tensors"), "{error}");
+        assert!(error.to_string().ends_with("got 2"), "{error}");
+    }
+
+    #[test]
+    fn outputs_over_the_same_memory_are_refused() {
+        let mut request = allgather(2, &[2, 2]);
+        request.outputs[0][1] = request.outputs[0][0].clone();
+        let error = check(&request, 0, 2).unwrap_err();
+        assert!(error.to_string().contains("output tensors 0 and 1 share memory"), "{error}");
+    }
+
+    #[test]
+    fn gather_takes_outputs_at_the_root_only() {
+        let mut request = allgather(2, &[2, 2]);
+        request.collective = Collective::Gather;
+        request.name = "gather";
+        assert!(check(&request, 0, 2).is_ok());
+        let error = check(&request, 1, 2).unwrap_err();
+        assert!(error.to_string().contains("must NOT be specified"), "{error}");
+    }
+
+    #[test]
+    fn a_reduction_without_meaning_is_a_typed_error() {
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![tensor(1)]];
+        request.reduce_op = crate::ReduceOp::Band;
+        assert!(matches!(check(&request, 0, 1), Err(Error::UnsupportedDType { .. })));
+    }
+}

@@ -1,0 +1,172 @@
+//! From checked tensors to the contiguous memory that backends take, and back. Knows no backend.
+
+use super::check::Checked;
+use crate::backend::Call;
+use crate::executor::{Outcome, kernels};
+use crate::schedule::Operands;
+use crate::wire::fingerprint::digest;
+use crate::{Blocks, DType, ReduceOp, Region, Request, Result, Sizes, Tensor};
+
+/// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
+/// overlapping tensors are staged, factors applied; the call's `finish` undoes the staging.
+pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -> Result<Call> {
+    let facts = request.collective.facts();
+    let Checked { dtype, input, output, local } = checked;
+    let in_place = facts.input == Blocks::None;
+    let agreed = agreed(request, &input, &output);
+
+    let mut finish: Vec<Outcome> = Vec::new();
+    let output_regions: Vec<Region> =
+        output.iter().map(|tensor| stage_output(tensor, in_place, &mut finish)).collect();
+    let mut input_regions: Vec<Region> = input
+        .iter()
+        .enumerate()
+        .map(|(block, tensor)| {
+            let own =
+                (input.len() == 1 || block == rank as usize).then(|| own_block(facts.output, rank));
+            stage_input(tensor, own, &output_regions)
+        })
+        .collect();
+
+    if facts.reduces && !local.is_empty() {
+        if !in_place {
+            input_regions = input_regions.iter().map(copy).collect();
+        }
+        let contribution = if in_place { &output_regions } else { &input_regions };
+        reduce_local(request.reduce_op, dtype, contribution, &local);
+    }
+    if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
+        if in_place {
+            scale(dtype, &output_regions, factor);
+        } else {
+            input_regions = input_regions.iter().map(copy).collect();
+            scale(dtype, &input_regions, factor);
+        }
+    }
+    if facts.reduces && request.reduce_op == ReduceOp::Avg {
+        let (outputs, parts) = (output_regions.clone(), size * (1 + local.len() as u32));
+        finish.insert(
+            0,
+            Box::new(move || {
+                for output in &outputs {
+                    output.write(|memory| kernels::divide(dtype, memory, parts));
+                }
+            }),
+        );
+    }
+    if in_place && !local.is_empty() {
+        let from = output_regions.clone();
+        let into = local.clone();
+        finish.push(Box::new(move || {
+            for tensor in &into {
+                from.iter().for_each(|from| tensor.copy_from(from));
+            }
+        }));
+    }
+    Ok(Call {
+        collective: request.collective,
+        name: request.name,
+        dtype,
+        reduce_op: request.reduce_op,
+        root: if facts.rooted { request.root } else { 0 },
+        elements: agreed.elements,
+        shared_bytes: agreed.elements_total.map(|elements| elements * dtype.size_bytes() as u64),
+        detail: agreed.detail,
+        input: input_regions,
+        output: output_regions,
+        finish: join(finish),
+        outputs: output.into_iter().chain(local).collect(),
+    })
+}
+
+/// What goes into the fingerprint, and what the choice of an algorithm may depend on.
+struct Agreed {
+    elements: u64,
+    elements_total: Option<u64>,
+    detail: u64,
+}
+
+fn agreed(request: &Request, input: &[Tensor], output: &[Tensor]) -> Agreed {
+    let facts = request.collective.facts();
+    let mut words = Vec::new();
+    if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
+        words.push(factor.to_bits());
+    }
+    let (elements, elements_total) = match facts.sizes {
+        Sizes::Equal => {
+            let elements = output.iter().chain(input).next().map_or(0, Tensor::elements) as u64;
+            (elements, Some(elements))
+        }
+        Sizes::PerRank => {
+            let blocks = if facts.output == Blocks::All { output } else { input };
+            words.extend(blocks.iter().map(|block| block.elements() as u64));
+            let total = blocks.iter().map(|block| block.elements() as u64).sum();
+            (total, Some(total))
+        }
+        Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
+    };
+    Agreed { elements, elements_total, detail: digest(&words) }
+}
+
+fn stage_output(tensor: &Tensor, in_place: bool, finish: &mut Vec<Outcome>) -> Region {
+    if tensor.is_contiguous() {
+        return tensor.region().clone();
+    }
+    let staged = Region::zeroed(tensor.bytes());
+    if in_place {
+        tensor.copy_to(&staged);
+    }
+    let (from, into) = (staged.clone(), tensor.clone());
+    finish.push(Box::new(move || into.copy_from(&from)));
+    staged
+}
+
+/// Inputs stay where they are unless they are strided, or share memory with an output in another
+/// way than the one that schedules allow: being the same as the output block `own`.
+fn stage_input(tensor: &Tensor, own: Option<usize>, outputs: &[Region]) -> Region {
+    if !tensor.is_contiguous() {
+        return tensor.to_contiguous().into_region();
+    }
+    let region = tensor.region();
+    let safe = outputs.iter().enumerate().all(|(index, output)| {
+        !region.overlaps(output) || (own == Some(index) && region.same_memory(output))
+    });
+    if safe { region.clone() } else { copy(region) }
+}
+
+/// Which block of a buffer belongs to this rank.
+fn own_block(rule: Blocks, rank: u32) -> usize {
+    match rule {
+        Blocks::All | Blocks::AllAtRoot => rank as usize,
+        _ => 0,
+    }
+}
+
+/// Reduces this process's further tensors into the contribution.
+fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], local: &[Tensor]) {
+    for (into, tensor) in contribution.iter().flat_map(|into| local.iter().map(move |t| (into, t)))
+    {
+        let from = tensor.to_contiguous().into_region();
+        into.write_from(&from, |into, from| {
+            kernels::reduce(reduce_op, dtype, into, from, Operands::LocalFirst);
+        });
+    }
+}
+
+fn scale(dtype: DType, regions: &[Region], factor: f64) {
+    for region in regions {
+        region.write(|memory| kernels::scale(dtype, memory, factor));
+    }
+}
+
+fn copy(region: &Region) -> Region {
+    Region::from_vec(region.read(<[u8]>::to_vec))
+}
+
+fn join(mut steps: Vec<Outcome>) -> Option<Outcome> {
+    match steps.len() {
+        0 => None,
+        1 => steps.pop(),
+        _ => Some(Box::new(move || steps.into_iter().for_each(|step| step()))),
+    }
+}

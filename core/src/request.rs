@@ -1,0 +1,46 @@
+//! A collective call with its overload resolved: what was asked, before anything is checked.
+//! Knows nothing of groups, ranks or backends.
+
+use std::time::Duration;
+
+use crate::{Collective, ReduceOp, Tensor};
+
+/// One collective call. Every overload in every language becomes one of these.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The collective.
+    pub collective: Collective,
+    /// The method as it was called, for messages: `all_gather_single`.
+    pub name: &'static str,
+    /// For each tensor list of the call (usually one), the blocks of the input buffer.
+    pub inputs: Vec<Vec<Tensor>>,
+    /// For each tensor list of the call, the blocks of the output buffer.
+    pub outputs: Vec<Vec<Tensor>>,
+    /// How elements are reduced, where they are.
+    pub reduce_op: ReduceOp,
+    /// The root, as a rank of the group.
+    pub root: u32,
+    /// Which tensor list is the root's own.
+    pub root_tensor: u32,
+    /// Limit of this call; `None` or zero is the group's.
+    pub timeout: Option<Duration>,
+    /// Whether the lists are independent operations that go together.
+    pub coalesced: bool,
+}
+
+impl Request {
+    /// A request without tensors; the caller adds what the collective needs.
+    pub fn new(collective: Collective) -> Request {
+        Request {
+            collective,
+            name: collective.facts().name,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            reduce_op: ReduceOp::Sum,
+            root: 0,
+            root_tensor: 0,
+            timeout: None,
+            coalesced: false,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Ranks as real processes: a test starts itself again, once for each rank.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polyrank::ProcessGroup;
+use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+
+/// Which test a started process is to be a rank of.
+const ROLE: &str = "POLYRANK_TEST_ROLE";
+
+/// How a rank ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What it printed with [`report`].
+    pub printed: Vec<String>,
+    /// All that it printed, for messages.
+    pub output: String,
+    /// When it ended, after the start of the job.
+    pub after: Duration,
+}
+
+/// Prints a line that the starting test will find in [`Ended::printed`].
+pub fn report(line: impl std::fmt::Display) {
+    println!("\nREPORT {line}");
+}
+
+/// Runs `rank_main` on `size` processes with the default group; how each ended, by rank. `test` is
+/// the full name of the calling test. In a started process this does not return.
+pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) -> Vec<Ended> {
+    if std::env::var(ROLE).is_ok_and(|role| role == test) {
+        let options = InitOptions::default().timeout(super::LIMIT);
+        let group = init_process_group(options).expect("the group is made");
+        rank_main(group);
+        destroy_process_group(None).expect("the group is destroyed");
+        std::process::exit(0);
+    }
+    let port = free_port();
+    let start = Instant::now();
+    let children: Vec<Child> = (0..size).map(|rank| start_rank(test, rank, size, port)).collect();
+    let mut readers: Vec<_> = children.into_iter().map(|child| collect(child, start)).collect();
+    readers.drain(..).map(|reader| reader.join().expect("the reader did not panic")).collect()
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener.local_addr().expect("the listener is bound").port()
+}
+
+thread_local! {
+    /// Variables that started ranks get besides their own.
+    static VARIABLES: RefCell<Vec<(String, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `run`, whose ranks get the variable `name`.
+pub fn with_variable<R>(name: &str, value: &str, run: impl FnOnce() -> R) -> R {
+    VARIABLES.with_borrow_mut(|variables| variables.push((name.into(), value.into())));
+    let result = run();
+    VARIABLES.with_borrow_mut(Vec::pop);
+    result
+}
+
+fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
+    Command::new(std::env::current_exe().expect("the test has a path"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, test)
+        .envs(VARIABLES.with_borrow(Clone::clone))
+        .env("RANK", rank.to_string())
+        .env("LOCAL_RANK", rank.to_string())
+        .env("WORLD_SIZE", size.to_string())
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", port.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the test starts itself")
+}
+
+fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<Ended> {
+    std::thread::spawn(move || {
+        let mut error_pipe = child.stderr.take();
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(pipe) = &mut error_pipe {
+                let _ = pipe.read_to_string(&mut text);
+            }
+            text
+        });
+        let mut output = String::new();
+        if let Some(pipe) = &mut child.stdout {
+            let _ = pipe.read_to_string(&mut output);
+        }
+        let status = child.wait().expect("the rank can be waited for");
+        let after = start.elapsed();
+        let printed = output
+            .lines()
+            .filter_map(|line| line.strip_prefix("REPORT "))
+            .map(str::to_owned)
+            .collect();
+        output.push_str(&errors.join().unwrap_or_default());
+        use std::os::unix::process::ExitStatusExt;
+        Ended { code: status.code(), signal: status.signal(), printed, output, after }
+    })
+}
