@@ -2,11 +2,14 @@
 
 pub mod backend;
 pub mod calls;
+pub mod distributed;
+pub mod env;
 pub mod executor;
 mod generated;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;
 pub mod process_group;
+pub mod rendezvous;
 mod request;
 pub mod schedule;
 pub mod store;
@@ -21,7 +24,7 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use process_group::ProcessGroup;
+pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
 pub use work::Work;

@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::rendezvous;
 use crate::store::Store;
 use crate::transport::tcp::TcpTransport;
 use crate::transport::{Transport, inproc};
@@ -37,20 +38,18 @@ pub(super) fn meet(
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
         return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
     }
-    let start = Instant::now();
+    rendezvous::join(&**store, "group", rank, size, timeout)?;
     // The interface that leads to the store leads to the other ranks; without one, this host only.
     let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listener = TcpTransport::bind(SocketAddr::new(address, 0))?;
     let ours = listener.card(&[]);
-    publish(store, rank, &ours)?;
+    store.set(&card_key(rank), &ours.encode())?;
     if rank == 0 {
         store.set(TOKEN, &random_token()?.0)?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).chain([TOKEN]).collect();
-    if let Err(error) = store.wait(&keys, Some(timeout)) {
-        return Err(explain(store, error, size, start.elapsed()));
-    }
+    store.wait(&keys, Some(timeout))?;
     let mut values = store.multi_get(&keys)?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
@@ -74,42 +73,6 @@ const TOKEN: &str = "token";
 
 fn card_key(rank: u32) -> String {
     format!("rank/{rank}")
-}
-
-/// Puts the card into the store unless another process has this rank.
-fn publish(store: &Arc<dyn Store>, rank: u32, card: &Card) -> Result<()> {
-    let bytes = card.encode();
-    let stored = store.compare_set(&card_key(rank), b"", &bytes)?;
-    if stored == bytes {
-        return Ok(());
-    }
-    let who = Card::decode(&stored)
-        .map_or("something else".to_owned(), |other| format!("process {}", other.process_id));
-    Err(Error::Rendezvous {
-        message: format!(
-            "rank {rank} joined twice: {who} is rank {rank} already. Give every process a rank of \
-             its own, and every new group a new name or a new store"
-        ),
-    })
-}
-
-/// Names the ranks that are missing, if that is why the wait ended.
-fn explain(store: &Arc<dyn Store>, error: Error, size: u32, waited: Duration) -> Error {
-    if !matches!(error, Error::StoreTimeout { .. }) {
-        return error;
-    }
-    let missing: Vec<String> = (0..size)
-        .filter(|&rank| !store.check(&[&card_key(rank)]).unwrap_or(false))
-        .map(|rank| rank.to_string())
-        .collect();
-    if missing.is_empty() {
-        return error;
-    }
-    let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
-    let (missing, waited) = (missing.join(", "), waited.as_secs_f64());
-    Error::RendezvousTimeout {
-        message: format!("{ranks} {missing} of {size} did not join within {waited:.3} s"),
-    }
 }
 
 /// Bytes that only members of the group get to see.

@@ -100,6 +100,8 @@ pub trait Backend: Send + Sync {
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// Whether the group failed or was left, so that nothing can be issued any more.
+    fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
     /// Leaves the group in order: what is in flight goes on until `limit`, then fails.

@@ -145,6 +145,10 @@ impl Backend for ScheduledBackend {
         }
     }
 
+    fn is_broken(&self) -> bool {
+        self.driver.is_broken()
+    }
+
     fn abort(&self, why: &str) {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
     }

@@ -103,7 +103,8 @@ impl Given {
     /// Only the root has such buffers: elsewhere a tensor without elements stands for none.
     fn drop_empty(&mut self, facts: &crate::Facts) {
         let at_root = |blocks| matches!(blocks, Blocks::OneAtRoot | Blocks::AllAtRoot);
-        for (blocks, buffers) in [(facts.input, &mut self.input), (facts.output, &mut self.output)] {
+        for (blocks, buffers) in [(facts.input, &mut self.input), (facts.output, &mut self.output)]
+        {
             if let Buffers::List(tensors) = buffers
                 && at_root(blocks)
                 && !self.in_place

@@ -174,6 +174,11 @@ impl Driver {
         self.lock().history()
     }
 
+    /// Whether the group failed or was left, so that nothing can be started any more.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken().is_some()
+    }
+
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
     /// fail at once.
     pub fn close(&self) {

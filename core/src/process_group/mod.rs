@@ -131,6 +131,11 @@ impl ProcessGroup {
         self.inner.timeout_ms.store(timeout.as_millis() as u64, Ordering::Relaxed);
     }
 
+    /// Whether the group failed, was aborted or was left, so that every call raises.
+    pub fn is_broken(&self) -> bool {
+        self.inner.cpu.is_broken()
+    }
+
     /// Fails everything in flight and everything later, on all ranks.
     pub fn abort(&self) {
         self.inner.cpu.abort(&format!("rank {} called abort()", self.rank()));

@@ -3,10 +3,16 @@
 //! The rules are those of PyTorch's c10d stores, one set for all: the same suite runs on each.
 
 mod deadline;
+#[cfg(not(target_family = "wasm"))]
+mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+#[cfg(test)]
+mod suite;
 mod table;
+#[cfg(feature = "tcp")]
+mod tcp;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +24,15 @@ use table::Refusal;
 
 use crate::{Error, Result};
 
+#[cfg(not(target_family = "wasm"))]
+pub use file::FileStore;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use file::membership;
 pub use hash::HashStore;
 pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use prefix::PrefixStore;
+#[cfg(feature = "tcp")]
+pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 
 /// How long stores wait unless told otherwise: five minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);

@@ -1,0 +1,125 @@
+//! The environment variables that a launcher sets for a rank, read in one place.
+//! Knows nothing of what is done with them.
+
+use crate::{Error, Result};
+
+/// What a launcher (`polyrank run`, torchrun) says to a process. Every field is `None` or false
+/// where its variable is not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Environment {
+    /// `RANK`: this process's rank, from 0.
+    pub rank: Option<u32>,
+    /// `WORLD_SIZE`: the number of ranks.
+    pub world_size: Option<u32>,
+    /// `LOCAL_RANK`: this process's number among those of its host.
+    pub local_rank: Option<u32>,
+    /// `LOCAL_WORLD_SIZE`: the number of ranks on this host.
+    pub local_world_size: Option<u32>,
+    /// `GROUP_RANK`: the number of this host, as torchrun counts.
+    pub group_rank: Option<u32>,
+    /// `MASTER_ADDR`: name or address of the host of rank 0.
+    pub master_addr: Option<String>,
+    /// `MASTER_PORT`: the port of the store on that host.
+    pub master_port: Option<u16>,
+    /// `TORCHELASTIC_USE_AGENT_STORE`: whether the launcher itself hosts the store.
+    pub use_agent_store: bool,
+    /// `TORCHELASTIC_RESTART_COUNT`: how often the launcher started the ranks again.
+    pub restart_count: Option<u32>,
+}
+
+impl Environment {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] naming the variable whose value cannot be read.
+    pub fn read() -> Result<Self> {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// As [`Environment::read`], from `lookup` in place of the process's environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        // An empty variable is what shells make of an unset one.
+        let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        Ok(Self {
+            rank: number("RANK", text("RANK"))?,
+            world_size: number("WORLD_SIZE", text("WORLD_SIZE"))?,
+            local_rank: number("LOCAL_RANK", text("LOCAL_RANK"))?,
+            local_world_size: number("LOCAL_WORLD_SIZE", text("LOCAL_WORLD_SIZE"))?,
+            group_rank: number("GROUP_RANK", text("GROUP_RANK"))?,
+            master_addr: text("MASTER_ADDR"),
+            master_port: number("MASTER_PORT", text("MASTER_PORT"))?,
+            use_agent_store: text("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
+            restart_count: number(
+                "TORCHELASTIC_RESTART_COUNT",
+                text("TORCHELASTIC_RESTART_COUNT"),
+            )?,
+        })
+    }
+}
+
+fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>> {
+    let Some(text) = text else { return Ok(None) };
+    let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+    match number {
+        Some(number) => Ok(Some(number)),
+        None => Err(Error::Rendezvous {
+            message: format!(
+                "environment variable {name} is '{text}'; a whole number from 0 to {} is expected",
+                (1u64 << (8 * size_of::<T>())) - 1
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment> {
+        Environment::from_lookup(|name| {
+            variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn what_is_set_is_read() {
+        assert_eq!(read(&[]).unwrap(), Environment::default());
+        let environment = read(&[
+            ("RANK", "3"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", ""),
+            ("MASTER_ADDR", "::1"),
+            ("MASTER_PORT", "65535"),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+            ("TORCHELASTIC_RESTART_COUNT", "2"),
+        ]);
+        let expected = Environment {
+            rank: Some(3),
+            world_size: Some(4),
+            master_addr: Some("::1".into()),
+            master_port: Some(65535),
+            use_agent_store: true,
+            restart_count: Some(2),
+            ..Environment::default()
+        };
+        assert_eq!(environment.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_named() {
+        for (name, value, range) in [
+            ("RANK", "-1", "0 to 4294967295"),
+            ("WORLD_SIZE", "two", "0 to 4294967295"),
+            ("MASTER_PORT", "65536", "0 to 65535"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err().to_string();
+            for part in [name, value, range] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! From a URL to a store that all ranks share, and the ranks' meeting in it.
+//! Knows nothing of process groups or transports.
+
+mod join;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+#[cfg(feature = "tcp")]
+use crate::env::Environment;
+use crate::store::Store;
+#[cfg(feature = "tcp")]
+use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
+use crate::{Error, Result};
+pub use join::{join, leave};
+use url::Url;
+
+/// Where ranks meet, and who this one is.
+#[non_exhaustive]
+pub struct Rendezvous {
+    /// The store that all ranks share.
+    pub store: Arc<dyn Store>,
+    /// This rank.
+    pub rank: u32,
+    /// The number of ranks.
+    pub world_size: u32,
+    /// Whether the store ends with this process.
+    pub hosting: bool,
+}
+
+impl Rendezvous {
+    /// A rendezvous in a store that the caller has.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] if `rank` is not below `world_size`.
+    pub fn new(store: Arc<dyn Store>, rank: u32, world_size: u32) -> Result<Self> {
+        check_rank(rank, world_size)?;
+        Ok(Self { store, rank, world_size, hosting: false })
+    }
+}
+
+impl std::fmt::Debug for Rendezvous {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rendezvous")
+            .field("rank", &self.rank)
+            .field("world_size", &self.world_size)
+            .field("hosting", &self.hosting)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a caller of [`rendezvous`] said.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RendezvousRequest<'a> {
+    /// The URL.
+    pub url: &'a str,
+    /// The rank, if it was given beside the URL.
+    pub rank: Option<u32>,
+    /// The number of ranks, if it was given beside the URL.
+    pub world_size: Option<u32>,
+    /// Limit of everything that waits; zero is none.
+    pub timeout: Duration,
+}
+
+/// What carries out the URLs of one scheme.
+pub type RendezvousHandler = Arc<dyn Fn(RendezvousRequest<'_>) -> Result<Rendezvous> + Send + Sync>;
+
+/// The schemes that are not built in.
+static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(None);
+
+/// Finds the store that `url` names.
+///
+/// * `env://`: `MASTER_ADDR`, `MASTER_PORT`, `RANK`, `WORLD_SIZE` of the environment, unless the
+///   query or the arguments say otherwise. Rank 0 hosts the store.
+/// * `tcp://host:port?rank=0&world_size=2`: rank 0 hosts the store.
+/// * `file:///path?rank=0&world_size=2`: a file that all ranks reach. One that an earlier run left
+///   behind is started anew if all its processes are gone, and is an error otherwise.
+/// * what [`register_rendezvous_handler`] has added.
+///
+/// The ranks have not met yet: [`join`] does that.
+///
+/// # Errors
+/// [`Error::Rendezvous`] if the URL or a variable is missing or wrong, or the file is another
+/// run's; [`Error::Network`] if the store cannot be hosted or reached within `timeout`.
+pub fn rendezvous(
+    url: &str,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    timeout: Duration,
+) -> Result<Rendezvous> {
+    let parsed =
+        Url::parse(url).ok_or_else(|| failed(format!("No rendezvous handler for {url}")))?;
+    let request = RendezvousRequest { url, rank, world_size, timeout };
+    match parsed.scheme {
+        #[cfg(feature = "tcp")]
+        "env" => from_environment(&parsed, request, &Environment::read()?),
+        #[cfg(feature = "tcp")]
+        "tcp" => from_tcp(&parsed, request, &Environment::read()?),
+        "file" => from_file(&parsed, request),
+        scheme => {
+            let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+            let handler = handlers.as_ref().and_then(|handlers| handlers.get(scheme)).cloned();
+            // The handler may register others.
+            drop(handlers);
+            let handler =
+                handler.ok_or_else(|| failed(format!("No rendezvous handler for {scheme}://")))?;
+            let met = handler(request)?;
+            check_rank(met.rank, met.world_size)?;
+            Ok(met)
+        }
+    }
+}
+
+/// Makes [`rendezvous`] give URLs that begin with `scheme` and "://" to `handler`.
+///
+/// # Errors
+/// [`Error::Rendezvous`] if the scheme has a handler.
+pub fn register_rendezvous_handler(scheme: &str, handler: RendezvousHandler) -> Result<()> {
+    let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let handlers = handlers.get_or_insert_default();
+    if matches!(scheme, "env" | "tcp" | "file") || handlers.contains_key(scheme) {
+        return Err(failed(format!("Rendezvous handler for {scheme}:// already registered")));
+    }
+    handlers.insert(scheme.to_owned(), handler);
+    Ok(())
+}
+
+/// Rank and world size: from the query or from the arguments, not from both.
+fn who(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<(Option<u32>, Option<u32>)> {
+    let in_url = (url.parameter("rank"), url.parameter("world_size"));
+    let given = request.rank.is_some() || request.world_size.is_some();
+    if given && (in_url.0.is_some() || in_url.1.is_some()) {
+        let url = request.url;
+        return Err(Error::InvalidArgument {
+            message: format!(
+                "The url: {url} has node-specific arguments(rank, world_size) already."
+            ),
+        });
+    }
+    let number = |name: &str, text: Option<&str>| match text.map(str::parse::<u32>) {
+        None => Ok(None),
+        Some(Ok(number)) => Ok(Some(number)),
+        // c10d's spelling of "not known".
+        Some(Err(_)) if text == Some("-1") => Ok(None),
+        Some(Err(_)) => Err(rejected(
+            url.scheme,
+            &format!("{name} '{}' is not a number", text.unwrap_or_default()),
+        )),
+    };
+    let rank = number("rank", in_url.0)?.or(request.rank);
+    let world_size = number("world size", in_url.1)?.or(request.world_size);
+    Ok((rank, world_size))
+}
+
+#[cfg(feature = "tcp")]
+fn from_environment(
+    url: &Url<'_>,
+    request: RendezvousRequest<'_>,
+    environment: &Environment,
+) -> Result<Rendezvous> {
+    let missing =
+        |name: &str| rejected("env", &format!("environment variable {name} expected, but not set"));
+    let (rank, world_size) = who(url, request)?;
+    let rank = rank.or(environment.rank).ok_or_else(|| missing("RANK"))?;
+    let world_size = world_size.or(environment.world_size).ok_or_else(|| missing("WORLD_SIZE"))?;
+    let host = environment.master_addr.as_deref().ok_or_else(|| missing("MASTER_ADDR"))?;
+    let port = environment.master_port.ok_or_else(|| missing("MASTER_PORT"))?;
+    meet_at((host, port), (rank, world_size), request.timeout, environment)
+}
+
+#[cfg(feature = "tcp")]
+fn from_tcp(
+    url: &Url<'_>,
+    request: RendezvousRequest<'_>,
+    environment: &Environment,
+) -> Result<Rendezvous> {
+    let (host, port) = url.host_and_port();
+    let port = port.ok_or_else(|| rejected("tcp", "port number missing"))?;
+    let port = port
+        .parse()
+        .map_err(|_| rejected("tcp", &format!("port '{port}' is not a number up to 65535")))?;
+    if host.is_empty() {
+        return Err(rejected("tcp", "host missing"));
+    }
+    let (rank, world_size) = who(url, request)?;
+    let rank = rank.ok_or_else(|| rejected("tcp", "rank parameter missing"))?;
+    let world_size = world_size.ok_or_else(|| rejected("tcp", "world size parameter missing"))?;
+    meet_at((host, port), (rank, world_size), request.timeout, environment)
+}
+
+/// The store at `host` and `port`: the launcher's if it hosts one there, else rank 0's.
+#[cfg(feature = "tcp")]
+fn meet_at(
+    (host, port): (&str, u16),
+    (rank, world_size): (u32, u32),
+    timeout: Duration,
+    environment: &Environment,
+) -> Result<Rendezvous> {
+    check_rank(rank, world_size)?;
+    let launchers = environment.use_agent_store
+        && environment.master_addr.as_deref() == Some(host)
+        && environment.master_port == Some(port);
+    let hosting = rank == 0 && !launchers;
+    // Every rank is counted as PyTorch's are, in case one of them hosts and waits for that. Ours
+    // does not wait: `join` does, and says who is missing.
+    let options = TcpStoreOptions::new(host, port)
+        .world_size(world_size)
+        .is_master(hosting)
+        .multi_tenant(true)
+        .timeout(timeout);
+    let store: Arc<dyn Store> = Arc::new(TcpStore::without_waiting(options)?);
+    // The launcher's store outlives the ranks: those that it starts again begin with no keys.
+    let store = match environment.restart_count {
+        Some(attempt) if launchers => {
+            Arc::new(PrefixStore::new(format!("polyrank/attempt_{attempt}"), store))
+        }
+        _ => store,
+    };
+    Ok(Rendezvous { store, rank, world_size, hosting })
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous> {
+    if url.path.trim_start_matches('/').is_empty() {
+        return Err(rejected("file", "path missing"));
+    }
+    let (rank, world_size) = who(url, request)?;
+    let rank = rank.ok_or_else(|| rejected("file", "rank parameter missing"))?;
+    let world_size = world_size.ok_or_else(|| rejected("file", "world size parameter missing"))?;
+    check_rank(rank, world_size)?;
+    // `file:///d:/…` names a drive, and `file://////machine/share/…` a share.
+    let path = if cfg!(windows) {
+        let rest = &url.path[1..];
+        if rest.as_bytes().get(1) == Some(&b':') { rest } else { rest.trim_start_matches('/') }
+    } else {
+        url.path
+    };
+    let store = crate::store::membership::join(path.as_ref(), rank, world_size, request.timeout)?;
+    Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false })
+}
+
+#[cfg(target_family = "wasm")]
+fn from_file(_: &Url<'_>, _: RendezvousRequest<'_>) -> Result<Rendezvous> {
+    Err(Error::Unsupported { who: "a browser".into(), operation: "file:// rendezvous".into() })
+}
+
+fn check_rank(rank: u32, world_size: u32) -> Result<()> {
+    if rank < world_size {
+        return Ok(());
+    }
+    Err(failed(format!("rank {rank} is out of range for world size {world_size}")))
+}
+
+fn rejected(scheme: &str, why: &str) -> Error {
+    failed(format!("Error initializing polyrank using {scheme}:// rendezvous: {why}"))
+}
+
+fn failed(message: String) -> Error {
+    Error::Rendezvous { message }
+}

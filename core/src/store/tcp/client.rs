@@ -1,0 +1,599 @@
+//! What a TCPStore client says: one request in one write, then its reply. Knows how PyTorch's
+//! clients cancel a wait; knows nothing of how connections are made.
+//!
+//! Every key of a user travels with "/" in front. Codes above 0x0d are only sent by the methods
+//! that need them, because older servers close the connection on them.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::connection::{Connection, Fault};
+use super::protocol::{
+    Encode, Kind, MAX_KEY_BYTES, MAX_KEY_LIST_BYTES, MAX_KEYS, MAX_VALUE_BYTES, READY,
+    STOP_WAITING, WAIT_CANCELED,
+};
+use crate::store::deadline::Expired;
+use crate::store::table::parse_number;
+use crate::store::{Deadline, expired, from_millis, to_millis};
+use crate::{Error, Result};
+
+/// In front of every key of a user.
+const PREFIX: &[u8] = b"/";
+/// Counts the clients of a server; the only key without the prefix.
+const WORKERS: &str = "init/";
+/// How long a server may take to confirm that a wait is cancelled.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long one attempt to come back to a server may take.
+const RETURN_GRACE: Duration = Duration::from_secs(2);
+/// Values up to this size are copied behind their request; larger ones are sent from where they are.
+const INLINE_BYTES: usize = 8 << 10;
+
+/// One client: a connection, its timeout, and the server's address.
+#[derive(Debug)]
+pub(super) struct Client {
+    host: String,
+    port: u16,
+    local_address: Option<IpAddr>,
+    state: Mutex<State>,
+    timeout_ms: AtomicU64,
+    /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
+    /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
+    pipelines: AtomicBool,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Connection),
+    /// This side gave the connection up in the middle of a reply; the next request opens another.
+    Abandoned,
+    /// The server is gone.
+    Lost(String),
+}
+
+/// A wait that ended: because the keys came, or because it was cancelled.
+type Waited = std::result::Result<(), Expired>;
+
+impl Client {
+    /// Connects, with patience up to `timeout`.
+    pub(super) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self> {
+        let deadline = Deadline::after(timeout);
+        let connection = Connection::open(host, port, &deadline).map_err(|fault| match fault {
+            Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
+            Fault::Expired(why) => expired(why, "connect", &[host], &deadline),
+        })?;
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            local_address: connection.local_address(),
+            state: Mutex::new(State::Open(connection)),
+            timeout_ms: AtomicU64::new(to_millis(timeout)),
+            pipelines: AtomicBool::new(true),
+        })
+    }
+
+    /// The address of this host's interface that leads to the server.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        self.local_address
+    }
+
+    /// Another client of the same server, with this one's timeout.
+    pub(super) fn connect_again(&self) -> Result<Self> {
+        Self::connect(&self.host, self.port, self.timeout())
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_timeout(&self, timeout: Duration) {
+        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+    }
+
+    /// Counts this client at the server; the count.
+    pub(super) fn count_worker(&self) -> Result<i64> {
+        self.add_at(&[WORKERS.as_bytes()], WORKERS, 1)
+    }
+
+    /// The number of clients that were counted.
+    pub(super) fn workers(&self) -> Result<i64> {
+        self.add_at(&[WORKERS.as_bytes()], WORKERS, 0)
+    }
+
+    pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.put(Kind::Set, key, value)
+    }
+
+    pub(super) fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.put(Kind::Append, key, value)
+    }
+
+    pub(super) fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.put(Kind::QueuePush, key, value)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Result<Vec<u8>> {
+        check_keys(&[key])?;
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        if self.pipelines.load(Ordering::Relaxed) {
+            match get_at_once(self.usable(&mut state)?, key, &deadline) {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(why)) => return Err(wait_expired(why, &[key], &deadline)),
+                Err(Fault::Closed(why)) => {
+                    if !self.come_back(&mut state) {
+                        return Err(lost(&mut state, why));
+                    }
+                    self.pipelines.store(false, Ordering::Relaxed);
+                }
+                Err(fault) => return Err(fail(&mut state, fault, "wait", &[key], &deadline)),
+            }
+        }
+        let connection = self.usable(&mut state)?;
+        let value = wait(connection, &[key], &deadline).and_then(|waited| match waited {
+            Ok(()) => plain_get(connection, key, &deadline).map(Ok),
+            Err(why) => Ok(Err(why)),
+        });
+        match value {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(why)) => Err(wait_expired(why, &[key], &deadline)),
+            Err(fault) => Err(fail(&mut state, fault, "get", &[key], &deadline)),
+        }
+    }
+
+    pub(super) fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        check_keys(&[key])?;
+        self.add_at(&[PREFIX, key.as_bytes()], key, amount)
+    }
+
+    fn add_at(&self, wire_key: &[&[u8]], key: &str, amount: i64) -> Result<i64> {
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        let connection = self.usable(&mut state)?;
+        connection.request.kind(Kind::Add);
+        connection.request.blob(wire_key);
+        connection.request.number(amount);
+        let sum = connection.send(&[], &deadline).and_then(|()| connection.number(&deadline));
+        match sum {
+            // The server's only answer to a value that is no number is to hang up.
+            Err(Fault::Closed(why)) => {
+                if !self.come_back(&mut state) {
+                    return Err(lost(&mut state, why));
+                }
+                let present = self.usable(&mut state).ok().and_then(|connection| {
+                    let mut check = Deadline::after(RETURN_GRACE);
+                    stored(connection, wire_key, &mut check).ok().flatten()
+                });
+                match present {
+                    Some(value) if parse_number(&value).is_none() => {
+                        Err(Error::NotACounter { key: key.into() })
+                    }
+                    _ => Err(lost(&mut state, why)),
+                }
+            }
+            sum => sum.map_err(|fault| fail(&mut state, fault, "add", &[key], &deadline)),
+        }
+    }
+
+    pub(super) fn check(&self, keys: &[&str]) -> Result<bool> {
+        check_keys(keys)?;
+        self.exchange("check", keys, |connection, deadline| {
+            connection.request.kind(Kind::Check);
+            connection.request.keys(PREFIX, keys);
+            connection.send(&[], deadline)?;
+            Ok(connection.array(deadline)? == [READY])
+        })
+    }
+
+    pub(super) fn compare_set(
+        &self,
+        key: &str,
+        expected: &[u8],
+        desired: &[u8],
+    ) -> Result<Vec<u8>> {
+        check_keys(&[key])?;
+        check_value(expected)?;
+        check_value(desired)?;
+        self.exchange("compare_set", &[key], |connection, deadline| {
+            connection.request.kind(Kind::CompareSet);
+            connection.request.blob(&[PREFIX, key.as_bytes()]);
+            connection.request.blob(&[expected]);
+            connection.request.number(desired.len() as i64);
+            connection.send(desired, deadline)?;
+            connection.blob(deadline)
+        })
+    }
+
+    pub(super) fn delete_key(&self, key: &str) -> Result<bool> {
+        Ok(self.ask(Kind::DeleteKey, "delete_key", key)? > 0)
+    }
+
+    pub(super) fn queue_len(&self, key: &str) -> Result<i64> {
+        self.ask(Kind::QueueLen, "queue_len", key)
+    }
+
+    pub(super) fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
+        check_keys(keys)?;
+        let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
+        let mut state = self.state();
+        let waited = wait(self.usable(&mut state)?, keys, &deadline);
+        waited
+            .map_err(|fault| fail(&mut state, fault, "wait", keys, &deadline))?
+            .map_err(|why| wait_expired(why, keys, &deadline))
+    }
+
+    pub(super) fn barrier(
+        &self,
+        key: &str,
+        world_size: u32,
+        timeout: Option<Duration>,
+    ) -> Result<()> {
+        check_keys(&[key])?;
+        let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
+        let mut state = self.state();
+        let connection = self.usable(&mut state)?;
+        connection.request.kind(Kind::Barrier);
+        connection.request.blob(&[PREFIX, key.as_bytes()]);
+        connection.request.number(i64::from(world_size));
+        stop_waiting(connection, &deadline)
+            .map_err(|fault| fail(&mut state, fault, "barrier", &[key], &deadline))?
+            .map_err(|why| expired(why, "barrier", &[key], &deadline))
+    }
+
+    pub(super) fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        check_keys(keys)?;
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        let connection = self.usable(&mut state)?;
+        let values = wait(connection, keys, &deadline).and_then(|waited| {
+            let Ok(()) = waited else { return Ok(waited.map(|()| Vec::new())) };
+            connection.request.kind(Kind::MultiGet);
+            connection.request.keys(PREFIX, keys);
+            connection.send(&[], &deadline)?;
+            keys.iter().map(|_| connection.blob(&deadline)).collect::<Result<_, _>>().map(Ok)
+        });
+        values
+            .map_err(|fault| fail(&mut state, fault, "multi_get", keys, &deadline))?
+            .map_err(|why| wait_expired(why, keys, &deadline))
+    }
+
+    pub(super) fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        crate::store::equal_lengths(keys, values)?;
+        check_keys(keys)?;
+        values.iter().try_for_each(|value| check_value(value))?;
+        self.exchange("multi_set", keys, |connection, deadline| {
+            connection.request.kind(Kind::MultiSet);
+            connection.request.number(keys.len() as i64);
+            for (key, value) in keys.iter().zip(values) {
+                connection.request.blob(&[PREFIX, key.as_bytes()]);
+                connection.request.number(value.len() as i64);
+                if value.len() <= INLINE_BYTES {
+                    connection.request.extend_from_slice(value);
+                } else {
+                    connection.send(value, deadline)?;
+                }
+            }
+            connection.send(&[], deadline)
+        })
+    }
+
+    pub(super) fn num_keys(&self) -> Result<i64> {
+        self.exchange("num_keys", &[], |connection, deadline| {
+            connection.request.kind(Kind::Check);
+            connection.request.keys(&[], &[WORKERS]);
+            connection.request.kind(Kind::NumKeys);
+            connection.send(&[], deadline)?;
+            let counted_workers = connection.array(deadline)? == [READY];
+            Ok(connection.number(deadline)? - i64::from(counted_workers))
+        })
+    }
+
+    pub(super) fn list_keys(&self) -> Result<Vec<String>> {
+        self.exchange("list_keys", &[], |connection, deadline| {
+            connection.request.kind(Kind::ListKeys);
+            connection.send(&[], deadline)?;
+            let mut keys = Vec::new();
+            for _ in 0..connection.number(deadline)? {
+                if let Some(key) = connection.blob(deadline)?.strip_prefix(PREFIX) {
+                    keys.push(String::from_utf8_lossy(key).into_owned());
+                }
+            }
+            Ok(keys)
+        })
+    }
+
+    pub(super) fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
+        check_keys(&[key])?;
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        loop {
+            let connection = self.usable(&mut state)?;
+            let waited = if block { wait(connection, &[key], &deadline) } else { Ok(Ok(())) };
+            let popped = waited.and_then(|waited| match waited {
+                Ok(()) => pop(connection, key, &deadline).map(Ok),
+                Err(why) => Ok(Err(why)),
+            });
+            match popped {
+                Ok(Ok(Some(value))) => return Ok(value),
+                // Another client was faster: back to waiting.
+                Ok(Ok(None)) if block => {}
+                Ok(Ok(None)) => return Err(Error::QueueEmpty),
+                Ok(Err(why)) => return Err(wait_expired(why, &[key], &deadline)),
+                Err(fault) => return Err(fail(&mut state, fault, "queue_pop", &[key], &deadline)),
+            }
+        }
+    }
+
+    /// A request of a key and a value, which has no reply.
+    fn put(&self, kind: Kind, key: &str, value: &[u8]) -> Result<()> {
+        check_keys(&[key])?;
+        check_value(value)?;
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        let connection = self.usable(&mut state)?;
+        connection.request.kind(kind);
+        connection.request.blob(&[PREFIX, key.as_bytes()]);
+        let sent = if value.len() <= INLINE_BYTES {
+            connection.request.blob(&[value]);
+            connection.send(&[], &deadline)
+        } else {
+            connection.request.number(value.len() as i64);
+            connection.send(value, &deadline)
+        };
+        sent.map_err(|fault| fail(&mut state, fault, "set", &[key], &deadline))
+    }
+
+    /// A request of a key whose reply is a number.
+    fn ask(&self, kind: Kind, operation: &str, key: &str) -> Result<i64> {
+        check_keys(&[key])?;
+        self.exchange(operation, &[key], |connection, deadline| {
+            connection.request.kind(kind);
+            connection.request.blob(&[PREFIX, key.as_bytes()]);
+            connection.send(&[], deadline)?;
+            connection.number(deadline)
+        })
+    }
+
+    fn exchange<T>(
+        &self,
+        operation: &str,
+        keys: &[&str],
+        run: impl FnOnce(&mut Connection, &Deadline) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state();
+        run(self.usable(&mut state)?, &deadline)
+            .map_err(|fault| fail(&mut state, fault, operation, keys, &deadline))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic between a request and its reply would leave bytes behind: start afresh then.
+        self.state.lock().unwrap_or_else(|poisoned| {
+            self.state.clear_poison();
+            let mut state = PoisonError::into_inner(poisoned);
+            *state = State::Abandoned;
+            state
+        })
+    }
+
+    /// The connection, opened again if this side gave the last one up.
+    fn usable<'a>(&self, state: &'a mut State) -> Result<&'a mut Connection> {
+        if matches!(state, State::Abandoned) && !self.come_back(state) {
+            *state = State::Lost("The server is gone".into());
+        }
+        match state {
+            State::Open(connection) => {
+                connection.request.clear();
+                Ok(connection)
+            }
+            State::Lost(why) => Err(Error::Network { message: why.clone() }),
+            State::Abandoned => {
+                Err(Error::Network { message: "The connection was given up".into() })
+            }
+        }
+    }
+
+    /// One attempt at a new connection.
+    fn come_back(&self, state: &mut State) -> bool {
+        let deadline = Deadline::after(RETURN_GRACE);
+        match Connection::attempt(&self.host, self.port, &deadline) {
+            Ok(connection) => {
+                *state = State::Open(connection);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Sends WAIT and GET together, which saves a round trip whenever the key is there.
+///
+/// The server answers GET at once, with an empty value if the key is missing. So nine zero bytes
+/// are either an empty value, or the answer of a GET that came too early and then the end of the
+/// wait; in both cases the key is there by now, and is asked for again.
+fn get_at_once(
+    connection: &mut Connection,
+    key: &str,
+    deadline: &Deadline,
+) -> Result<std::result::Result<Vec<u8>, Expired>, Fault> {
+    connection.request.kind(Kind::Wait);
+    connection.request.keys(PREFIX, &[key]);
+    connection.request.kind(Kind::Get);
+    connection.request.blob(&[PREFIX, key.as_bytes()]);
+    connection.send(&[], deadline)?;
+    match connection.array::<9>(deadline) {
+        Ok([STOP_WAITING, length @ ..]) => match u64::from_le_bytes(length) {
+            0 => plain_get(connection, key, deadline).map(Ok),
+            bytes => connection.bytes(bytes, deadline).map(Ok),
+        },
+        Ok([other, ..]) => Err(unexpected(other)),
+        Err(Fault::Expired(why)) => cancel_get(connection).map(|()| Err(why)),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Takes back a WAIT and a GET that were sent together.
+fn cancel_get(connection: &mut Connection) -> Result<(), Fault> {
+    let grace = Deadline::after(CANCEL_GRACE);
+    connection.request.kind(Kind::CancelWait);
+    let read = connection.send(&[], &grace).and_then(|()| {
+        let [first, length @ ..] = connection.array::<9>(&grace)?;
+        // GET's empty answer, and the cancellation's.
+        if [first] == [0] && length == [0, 0, 0, 0, 0, 0, 0, WAIT_CANCELED] {
+            return Ok(());
+        }
+        // Otherwise the wait ended as well, before or after GET was answered.
+        connection.bytes(u64::from_le_bytes(length), &grace)?;
+        match connection.array(&grace)? {
+            [WAIT_CANCELED] => Ok(()),
+            [other] => Err(unexpected(other)),
+        }
+    });
+    read.map_err(not_cancelled)
+}
+
+fn plain_get(
+    connection: &mut Connection,
+    key: &str,
+    deadline: &Deadline,
+) -> Result<Vec<u8>, Fault> {
+    connection.request.kind(Kind::Get);
+    connection.request.blob(&[PREFIX, key.as_bytes()]);
+    connection.send(&[], deadline)?;
+    connection.blob(deadline)
+}
+
+/// The value at `wire_key`, without waiting for it.
+fn stored(
+    connection: &mut Connection,
+    wire_key: &[&[u8]],
+    deadline: &mut Deadline,
+) -> Result<Option<Vec<u8>>, Fault> {
+    connection.request.kind(Kind::Check);
+    connection.request.number(1);
+    connection.request.blob(wire_key);
+    connection.send(&[], deadline)?;
+    if connection.array(deadline)? != [READY] {
+        return Ok(None);
+    }
+    connection.request.kind(Kind::Get);
+    connection.request.blob(wire_key);
+    connection.send(&[], deadline)?;
+    connection.blob(deadline).map(Some)
+}
+
+fn pop(
+    connection: &mut Connection,
+    key: &str,
+    deadline: &Deadline,
+) -> Result<Option<Vec<u8>>, Fault> {
+    connection.request.kind(Kind::QueuePop);
+    connection.request.blob(&[PREFIX, key.as_bytes()]);
+    connection.send(&[], deadline)?;
+    if connection.number(deadline)? > 0 { connection.blob(deadline).map(Some) } else { Ok(None) }
+}
+
+fn wait(connection: &mut Connection, keys: &[&str], deadline: &Deadline) -> Result<Waited, Fault> {
+    connection.request.kind(Kind::Wait);
+    connection.request.keys(PREFIX, keys);
+    stop_waiting(connection, deadline)
+}
+
+/// Sends the request and waits for STOP_WAITING; cancels when the deadline passes.
+fn stop_waiting(connection: &mut Connection, deadline: &Deadline) -> Result<Waited, Fault> {
+    connection.send(&[], deadline)?;
+    match connection.array(deadline) {
+        Ok([STOP_WAITING]) => Ok(Ok(())),
+        Ok([other]) => Err(unexpected(other)),
+        Err(Fault::Expired(why)) => cancel(connection).map(|()| Err(why)),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn cancel(connection: &mut Connection) -> Result<(), Fault> {
+    let grace = Deadline::after(CANCEL_GRACE);
+    connection.request.kind(Kind::CancelWait);
+    let read = connection.send(&[], &grace).and_then(|()| match connection.array(&grace)? {
+        [WAIT_CANCELED] => Ok(()),
+        // The end of the wait had crossed the cancellation.
+        [STOP_WAITING] => match connection.array(&grace)? {
+            [WAIT_CANCELED] => Ok(()),
+            [other] => Err(unexpected(other)),
+        },
+        [other] => Err(unexpected(other)),
+    });
+    read.map_err(not_cancelled)
+}
+
+fn not_cancelled(fault: Fault) -> Fault {
+    match fault {
+        Fault::Expired(_) => Fault::Closed("The server no longer answers".into()),
+        other => other,
+    }
+}
+
+fn unexpected(byte: u8) -> Fault {
+    Fault::Malformed(format!("The server sent {byte:#04x} where the end of a wait was expected"))
+}
+
+fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {
+    let keys: Vec<String> = keys.iter().map(|key| format!("/{key}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    expired(why, "wait", &keys, deadline)
+}
+
+/// The error of an exchange that ended early; the connection cannot be used for another.
+fn fail(
+    state: &mut State,
+    fault: Fault,
+    operation: &str,
+    keys: &[&str],
+    deadline: &Deadline,
+) -> Error {
+    match fault {
+        Fault::Closed(why) | Fault::Malformed(why) => lost(state, why),
+        Fault::Expired(why) => {
+            *state = State::Abandoned;
+            expired(why, operation, keys, deadline)
+        }
+    }
+}
+
+fn lost(state: &mut State, why: String) -> Error {
+    *state = State::Lost(why.clone());
+    Error::Network { message: why }
+}
+
+/// Refuses keys that a server would answer by closing the connection.
+fn check_keys(keys: &[&str]) -> Result<()> {
+    if keys.len() > MAX_KEYS {
+        let message = format!("{} keys in one request; a TCPStore takes {MAX_KEYS}", keys.len());
+        return Err(Error::InvalidArgument { message });
+    }
+    let max = MAX_KEY_BYTES - PREFIX.len();
+    if let Some(key) = keys.iter().find(|key| key.len() > max) {
+        let start: String = key.chars().take(40).collect();
+        let message =
+            format!("key '{start}…' has {} bytes; a TCPStore takes keys of {max}", key.len());
+        return Err(Error::InvalidArgument { message });
+    }
+    let total: usize = keys.iter().map(|key| PREFIX.len() + key.len() + 8).sum();
+    if total > MAX_KEY_LIST_BYTES {
+        let message =
+            format!("{total} bytes of keys in one request; a TCPStore takes {MAX_KEY_LIST_BYTES}");
+        return Err(Error::InvalidArgument { message });
+    }
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() <= MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "the value has {} bytes; a TCPStore takes values of {MAX_VALUE_BYTES}",
+        value.len()
+    );
+    Err(Error::InvalidArgument { message })
+}

@@ -1,0 +1,320 @@
+//! A client's connection to a TCPStore server: connecting with patience, sending, receiving under
+//! a deadline. Knows the handshake, no other request.
+
+use std::io::{self, IoSlice, Read};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use super::protocol::{Encode, Kind, MAGIC};
+use crate::store::deadline::{Deadline, Expired, SLICE};
+
+/// Bytes read at once; larger values are read straight to where they go.
+const INPUT_BYTES: usize = 16 << 10;
+/// A value whose length is only announced gets this much memory, and more as it arrives.
+const FIRST_RESERVE_BYTES: usize = 1 << 20;
+/// Longest value accepted: values grow by APPEND beyond what one request may carry.
+const MAX_REPLY_BYTES: u64 = 1 << 36;
+/// Longest attempt to reach one address before the next is tried.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// First and longest pause between rounds of attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// How long a server may take to answer the handshake before the attempt is given up.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Why an exchange ended early.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server closed the connection, or the network broke it.
+    Closed(String),
+    /// The deadline passed, or the thread was interrupted.
+    Expired(Expired),
+    /// The server's bytes are not the protocol's.
+    Malformed(String),
+}
+
+impl From<Expired> for Fault {
+    fn from(why: Expired) -> Self {
+        Self::Expired(why)
+    }
+}
+
+/// A validated connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: TcpStream,
+    input: Box<[u8]>,
+    /// The part of `input` that was received and not yet taken.
+    unread: std::ops::Range<usize>,
+    /// The request being written; kept for its memory.
+    pub(super) request: Vec<u8>,
+}
+
+impl Connection {
+    /// The address of this end, if the system knows it.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        self.socket.local_addr().ok().map(|address| address.ip())
+    }
+
+    /// Connects and validates; tries again until `deadline`.
+    pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
+        let mut pause = PAUSES.0;
+        loop {
+            let last = match Self::attempt(host, port, deadline) {
+                Ok(connection) => return Ok(connection),
+                Err(Fault::Expired(Expired::Interrupted)) => {
+                    return Err(Expired::Interrupted.into());
+                }
+                Err(Fault::Expired(Expired::TimedOut)) => "no answer".to_owned(),
+                Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
+            };
+            match deadline.sleep(jittered(pause)) {
+                Ok(()) => pause = (pause * 3 / 2).min(PAUSES.1),
+                Err(Expired::TimedOut) => {
+                    let waited_ms = deadline.limit_ms();
+                    return Err(Fault::Closed(format!(
+                        "The client socket has timed out after {waited_ms}ms while trying to \
+                         connect to ({host}, {port}): {last}"
+                    )));
+                }
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// Connects and validates, trying every address of `host` once.
+    pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
+        let addresses = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;
+        let mut last = Fault::Closed("the host name has no address".into());
+        for address in addresses {
+            let connected = connect(address, deadline).map_err(|fault| match fault {
+                Fault::Closed(why) => Fault::Closed(format!("{address}: {why}")),
+                other => other,
+            });
+            match connected.and_then(|socket| Self::validate(socket, deadline)) {
+                Err(Fault::Expired(Expired::Interrupted)) => {
+                    return Err(Expired::Interrupted.into());
+                }
+                Err(fault) => last = fault,
+                Ok(connection) => return Ok(connection),
+            }
+        }
+        Err(last)
+    }
+
+    fn validate(socket: TcpStream, deadline: &Deadline) -> Result<Self, Fault> {
+        let mut connection = Self {
+            socket,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            unread: 0..0,
+            request: Vec::with_capacity(256),
+        };
+        let nonce = std::process::id().to_le_bytes();
+        connection.request.kind(Kind::Validate);
+        connection.request.extend_from_slice(&MAGIC.to_le_bytes());
+        connection.request.kind(Kind::Ping);
+        connection.request.extend_from_slice(&nonce);
+        let limit = deadline.remaining().map_or(HANDSHAKE, |left| left.min(HANDSHAKE));
+        let limit = Deadline::after(limit.max(Duration::from_millis(1)));
+        connection.send(&[], &limit)?;
+        let echo: [u8; 4] = connection.array(&limit)?;
+        if echo != nonce {
+            return Err(Fault::Malformed(
+                "Ping failed, invalid value returned from server: is it a TCPStore?".into(),
+            ));
+        }
+        Ok(connection)
+    }
+
+    /// Sends `self.request` and `value` after it, and empties the former.
+    pub(super) fn send(&mut self, value: &[u8], deadline: &Deadline) -> Result<(), Fault> {
+        let mut sent = 0;
+        let total = self.request.len() + value.len();
+        while sent < total {
+            let head = IoSlice::new(&self.request[sent.min(self.request.len())..]);
+            let tail = IoSlice::new(&value[sent.saturating_sub(self.request.len())..]);
+            let parts = [head, tail];
+            let parts = if value.is_empty() { &parts[..1] } else { &parts[..] };
+            let mut ancillary = SendAncillaryBuffer::default();
+            match sendmsg(&self.socket, parts, &mut ancillary, SendFlags::NOSIGNAL) {
+                Ok(bytes) => sent += bytes,
+                // The socket's own limit of one slice has passed.
+                Err(rustix::io::Errno::AGAIN) => {
+                    deadline.slice(SLICE)?;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Fault::Closed(error.to_string())),
+            }
+        }
+        self.request.clear();
+        if self.request.capacity() > INPUT_BYTES {
+            self.request.shrink_to(INPUT_BYTES);
+        }
+        Ok(())
+    }
+
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self, deadline: &Deadline) -> Result<[u8; N], Fault> {
+        while self.unread.len() < N {
+            self.fill(deadline)?;
+        }
+        let mut taken = [0; N];
+        taken.copy_from_slice(&self.input[self.unread.start..self.unread.start + N]);
+        self.unread.start += N;
+        Ok(taken)
+    }
+
+    /// The next number.
+    pub(super) fn number(&mut self, deadline: &Deadline) -> Result<i64, Fault> {
+        Ok(i64::from_le_bytes(self.array(deadline)?))
+    }
+
+    /// The next length and its bytes.
+    pub(super) fn blob(&mut self, deadline: &Deadline) -> Result<Vec<u8>, Fault> {
+        let bytes = u64::from_le_bytes(self.array(deadline)?);
+        self.bytes(bytes, deadline)
+    }
+
+    /// The next `bytes` bytes.
+    pub(super) fn bytes(&mut self, bytes: u64, deadline: &Deadline) -> Result<Vec<u8>, Fault> {
+        if bytes > MAX_REPLY_BYTES {
+            return Err(Fault::Malformed(format!("the server announced {bytes} bytes")));
+        }
+        let bytes = bytes as usize;
+        let mut taken = Vec::with_capacity(bytes.min(FIRST_RESERVE_BYTES));
+        let buffered = bytes.min(self.unread.len());
+        taken.extend_from_slice(&self.input[self.unread.start..self.unread.start + buffered]);
+        self.unread.start += buffered;
+        while taken.len() < bytes {
+            let missing = bytes - taken.len();
+            if missing <= INPUT_BYTES {
+                self.fill(deadline)?;
+                let here = missing.min(self.unread.len());
+                taken.extend_from_slice(&self.input[..here]);
+                self.unread.start = here;
+            } else {
+                let at = taken.len();
+                taken.resize(at + missing.min(FIRST_RESERVE_BYTES), 0);
+                let received = receive(&self.socket, &mut taken[at..], deadline)?;
+                taken.truncate(at + received);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Receives at least one more byte into `input`.
+    fn fill(&mut self, deadline: &Deadline) -> Result<(), Fault> {
+        if self.unread.is_empty() {
+            self.unread = 0..0;
+        } else if self.unread.end == self.input.len() {
+            self.input.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
+        let end = self.unread.end;
+        self.unread.end += receive(&self.socket, &mut self.input[end..], deadline)?;
+        Ok(())
+    }
+}
+
+/// Receives at least one byte. The socket itself wakes up after a slice.
+fn receive(mut socket: &TcpStream, buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
+    loop {
+        if let Some(left) = deadline.remaining().filter(|left| *left < SLICE)
+            && !poll_for(socket, PollFlags::IN, left)?
+        {
+            return Err(Expired::TimedOut.into());
+        }
+        match socket.read(buffer) {
+            Ok(0) => {
+                return Err(Fault::Closed(
+                    "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote \
+                     server shutdown or crash?"
+                        .into(),
+                ));
+            }
+            Ok(bytes) => return Ok(bytes),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    deadline.slice(SLICE)?;
+                }
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(Fault::Closed(format!("Failed to recv: {error}"))),
+            },
+        }
+    }
+}
+
+/// Waits until the socket is ready for `what`; false when `limit` passed first.
+fn poll_for(
+    socket: impl rustix::fd::AsFd,
+    what: PollFlags,
+    limit: Duration,
+) -> Result<bool, Fault> {
+    // Never shorter than asked, or the caller would spin over the last fraction.
+    let limit = limit.max(Duration::from_micros(1));
+    let limit =
+        Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    match poll(&mut [PollFd::new(&socket, what)], Some(&limit)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(true),
+        Err(error) => Err(Fault::Closed(error.to_string())),
+    }
+}
+
+/// Connects to one address, without blocking for longer than a slice at a time.
+fn connect(address: SocketAddr, deadline: &Deadline) -> Result<TcpStream, Fault> {
+    let io = |error: io::Error| Fault::Closed(error.to_string());
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(io)?;
+    socket.set_nonblocking(true).map_err(io)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if in_progress(&error) => {
+            let attempt = Deadline::after(ATTEMPT);
+            loop {
+                let slice = deadline.slice(SLICE)?.min(attempt.slice(SLICE)?);
+                if poll_for(&socket, PollFlags::OUT, slice)? {
+                    break;
+                }
+            }
+            if let Some(error) = socket.take_error().map_err(io)? {
+                return Err(io(error));
+            }
+        }
+        Err(error) => return Err(io(error)),
+    }
+    let stream = TcpStream::from(socket);
+    // A port of the ephemeral range may be given to this very socket, which then meets itself
+    // and would keep the server from listening.
+    if stream.local_addr().map_err(io)? == stream.peer_addr().map_err(io)? {
+        return Err(Fault::Closed("nobody listens".into()));
+    }
+    stream.set_nonblocking(false).map_err(io)?;
+    stream.set_nodelay(true).map_err(io)?;
+    stream.set_read_timeout(Some(SLICE)).map_err(io)?;
+    stream.set_write_timeout(Some(SLICE)).map_err(io)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(io)?;
+    Ok(stream)
+}
+
+fn in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}
+
+/// `pause` times a half to one, so that many clients do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    let mixed = nanos.wrapping_mul(0x9E37_79B9).rotate_left(16) ^ std::process::id();
+    pause.mul_f64(0.5 + f64::from(mixed % 1024) / 2048.0)
+}

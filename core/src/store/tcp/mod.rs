@@ -1,0 +1,313 @@
+//! The store over TCP, in PyTorch's protocol: either side may be PyTorch's.
+//! Knows nothing of process groups.
+
+mod client;
+mod connection;
+mod protocol;
+#[cfg(test)]
+mod protocol_tests;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::deadline::Expired;
+use super::{DEFAULT_TIMEOUT, Deadline, Store};
+use crate::{Error, Result};
+use client::Client;
+use server::Server;
+
+/// The port that PyTorch's stores use unless told otherwise.
+pub const DEFAULT_PORT: u16 = 29500;
+
+/// Pause between two looks at the number of workers.
+const WORKER_POLL: Duration = Duration::from_millis(10);
+
+/// How a [`TcpStore`] is made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TcpStoreOptions {
+    /// Name or address under which all clients reach the server. The hosting process listens on
+    /// the loopback addresses only if this is one of them, else on all addresses.
+    pub host: String,
+    /// The server's port; 0 lets the hosting process take any free one.
+    pub port: u16,
+    /// Number of clients, the hosting one included; `None` if it is not known.
+    pub world_size: Option<u32>,
+    /// Whether this process hosts the server.
+    pub is_master: bool,
+    /// Limit of connecting and of operations that wait; zero is none.
+    pub timeout: Duration,
+    /// Whether the hosting process waits for `world_size` clients.
+    pub wait_for_workers: bool,
+    /// Whether stores of this process on the same port share one server.
+    pub multi_tenant: bool,
+    /// A socket that listens already, for the server to take over.
+    pub listener: Option<TcpListener>,
+    /// Accepted for compatibility; there is one server.
+    pub use_libuv: bool,
+}
+
+impl TcpStoreOptions {
+    /// A client of `host` and `port`, with PyTorch's defaults.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            world_size: None,
+            is_master: false,
+            timeout: DEFAULT_TIMEOUT,
+            wait_for_workers: true,
+            multi_tenant: false,
+            listener: None,
+            use_libuv: true,
+        }
+    }
+
+    /// Sets [`TcpStoreOptions::world_size`].
+    pub fn world_size(mut self, world_size: impl Into<Option<u32>>) -> Self {
+        self.world_size = world_size.into();
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::is_master`].
+    pub fn is_master(mut self, is_master: bool) -> Self {
+        self.is_master = is_master;
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::timeout`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::wait_for_workers`].
+    pub fn wait_for_workers(mut self, wait_for_workers: bool) -> Self {
+        self.wait_for_workers = wait_for_workers;
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::multi_tenant`].
+    pub fn multi_tenant(mut self, multi_tenant: bool) -> Self {
+        self.multi_tenant = multi_tenant;
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::listener`].
+    pub fn listener(mut self, listener: TcpListener) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::use_libuv`].
+    pub fn use_libuv(mut self, use_libuv: bool) -> Self {
+        self.use_libuv = use_libuv;
+        self
+    }
+}
+
+/// The store over TCP: a client, and in one process the server too.
+#[derive(Debug)]
+pub struct TcpStore {
+    host: String,
+    port: u16,
+    client: Client,
+    /// The last store that hosts the server ends it.
+    server: Option<Arc<Server>>,
+}
+
+impl TcpStore {
+    /// Starts the server if this process is the master, connects, and waits for the other clients
+    /// if this is asked for.
+    ///
+    /// Clients try to connect until the timeout, so they may start before the server.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if the port is taken or the server cannot be reached in time;
+    /// [`Error::Store`] if the master waited for workers in vain.
+    pub fn new(options: TcpStoreOptions) -> Result<Self> {
+        let wait_for = options.world_size.filter(|_| options.wait_for_workers);
+        let is_master = options.is_master;
+        let store = Self::without_waiting(options)?;
+        if let Some(world_size) = wait_for.filter(|_| is_master) {
+            store.wait_for_workers(world_size)?;
+        }
+        Ok(store)
+    }
+
+    /// As [`TcpStore::new`], but the master does not wait for the others; it is counted as they
+    /// are.
+    pub(crate) fn without_waiting(mut options: TcpStoreOptions) -> Result<Self> {
+        let server = if options.is_master { Some(start(&mut options)?) } else { None };
+        let client = match &server {
+            None => Client::connect(&options.host, options.port, options.timeout)?,
+            Some(server) => {
+                let address = server.own_address().to_string();
+                Client::connect(&address, server.port(), options.timeout)?
+            }
+        };
+        if options.world_size.is_some() && options.wait_for_workers {
+            client.count_worker()?;
+        }
+        let port = server.as_ref().map_or(options.port, |server| server.port());
+        Ok(Self { host: options.host, port, client, server })
+    }
+
+    /// The name or address of the server, as it was given.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The server's port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether this process hosts the server.
+    pub fn is_master(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn wait_for_workers(&self, world_size: u32) -> Result<()> {
+        let deadline = Deadline::after(self.client.timeout());
+        loop {
+            let workers = self.client.workers()?;
+            if workers >= i64::from(world_size) {
+                return Ok(());
+            }
+            deadline.sleep(WORKER_POLL).map_err(|why| Error::Store {
+                message: match why {
+                    Expired::Interrupted => "waiting for clients was interrupted".into(),
+                    Expired::TimedOut => format!(
+                        "Timed out after {} seconds waiting for clients. {workers}/{world_size} \
+                         clients joined.",
+                        deadline.limit_ms().div_ceil(1000)
+                    ),
+                },
+            })?;
+        }
+    }
+}
+
+fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
+    let Some(listener) = options.listener.take() else {
+        if options.multi_tenant {
+            return Server::shared(&options.host, options.port);
+        }
+        return Server::start(&options.host, options.port).map(Arc::new);
+    };
+    let prepared = listener.local_addr().and_then(|address| {
+        listener.set_nonblocking(true)?;
+        Ok(address.port())
+    });
+    let port = prepared.map_err(|error| Error::Network {
+        message: format!("The listening socket cannot be used: {error}"),
+    })?;
+    if options.port != 0 && options.port != port {
+        let message = format!(
+            "The listening socket is bound to port {port}, but the store was given port {}",
+            options.port
+        );
+        return Err(Error::InvalidArgument { message });
+    }
+    Server::start_on(vec![listener]).map(Arc::new)
+}
+
+impl Store for TcpStore {
+    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.client.set(key, value)
+    }
+
+    fn get(&self, key: &str) -> Result<Vec<u8>> {
+        self.client.get(key)
+    }
+
+    /// # Errors
+    /// [`Error::NotACounter`] if the value is not a number.
+    fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        self.client.add(key, amount)
+    }
+
+    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.client.append(key, value)
+    }
+
+    fn check(&self, keys: &[&str]) -> Result<bool> {
+        self.client.check(keys)
+    }
+
+    fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        self.client.compare_set(key, expected, desired)
+    }
+
+    fn delete_key(&self, key: &str) -> Result<bool> {
+        self.client.delete_key(key)
+    }
+
+    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
+        self.client.wait(keys, timeout)
+    }
+
+    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        self.client.multi_get(keys)
+    }
+
+    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        self.client.multi_set(keys, values)
+    }
+
+    /// The number of keys; the server's own counter of workers does not count.
+    fn num_keys(&self) -> Result<i64> {
+        self.client.num_keys()
+    }
+
+    fn list_keys(&self) -> Result<Vec<String>> {
+        self.client.list_keys()
+    }
+
+    fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.client.queue_push(key, value)
+    }
+
+    fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
+        self.client.queue_pop(key, block)
+    }
+
+    fn queue_len(&self, key: &str) -> Result<i64> {
+        self.client.queue_len(key)
+    }
+
+    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
+        self.client.barrier(key, world_size, timeout)
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.client.local_address()
+    }
+
+    fn has_extended_api(&self) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Duration {
+        self.client.timeout()
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.client.set_timeout(timeout);
+    }
+
+    /// A second connection to the same server, which a clone of the hosting store keeps alive.
+    fn clone_store(&self) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Self {
+            host: self.host.clone(),
+            port: self.port,
+            client: self.client.connect_again()?,
+            server: self.server.clone(),
+        }))
+    }
+}

@@ -1,0 +1,261 @@
+//! One client's connection: bytes in, requests to the service, bytes out. Knows nothing of what
+//! requests mean.
+//!
+//! What a client can make the server hold is bounded: a request at a time (its lengths are checked
+//! before its bytes are awaited), replies up to [`HIGH_WATER_BYTES`] and the last one on top, and
+//! all connections together [`MAX_BUFFERED_BYTES`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use super::output::Output;
+use super::service::Service;
+use super::waiters::ClientId;
+use crate::store::table::Refusal;
+use crate::store::tcp::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// A client with this many unsent bytes of replies is not read from.
+const HIGH_WATER_BYTES: usize = 1 << 20;
+/// Most bytes of unfinished requests, unsent replies and waits of all connections together.
+const MAX_BUFFERED_BYTES: usize = 1 << 30;
+/// Most bytes of keys and values, as the table counts them.
+const MAX_STORED_BYTES: usize = 4 << 30;
+/// How long a client may take for its first frame.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Everything that the connections of a server share.
+#[derive(Debug)]
+pub(super) struct Host {
+    service: RefCell<Service>,
+    clients: RefCell<HashMap<ClientId, Rc<Client>>>,
+    next_client: Cell<ClientId>,
+    buffered_bytes: Cell<usize>,
+    scratch: RefCell<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: ClientId,
+    stream: TcpStream,
+    output: RefCell<Output>,
+    /// Wakes the client's task when another client's request left bytes in `output`.
+    waker: RefCell<Waker>,
+}
+
+/// What arrived from a client and is not carried out yet.
+#[derive(Debug, Default)]
+struct Input {
+    decoder: Decoder,
+    pending: Vec<u8>,
+    /// There is no use in looking at `pending` before it has this many bytes.
+    needed: usize,
+    /// Requests stay in `pending` until the client has taken its replies.
+    paused: bool,
+    /// What of [`Host::buffered_bytes`] is this client's.
+    charged: usize,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    Closed,
+    Malformed(Malformed),
+    Refused(Refusal),
+    Overloaded,
+    Io(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+enum Ready {
+    Read,
+    Write,
+}
+
+impl Host {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            service: RefCell::new(Service::new(MAX_STORED_BYTES)),
+            clients: RefCell::default(),
+            next_client: Cell::new(0),
+            buffered_bytes: Cell::new(0),
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+        })
+    }
+
+    /// Serves one client until it leaves or is sent away.
+    pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
+        let id = self.next_client.get();
+        self.next_client.set(id + 1);
+        let output = RefCell::default();
+        let waker = RefCell::new(Waker::noop().clone());
+        let client = Rc::new(Client { id, stream, output, waker });
+        self.clients.borrow_mut().insert(id, client.clone());
+        let mut input = Input::default();
+        let greeted = tokio::time::timeout(HANDSHAKE, self.exchange(&client, &mut input, true));
+        let end = match greeted.await {
+            Ok(Ok(())) => self.exchange(&client, &mut input, false).await,
+            Ok(end) => end,
+            Err(_) => Err(End::Malformed(Malformed::NotValidated)),
+        };
+        match end {
+            Ok(()) | Err(End::Closed) => {}
+            Err(End::Io(error)) => tracing::debug!("TCPStore lost a connection: {error}"),
+            Err(End::Malformed(why)) => tracing::warn!("TCPStore closes a connection: {why}"),
+            Err(why) => tracing::warn!("TCPStore closes a connection: {why:?}"),
+        }
+        self.clients.borrow_mut().remove(&id);
+        self.service.borrow_mut().leave(id);
+        self.buffered_bytes.set(self.buffered_bytes.get() - input.charged);
+        self.tell_woken(id);
+    }
+
+    /// Reads, carries out and answers; returns after the first frame if `greeting`.
+    async fn exchange(
+        &self,
+        client: &Client,
+        input: &mut Input,
+        greeting: bool,
+    ) -> Result<(), End> {
+        loop {
+            match poll_fn(|cx| client.poll_ready(cx, !input.paused)).await? {
+                Ready::Write => {
+                    client.flush()?;
+                    if input.paused {
+                        self.take(client, input, &[])?;
+                        client.flush()?;
+                    }
+                }
+                Ready::Read => {
+                    let mut scratch = self.scratch.borrow_mut();
+                    let received = match client.stream.try_read(&mut scratch) {
+                        Ok(0) => return Err(End::Closed),
+                        Ok(received) => received,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                        Err(error) => return Err(error.into()),
+                    };
+                    self.take(client, input, &scratch[..received])?;
+                    client.flush()?;
+                }
+            }
+            self.charge(client, input)?;
+            if greeting && input.decoder.validated() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out the requests that `received` completes.
+    fn take(&self, client: &Client, input: &mut Input, received: &[u8]) -> Result<(), End> {
+        if input.pending.is_empty() {
+            let used = self.carry_out(client, input, received)?;
+            input.pending.extend_from_slice(&received[used..]);
+            return Ok(());
+        }
+        input.pending.extend_from_slice(received);
+        if input.pending.len() < input.needed {
+            return Ok(());
+        }
+        let mut pending = std::mem::take(&mut input.pending);
+        let used = self.carry_out(client, input, &pending)?;
+        pending.drain(..used);
+        pending.shrink_to(READ_BYTES);
+        input.pending = pending;
+        Ok(())
+    }
+
+    /// Carries out the requests at the front of `bytes`; how many bytes they took.
+    fn carry_out(&self, client: &Client, input: &mut Input, bytes: &[u8]) -> Result<usize, End> {
+        let mut at = 0;
+        loop {
+            input.paused = client.output.borrow().unsent_bytes() > HIGH_WATER_BYTES;
+            if input.paused {
+                input.needed = 0;
+                return Ok(at);
+            }
+            match input.decoder.next(&bytes[at..]).map_err(End::Malformed)? {
+                Decoded::Incomplete { used, needed } => {
+                    input.needed = needed;
+                    return Ok(at + used);
+                }
+                Decoded::Request { request, used } => {
+                    let mut output = client.output.borrow_mut();
+                    let mut service = self.service.borrow_mut();
+                    let served = service.serve(client.id, request, &mut output);
+                    drop((output, service));
+                    self.tell_woken(client.id);
+                    served.map_err(End::Refused)?;
+                    at += used;
+                }
+            }
+        }
+    }
+
+    /// Tells the clients whose waits have ended. `current` flushes its own output later.
+    fn tell_woken(&self, current: ClientId) {
+        let woken = self.service.borrow_mut().take_woken();
+        for woken in woken {
+            let client = self.clients.borrow().get(&woken.client).cloned();
+            let Some(client) = client else { continue };
+            let mut output = client.output.borrow_mut();
+            let told = output.tail.len() + woken.replies;
+            output.tail.resize(told, STOP_WAITING);
+            drop(output);
+            // An error is found again by the client's own task, which then ends.
+            if woken.client != current && (client.flush().is_err() || client.has_output()) {
+                client.waker.borrow().wake_by_ref();
+            }
+        }
+    }
+
+    /// Keeps account of the memory that `client` uses.
+    fn charge(&self, client: &Client, input: &mut Input) -> Result<(), End> {
+        let charged = input.pending.len()
+            + client.output.borrow().own_bytes()
+            + self.service.borrow().waiting_bytes(client.id);
+        let total = self.buffered_bytes.get() - input.charged + charged;
+        self.buffered_bytes.set(total);
+        input.charged = charged;
+        if total > MAX_BUFFERED_BYTES { Err(End::Overloaded) } else { Ok(()) }
+    }
+}
+
+impl Client {
+    fn poll_ready(&self, cx: &mut Context<'_>, reading: bool) -> Poll<io::Result<Ready>> {
+        self.waker.borrow_mut().clone_from(cx.waker());
+        if self.has_output()
+            && let Poll::Ready(ready) = self.stream.poll_write_ready(cx)
+        {
+            return Poll::Ready(ready.map(|()| Ready::Write));
+        }
+        if reading && let Poll::Ready(ready) = self.stream.poll_read_ready(cx) {
+            return Poll::Ready(ready.map(|()| Ready::Read));
+        }
+        Poll::Pending
+    }
+
+    fn has_output(&self) -> bool {
+        !self.output.borrow().is_empty()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut output = self.output.borrow_mut();
+        if output.is_empty() {
+            return Ok(());
+        }
+        output.flush(|bytes| self.stream.try_write(bytes))
+    }
+}

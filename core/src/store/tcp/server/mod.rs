@@ -1,0 +1,220 @@
+//! A TCPStore server: sockets that listen, one thread, and its end. Knows nothing of requests.
+
+mod connection;
+mod output;
+mod service;
+mod waiters;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
+
+use crate::{Error, Result};
+use connection::Host;
+
+/// Clients that may wait to be accepted; the system has its own limit too.
+const BACKLOG: i32 = 4096;
+/// Pause after an accept that failed, as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server on its own thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+    /// A forked child has no such thread, and must not wait for it.
+    process: u32,
+}
+
+/// The servers of this process that several stores may share, by port.
+static SHARED: Mutex<Option<HashMap<u16, Weak<Server>>>> = Mutex::new(None);
+
+impl Server {
+    /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
+    pub(super) fn start(host: &str, port: u16) -> Result<Self> {
+        let listeners = listen(host, port).map_err(|error| Error::Network {
+            message: format!(
+                "The server socket has failed to listen on any local network address. host: \
+                 {host}, port: {port}, message: {error}"
+            ),
+        })?;
+        Self::start_on(listeners)
+    }
+
+    /// The server of this process on `port` if there is one that is shared, else a new one.
+    pub(super) fn shared(host: &str, port: u16) -> Result<Arc<Self>> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = shared.get_or_insert_default();
+        shared.retain(|_, server| server.strong_count() > 0);
+        if let Some(server) = shared.get(&port).and_then(Weak::upgrade)
+            && server.process == std::process::id()
+        {
+            return Ok(server);
+        }
+        let server = Arc::new(Self::start(host, port)?);
+        shared.insert(server.address.port(), Arc::downgrade(&server));
+        Ok(server)
+    }
+
+    /// Starts a server on sockets that listen already, at least one.
+    pub(super) fn start_on(listeners: Vec<TcpListener>) -> Result<Self> {
+        let failed = |what: &str, error: io::Error| Error::Network {
+            message: format!("The store's server cannot {what}: {error}"),
+        };
+        let address = listeners
+            .first()
+            .ok_or(io::Error::from(io::ErrorKind::AddrNotAvailable))
+            .and_then(TcpListener::local_addr)
+            .map_err(|error| failed("listen", error))?;
+        let stop = Arc::new(Notify::new());
+        let (started, result) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("polyrank-store".into())
+            .spawn({
+                let stop = stop.clone();
+                move || run(listeners, &stop, &started)
+            })
+            .map_err(|error| failed("start its thread", error))?;
+        let server = Self { address, stop, thread: Some(thread), process: std::process::id() };
+        match result.recv() {
+            Ok(Ok(())) => Ok(server),
+            Ok(Err(error)) => Err(failed("start", error)),
+            Err(_) => Err(failed("start", io::Error::other("its thread ended"))),
+        }
+    }
+
+    /// The port it listens on.
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// An address under which this very process reaches it.
+    pub(super) fn own_address(&self) -> IpAddr {
+        match self.address.ip() {
+            IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            // A dual-stack socket takes IPv4 even where IPv6 has no loopback address.
+            IpAddr::V6(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            address => address,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic of the server was printed by its thread; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The server's thread.
+fn run(listeners: Vec<TcpListener>, stop: &Notify, started: &mpsc::SyncSender<io::Result<()>>) {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            // The receiver waits for this message and cannot be gone.
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let host = Host::new();
+        let listeners: io::Result<Vec<_>> =
+            listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
+        let ready = listeners.map(|listeners| {
+            for listener in listeners {
+                tokio::task::spawn_local(accept(listener, host.clone()));
+            }
+        });
+        let goes_on = ready.is_ok();
+        let _ = started.send(ready);
+        if goes_on {
+            stop.notified().await;
+        }
+    });
+}
+
+async fn accept(listener: tokio::net::TcpListener, host: std::rc::Rc<Host>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // A connection without it is slower, not wrong.
+                let _ = stream.set_nodelay(true);
+                tokio::task::spawn_local(host.clone().serve(stream));
+            }
+            Err(error) => {
+                tracing::warn!("TCPStore cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Sockets that listen for clients of `host`: the loopback addresses if it is one, else all.
+fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
+    let addresses: Vec<SocketAddr> =
+        (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+    if addresses.is_empty() || !addresses.iter().all(|address| address.ip().is_loopback()) {
+        let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        let listener = bind(all).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            // No IPv6 on this host.
+            _ => bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+        })?;
+        return Ok(vec![listener]);
+    }
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    let mut last = None;
+    for mut address in addresses {
+        if let Some(first) = listeners.first() {
+            address.set_port(first.local_addr()?.port());
+        }
+        match bind(address) {
+            Ok(listener) => listeners.push(listener),
+            // Half of "localhost" must not belong to another server, unless the port is ours
+            // by chance.
+            Err(error) if port != 0 && error.kind() == io::ErrorKind::AddrInUse => {
+                return Err(error);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    match last {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok(listeners),
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    // Connections of an ended server that linger in TIME_WAIT do not keep the port. On Windows
+    // the option would let two servers share it.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,179 @@
+//! What the server does with a request: PyTorch's TCPStore rules over the table and the waiters.
+//! Knows clients by number, and nothing of sockets.
+
+use std::collections::HashMap;
+
+use super::output::Output;
+use super::waiters::{ClientId, Waiters, Woken};
+use crate::store::table::{Refusal, Table};
+use crate::store::tcp::protocol::{Encode, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED};
+
+/// Everything that the clients of a server share.
+#[derive(Debug)]
+pub(super) struct Service {
+    table: Table,
+    waiters: Waiters,
+    /// Clients that were told of a queue's element and have not fetched it yet.
+    fetching: HashMap<ClientId, Vec<u8>>,
+    /// Clients whose waits ended; the caller tells them.
+    woken: Vec<Woken>,
+}
+
+impl Service {
+    /// A service without keys that refuses to store more than about `limit_bytes`.
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self {
+            table: Table::new(limit_bytes),
+            waiters: Waiters::default(),
+            fetching: HashMap::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Carries out `request` of `client`, whose reply goes to `output`. A refusal costs the
+    /// client its connection.
+    pub(super) fn serve(
+        &mut self,
+        client: ClientId,
+        request: Request<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        match request {
+            Request::Set { key, value } => {
+                self.table.set(key, value)?;
+                self.written(key);
+            }
+            Request::CompareSet { key, expected, desired } => {
+                let (reply, created) = self.table.compare_set(key, expected, desired)?;
+                // PyTorch's server also wakes when no key came into being, so that its waiters
+                // read a key that is not there. Who waited needs the key: nobody else is woken.
+                if created {
+                    self.written(key);
+                }
+                output.tail.blob(&[&reply]);
+            }
+            Request::Get { key } => output.value(self.table.get(key)),
+            Request::Add { key, amount } => {
+                let sum = self.table.add(key, amount)?;
+                self.written(key);
+                output.tail.number(sum);
+            }
+            Request::Check { mut keys } => {
+                let ready = keys.all(|key| self.table.has(key));
+                output.tail.push(if ready { READY } else { NOT_READY });
+            }
+            Request::Wait { keys } => self.wait(client, keys, output),
+            Request::NumKeys => output.tail.number(self.table.num_keys() as i64),
+            Request::DeleteKey { key } => {
+                output.tail.number(i64::from(self.table.delete(key)));
+            }
+            Request::Append { key, value } => {
+                self.table.append(key, value)?;
+                self.written(key);
+            }
+            Request::MultiGet { keys } => {
+                keys.for_each(|key| output.value(self.table.get(key)));
+            }
+            Request::CancelWait => {
+                self.waiters.cancel(client);
+                self.pass_on(client);
+                output.tail.push(WAIT_CANCELED);
+            }
+            Request::Ping { nonce } => output.tail.extend_from_slice(&nonce),
+            Request::QueuePush { key, value } => {
+                self.table.push(key, value)?;
+                self.pushed(key);
+            }
+            Request::QueuePop { key } => self.pop(client, key, output),
+            Request::QueueLen { key } => output.tail.number(self.table.queue_len(key) as i64),
+            Request::ListKeys => {
+                output.tail.number(self.table.num_keys() as i64);
+                self.table.keys().for_each(|key| output.tail.blob(&[key]));
+            }
+            Request::Barrier { key, world_size } => self.arrive(client, key, world_size, output)?,
+        }
+        Ok(())
+    }
+
+    /// Forgets `client`, which is gone.
+    pub(super) fn leave(&mut self, client: ClientId) {
+        self.waiters.cancel(client);
+        self.pass_on(client);
+    }
+
+    /// Bytes of memory that the wait of `client` takes.
+    pub(super) fn waiting_bytes(&self, client: ClientId) -> usize {
+        self.waiters.bytes(client)
+    }
+
+    /// The clients whose waits ended since the last call; each gets [`STOP_WAITING`].
+    pub(super) fn take_woken(&mut self) -> Vec<Woken> {
+        std::mem::take(&mut self.woken)
+    }
+
+    fn wait<'a>(
+        &mut self,
+        client: ClientId,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
+        output: &mut Output,
+    ) {
+        let missing = keys.filter(|key| !self.table.has(key));
+        if missing.clone().next().is_none() {
+            output.tail.push(STOP_WAITING);
+        } else {
+            self.waiters.wait(client, missing);
+        }
+    }
+
+    fn pop(&mut self, client: ClientId, key: &[u8], output: &mut Output) {
+        self.fetching.remove(&client);
+        output.tail.number(self.table.queue_len(key) as i64);
+        if let Some(value) = self.table.pop(key) {
+            output.value(Some(&value));
+        }
+    }
+
+    /// One more at the barrier `key`. The count is the key's value, and is never taken back.
+    fn arrive(
+        &mut self,
+        client: ClientId,
+        key: &[u8],
+        world_size: i64,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        if self.table.add(key, 1)? >= world_size {
+            self.written(key);
+            output.tail.push(STOP_WAITING);
+        } else {
+            self.waiters.wait(client, std::iter::once(key));
+        }
+        Ok(())
+    }
+
+    /// Wakes those who waited for the value of `key`.
+    fn written(&mut self, key: &[u8]) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let (table, has_queues) = (&self.table, self.table.queues() > 0);
+        let queued = |key: &[u8]| has_queues && table.has_queued(key);
+        self.woken.extend(self.waiters.written(key, queued));
+    }
+
+    /// Wakes one who waited for an element of the queue `key`.
+    fn pushed(&mut self, key: &[u8]) {
+        if let Some(woken) = self.waiters.pushed(key) {
+            self.fetching.insert(woken.client, key.to_vec());
+            self.woken.push(woken);
+        }
+    }
+
+    /// `client` will not fetch the element that it was told of: tells the next one.
+    fn pass_on(&mut self, client: ClientId) {
+        if let Some(key) = self.fetching.remove(&client)
+            && self.table.has_queued(&key)
+        {
+            self.pushed(&key);
+        }
+    }
+}
