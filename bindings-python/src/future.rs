@@ -68,7 +68,9 @@ impl Source {
     pub(crate) fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let work = self.work().get();
         if !self.is_done(py) {
-            return Err(PyRuntimeError::new_err("the future's value is not there yet; wait for it"));
+            return Err(PyRuntimeError::new_err(
+                "the future's value is not there yet; wait for it",
+            ));
         }
         match self {
             Source::Callback(_, promise) => promise.outcome(py),
@@ -95,7 +97,10 @@ pub(crate) fn then(future: &Bound<'_, Future>, callback: Py<PyAny>) -> Future {
 }
 
 /// Calls `f` when `future` is done, at once if it is. On any thread, with the GIL.
-pub(crate) fn when_done(future: &Bound<'_, Future>, f: impl FnOnce(Python<'_>, Py<Future>) + Send + 'static) {
+pub(crate) fn when_done(
+    future: &Bound<'_, Future>,
+    f: impl FnOnce(Python<'_>, Py<Future>) + Send + 'static,
+) {
     let this = future.clone().unbind();
     match &future.get().source {
         Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),

@@ -55,10 +55,10 @@ impl Record {
     /// The value of the member at `position` of `record`, which is a record.
     pub(crate) fn get(record: &Bound<'_, PyAny>, position: usize) -> PyResult<Py<PyAny>> {
         let this = record.cast::<Record>()?.get();
-        Ok(this.lock().get(position).map_or_else(
-            || record.py().None(),
-            |value| value.clone_ref(record.py()),
-        ))
+        Ok(this
+            .lock()
+            .get(position)
+            .map_or_else(|| record.py().None(), |value| value.clone_ref(record.py())))
     }
 
     /// Sets the member at `position` of `record`, which is a record.
@@ -73,9 +73,10 @@ impl Record {
         keywords.set_item(member.name, value)?;
         check(this.record_type, &PyTuple::empty(record.py()), Some(&keywords))?;
         // The old value is dropped after the lock, as dropping may run any code.
-        let old = this.lock().get_mut(position).map(|slot| {
-            std::mem::replace(slot, value.clone().unbind())
-        });
+        let old = this
+            .lock()
+            .get_mut(position)
+            .map(|slot| std::mem::replace(slot, value.clone().unbind()));
         drop(old);
         Ok(())
     }

@@ -23,11 +23,14 @@ pub(crate) fn wait(py: Python<'_>, work: &Work, timeout: Option<Duration>) -> Py
             None => py.check_signals()?,
         }
         if timeout.is_some_and(|timeout| start.elapsed() >= timeout) {
-            return Err(raise(py, &Error::WaitTimeout {
-                collective: work.name().to_owned(),
-                sequence: work.sequence(),
-                waited_ms: start.elapsed().as_millis() as u64,
-            }));
+            return Err(raise(
+                py,
+                &Error::WaitTimeout {
+                    collective: work.name().to_owned(),
+                    sequence: work.sequence(),
+                    waited_ms: start.elapsed().as_millis() as u64,
+                },
+            ));
         }
     }
 }

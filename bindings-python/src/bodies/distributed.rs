@@ -211,9 +211,8 @@ pub(crate) fn create_store_client<'py>(py: Python<'py>, mut call: Call<'py>) -> 
         let message = format!("'{address}' is no store address: expected host:port/prefix");
         return Err(raise(py, &Error::InvalidArgument { message }));
     };
-    let options = polyrank::store::TcpStoreOptions::new(host, port)
-        .timeout(timeout)
-        .wait_for_workers(false);
+    let options =
+        polyrank::store::TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);
     let client = detached(py, || polyrank::store::TcpStore::new(options))?;
     let prefixed = PrefixStore::new(prefix, std::sync::Arc::new(client));
     let store: std::sync::Arc<dyn polyrank::store::Store> = std::sync::Arc::new(prefixed);

@@ -30,8 +30,7 @@ pub(crate) fn new(
         options = options.timeout(timeout);
     }
     let name = name.unwrap_or_else(|| "group".to_owned());
-    let inner =
-        detached(py, || polyrank::ProcessGroup::new(store, rank, size, &name, options))?;
+    let inner = detached(py, || polyrank::ProcessGroup::new(store, rank, size, &name, options))?;
     Ok(ProcessGroup { inner }.into())
 }
 

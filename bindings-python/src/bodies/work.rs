@@ -81,10 +81,7 @@ pub(crate) fn synchronize<'py>(
 }
 
 /// This handle.
-pub(crate) fn boxed<'py>(
-    work: &Bound<'py, Work>,
-    _call: Call<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn boxed<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(work.clone().into_any())
 }
 
