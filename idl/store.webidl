@@ -140,7 +140,7 @@ interface TCPStore : Store {
   readonly attribute unsigned long port;
 
   /// Whether the server is libuv's; never.
-  [Alias=libuvBackend] readonly attribute boolean libuv_backend;
+  [Alias=libuvBackend, Handwritten] readonly attribute boolean libuv_backend;
 };
 
 /// A store reached over a WebSocket, from a browser too.

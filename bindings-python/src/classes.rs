@@ -2,6 +2,7 @@
 //! (`await`, `repr`). The other methods are generated; their bodies are in `bodies`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -27,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) inner: polyrank::Work,
     /// The objects that hold the result, in one flat list.
     outputs: Vec<Py<PyAny>>,
+    /// The limit of the operation.
+    pub(crate) timeout: Duration,
 }
 
 /// A value that is there when an operation is complete.
@@ -82,8 +85,8 @@ pub(crate) struct P2POp {
 
 impl Work {
     /// A handle on `inner`, whose results are in the memory of `outputs`.
-    pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>) -> Work {
-        Work { inner, outputs }
+    pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>, timeout: Duration) -> Work {
+        Work { inner, outputs, timeout }
     }
 
     /// This handle as a Python object.

@@ -27,7 +27,8 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
-        module.add_function(wrap_pyfunction!(launch, module)?)?;
+        // Not by `add_function`, which would make it one of the names of the API.
+        module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         generated::add(module)
     }
 }

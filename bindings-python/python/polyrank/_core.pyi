@@ -3,9 +3,20 @@
 
 from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Never,
+    Protocol,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    final,
+    overload,
+)
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, disjoint_base
 
 __all__ = [
     "AbortedError",
@@ -39,6 +50,7 @@ __all__ = [
     "MonitoredBarrierError",
     "NotACounterError",
     "NotInitializedError",
+    "Options",
     "P2POp",
     "PolyrankError",
     "PrefixStore",
@@ -47,7 +59,6 @@ __all__ = [
     "RankFailedError",
     "RankNotInGroupError",
     "ReconfigureOptions",
-    "Record",
     "ReduceOp",
     "ReduceOptions",
     "ReduceScatterOptions",
@@ -390,11 +401,12 @@ class MonitoredBarrierError(DistBackendError, TimeoutError):
 
     message: str
 
-class Record:
+@disjoint_base
+class Options:
     """The base class of all options records."""
 
 
-class BackendOptions(Record):
+class BackendOptions(Options):
     """Options with which a group is made."""
 
     @property
@@ -427,10 +439,10 @@ class BackendOptions(Record):
         """c10d's spelling of `global_ranks_in_group`."""
     @globalRanksInGroup.setter
     def globalRanksInGroup(self, value: Sequence[SupportsIndex]) -> None: ...
-    def __new__(cls, *, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ...) -> Self: ...
+    def __new__(cls, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ...) -> Self: ...
 
 
-class AllreduceOptions(Record):
+class AllreduceOptions(Options):
     """Options of `allreduce`."""
 
     @property
@@ -468,16 +480,16 @@ class AllreduceOptions(Record):
         """c10d's spelling of `sparse_indices`."""
     @sparseIndices.setter
     def sparseIndices(self, value: object | None) -> None: ...
-    def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
-    def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
 
 
-class ReduceOptions(Record):
+class ReduceOptions(Options):
     """Options of `reduce`."""
 
     @property
@@ -525,10 +537,10 @@ class ReduceOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, reduce_op: ReduceOp = ..., root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class BroadcastOptions(Record):
+class BroadcastOptions(Options):
     """Options of `broadcast`."""
 
     @property
@@ -566,10 +578,10 @@ class BroadcastOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, root_rank: SupportsIndex = ..., root_tensor: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class AllgatherOptions(Record):
+class AllgatherOptions(Options):
     """Options of `allgather` and `all_gather_single`."""
 
     @property
@@ -587,10 +599,10 @@ class AllgatherOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class GatherOptions(Record):
+class GatherOptions(Options):
     """Options of `gather`."""
 
     @property
@@ -618,10 +630,10 @@ class GatherOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class ScatterOptions(Record):
+class ScatterOptions(Options):
     """Options of `scatter`."""
 
     @property
@@ -649,10 +661,10 @@ class ScatterOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, root_rank: SupportsIndex = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class ReduceScatterOptions(Record):
+class ReduceScatterOptions(Options):
     """Options of `reduce_scatter` and `reduce_scatter_single`."""
 
     @property
@@ -680,10 +692,10 @@ class ReduceScatterOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class AllToAllOptions(Record):
+class AllToAllOptions(Options):
     """Options of `alltoall` and `all_to_all_single`."""
 
     @property
@@ -701,10 +713,10 @@ class AllToAllOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class BarrierOptions(Record):
+class BarrierOptions(Options):
     """Options of `barrier`."""
 
     @property
@@ -737,10 +749,10 @@ class BarrierOptions(Record):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, *, device_ids: Sequence[SupportsIndex] = ..., timeout: _Duration | None = ..., device: object | None = ..., async_op: bool = ...) -> Self: ...
+    def __new__(cls, device_ids: Sequence[SupportsIndex] = ..., timeout: _Duration | None = ..., device: object | None = ..., async_op: bool = ...) -> Self: ...
 
 
-class ReconfigureOptions(Record):
+class ReconfigureOptions(Options):
     """Who is in the group from now on."""
 
     @property
@@ -763,7 +775,7 @@ class ReconfigureOptions(Record):
         """Limit of the call; none: the group's."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
-    def __new__(cls, *, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ...) -> Self: ...
+    def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ...) -> Self: ...
 
 
 @final
@@ -1148,6 +1160,7 @@ class ProcessGroup:
         """
 
 
+@disjoint_base
 class Store:
     """A key-value store that ranks share. Keys are strings, values are bytes.
 
@@ -1247,10 +1260,11 @@ class Store:
 class HashStore(Store):
     """A store in this process's memory, for threads as ranks and for tests."""
 
-    def __new__(cls) -> Self:
+    def __new__(cls, *positional: Never, **keywords: Never) -> Self:
         """An empty store."""
 
 
+@disjoint_base
 class FileStore(Store):
     """A store in one file of a directory that all ranks see; access is by file locks.
 
@@ -1268,6 +1282,7 @@ class FileStore(Store):
         """
 
 
+@disjoint_base
 class PrefixStore(Store):
     """A view of another store: every key gets a prefix. How several groups share one store."""
 
@@ -1281,6 +1296,7 @@ class PrefixStore(Store):
         """Puts `prefix` and a slash before every key of `store`."""
 
 
+@disjoint_base
 class TCPStore(Store):
     """A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
     each be PyTorch.

@@ -17,7 +17,7 @@ pub(super) fn send(
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
     let work = detached(py, || group.send_async(tensor, peer, tag))?;
-    Ok(Work::new(work, Vec::new()))
+    Ok(Work::new(work, Vec::new(), group.timeout()))
 }
 
 /// Receives from `peer`, a rank in the group; from whoever sends first if there is none.
@@ -30,5 +30,5 @@ pub(super) fn recv(
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
     let work = detached(py, || group.recv_async(tensor, peer, tag))?;
-    Ok(Work::new(work, call.outputs()))
+    Ok(Work::new(work, call.outputs(), group.timeout()))
 }

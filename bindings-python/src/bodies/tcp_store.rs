@@ -8,7 +8,7 @@ use polyrank::store::{TcpStore, TcpStoreOptions};
 use pyo3::prelude::*;
 
 use crate::classes::{Store, TCPStore};
-use crate::convert::{Call, detached, listener_from_fd, raise};
+use crate::convert::{Call, detached, give, listener_from_fd, raise};
 
 /// Connects, and serves if asked to.
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<TCPStore>> {
@@ -39,4 +39,9 @@ pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitial
     let inner = Arc::new(detached(py, || TcpStore::new(options))?);
     let base = PyClassInitializer::from(Store { inner: inner.clone() });
     Ok(base.add_subclass(TCPStore { inner }))
+}
+
+/// Whether the server is libuv's; never.
+pub(crate) fn libuv_backend<'py>(store: &Bound<'py, TCPStore>) -> PyResult<Bound<'py, PyAny>> {
+    give(store.py(), false)
 }

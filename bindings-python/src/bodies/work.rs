@@ -94,5 +94,5 @@ pub(crate) fn unbox<'py>(_py: Python<'py>, call: Call<'py>) -> PyResult<Bound<'p
 
 /// The limit of the operation.
 pub(crate) fn timeout<'py>(work: &Bound<'py, Work>) -> PyResult<Bound<'py, PyAny>> {
-    give(work.py(), work.get().inner.timeout())
+    give(work.py(), work.get().timeout)
 }

@@ -1,19 +1,21 @@
 //! Calls that become collectives: of a group's methods, and of the free functions.
 
+use std::time::Duration;
+
 use polyrank::calls::Method;
-use polyrank::distributed;
+use polyrank::{ProcessGroup, Request, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::call::resolve;
 use super::exception::raise;
 use super::lease::releasing;
-use crate::classes::{ProcessGroup, Work};
+use crate::classes::{ProcessGroup as PyProcessGroup, Work};
 use crate::waiting::wait;
 
 /// A method of `group` that is a collective: issues it, without the GIL.
 pub(crate) fn collective<'py>(
-    group: &Bound<'py, ProcessGroup>,
+    group: &Bound<'py, PyProcessGroup>,
     method: &'static Method,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -24,8 +26,9 @@ pub(crate) fn collective<'py>(
         let call = resolve(py, method, positional, keywords)?;
         let outputs = call.outputs();
         let resolved = call.into_resolved();
-        let work = py.detach(|| group.issue(resolved.request(group.size())?));
-        Work::new(work.map_err(|error| raise(py, &error))?, outputs).into_object(py)
+        let issued = py.detach(|| issue(group, resolved.request(group.size())?));
+        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
+        Work::new(work, outputs, timeout).into_object(py)
     })
 }
 
@@ -42,16 +45,24 @@ pub(crate) fn collective_of_default<'py>(
         let outputs = call.outputs();
         let resolved = call.into_resolved();
         let async_op = resolved.async_op();
-        let work = py.detach(|| {
+        let issued = py.detach(|| {
             let group = distributed::group_or_default(group.as_ref())?;
             let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
-            group.issue(request)
+            issue(&group, request)
         });
-        let work = work.map_err(|error| raise(py, &error))?;
+        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         if async_op {
-            return Work::new(work, outputs).into_object(py);
+            return Work::new(work, outputs, timeout).into_object(py);
         }
         wait(py, &work, None)?;
         Ok(py.None().into_bound(py))
     })
+}
+
+/// Issues `request`; its handle and its limit.
+fn issue(group: &ProcessGroup, request: Request) -> polyrank::Result<(polyrank::Work, Duration)> {
+    // No limit, or zero, is the group's, as in c10d.
+    let own = request.timeout.filter(|timeout| !timeout.is_zero());
+    let timeout = own.unwrap_or_else(|| group.timeout());
+    Ok((group.issue(request)?, timeout))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::store::{Store, install_interrupt_check};
-use polyrank::{Device, Error, ProcessGroup, Work};
+use polyrank::{Device, Error, ProcessGroup};
 use pyo3::BoundObject;
 use pyo3::prelude::*;
 
@@ -164,12 +164,6 @@ impl Give for Option<ProcessGroup> {
             None => ().give(py),
             Some(group) => group.give(py),
         }
-    }
-}
-
-impl Give for Work {
-    fn give(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        classes::Work::new(self, Vec::new()).into_object(py)
     }
 }
 

@@ -66,7 +66,7 @@ impl ProcessGroup {
 
     /// Another name of `name`.
     #[pyo3(name = "getBackendName", signature = ())]
-    fn py_get_backend_name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_name_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
         convert::blocking(py, || this.inner.backend_name())
@@ -86,10 +86,11 @@ impl ProcessGroup {
     #[pyo3(name = "get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
     fn py_get_backend<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.get_backend"))
     }
 
@@ -160,10 +161,11 @@ impl ProcessGroup {
     #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords))]
     fn py_merge_remote_group<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.merge_remote_group"))
     }
 
@@ -185,7 +187,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLREDUCE, positional, keywords)
     }
 
@@ -196,7 +197,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLREDUCE_COALESCED, positional, keywords)
     }
 
@@ -216,7 +216,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE, positional, keywords)
     }
 
@@ -236,7 +235,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BROADCAST, positional, keywords)
     }
 
@@ -247,7 +245,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BROADCAST_ONE, positional, keywords)
     }
 
@@ -267,7 +264,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLGATHER, positional, keywords)
     }
 
@@ -278,7 +274,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLGATHER_COALESCED, positional, keywords)
     }
 
@@ -299,29 +294,26 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_gather_single`.
     #[pyo3(name = "_allgather_base", signature = (*positional, **keywords))]
-    fn py_allgather_base<'py>(
+    fn py_all_gather_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_gather_single`.
     #[pyo3(name = "allgather_base", signature = (*positional, **keywords))]
-    fn py_allgather_base<'py>(
+    fn py_all_gather_single_alias_1<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_SINGLE, positional, keywords)
     }
 
@@ -332,7 +324,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED,
@@ -343,12 +334,11 @@ impl ProcessGroup {
 
     /// Another name of `all_gather_single_coalesced`.
     #[pyo3(name = "allgather_into_tensor_coalesced", signature = (*positional, **keywords))]
-    fn py_allgather_into_tensor_coalesced<'py>(
+    fn py_all_gather_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED,
@@ -374,7 +364,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_GATHER, positional, keywords)
     }
 
@@ -388,7 +377,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_GATHER_SINGLE, positional, keywords)
     }
 
@@ -409,7 +397,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_SCATTER, positional, keywords)
     }
 
@@ -429,7 +416,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER, positional, keywords)
     }
 
@@ -450,29 +436,26 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
     /// Another name of `reduce_scatter_single`.
     #[pyo3(name = "_reduce_scatter_base", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_base<'py>(
+    fn py_reduce_scatter_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
     /// Another name of `reduce_scatter_single`.
     #[pyo3(name = "reduce_scatter_base", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_base<'py>(
+    fn py_reduce_scatter_single_alias_1<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, positional, keywords)
     }
 
@@ -483,7 +466,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED,
@@ -494,12 +476,11 @@ impl ProcessGroup {
 
     /// Another name of `reduce_scatter_single_coalesced`.
     #[pyo3(name = "reduce_scatter_tensor_coalesced", signature = (*positional, **keywords))]
-    fn py_reduce_scatter_tensor_coalesced<'py>(
+    fn py_reduce_scatter_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(
             slf,
             &tables::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED,
@@ -520,7 +501,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALLTOALL, positional, keywords)
     }
 
@@ -541,18 +521,16 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_SINGLE, positional, keywords)
     }
 
     /// Another name of `all_to_all_single`.
     #[pyo3(name = "alltoall_base", signature = (*positional, **keywords))]
-    fn py_alltoall_base<'py>(
+    fn py_all_to_all_single_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_SINGLE, positional, keywords)
     }
 
@@ -570,7 +548,6 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         convert::collective(slf, &tables::PROCESS_GROUP_BARRIER, positional, keywords)
     }
 
@@ -581,10 +558,11 @@ impl ProcessGroup {
     #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None, wait_all_ranks=False)")]
     fn py_monitored_barrier<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.monitored_barrier"))
     }
 
@@ -594,10 +572,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_pre_hook"))
     }
 
@@ -607,10 +586,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_pre_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_pre_hook"))
     }
 
@@ -620,10 +600,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_post_hook"))
     }
 
@@ -633,10 +614,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_post_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_post_hook"))
     }
 
@@ -646,10 +628,11 @@ impl ProcessGroup {
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.register_abort_hook"))
     }
 
@@ -659,10 +642,11 @@ impl ProcessGroup {
     #[pyo3(name = "unregister_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_abort_hook<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.unregister_abort_hook"))
     }
 
@@ -721,10 +705,11 @@ impl ProcessGroup {
     #[pyo3(name = "reconfigure", signature = (*positional, **keywords), text_signature = "($self, opts)")]
     fn py_reconfigure<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.reconfigure"))
     }
 
@@ -743,10 +728,11 @@ impl ProcessGroup {
     #[pyo3(name = "new_window", signature = (*positional, **keywords), text_signature = "($self, tensor=None)")]
     fn py_new_window<'py>(
         slf: &Bound<'py, Self>,
-        _positional: &Bound<'py, PyTuple>,
-        _keywords: Option<&Bound<'py, PyDict>>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let _ = (positional, keywords);
         Err(convert::unbuilt(py, "ProcessGroup.new_window"))
     }
 
@@ -1182,13 +1168,13 @@ impl TCPStore {
     /// Whether the server is libuv's; never.
     #[getter(libuv_backend)]
     fn get_libuv_backend<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::give(slf.py(), slf.get().inner.libuv_backend())
+        bodies::tcp_store::libuv_backend(slf)
     }
 
     /// Whether the server is libuv's; never.
     #[getter(libuvBackend)]
-    fn get_libuv_backend<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert::give(slf.py(), slf.get().inner.libuv_backend())
+    fn get_libuv_backend_alias_1<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        bodies::tcp_store::libuv_backend(slf)
     }
 }
 
@@ -1276,7 +1262,7 @@ impl Work {
 
     /// Another name of `source_rank`.
     #[pyo3(name = "_source_rank", signature = ())]
-    fn py_source_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn py_source_rank_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let (positional, keywords) = (&PyTuple::empty(py), None);
         let call = convert::resolve(py, &tables::WORK_SOURCE_RANK, positional, keywords)?;
@@ -1380,18 +1366,6 @@ impl Future {
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Backend;
 
-#[pymethods]
-impl Backend {
-    #[new]
-    #[pyo3(signature = (*positional, **_keywords))]
-    fn py_new(
-        positional: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        Err(convert::unbuilt(positional.py(), "Backend"))
-    }
-}
-
 /// A store reached over a WebSocket, from a browser too.
 ///
 /// Not built in this version.
@@ -1415,18 +1389,6 @@ impl WebSocketStore {
 /// Not built in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Window;
-
-#[pymethods]
-impl Window {
-    #[new]
-    #[pyo3(signature = (*positional, **_keywords))]
-    fn py_new(
-        positional: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        Err(convert::unbuilt(positional.py(), "Window"))
-    }
-}
 
 #[pymethods]
 impl DType {

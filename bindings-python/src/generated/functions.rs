@@ -31,7 +31,7 @@ fn py_is_torchelastic_launched<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAn
 /// Another name of `is_torchelastic_launched`.
 #[pyfunction]
 #[pyo3(name = "is_launched", signature = ())]
-fn py_is_launched<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call =
         convert::resolve(py, &tables::DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED, positional, keywords)?;
@@ -113,7 +113,7 @@ fn py_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Another name of `default_group`.
 #[pyfunction]
 #[pyo3(name = "_get_default_group", signature = ())]
-fn py_get_default_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call = convert::resolve(py, &tables::DISTRIBUTED_DEFAULT_GROUP, positional, keywords)?;
     bodies::distributed::default_group(py, call)
@@ -315,9 +315,10 @@ fn py_rendezvous<'py>(
 #[pyo3(name = "register_rendezvous_handler", signature = (*positional, **keywords), text_signature = "(scheme, handler)")]
 fn py_register_rendezvous_handler<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.register_rendezvous_handler"))
 }
 
@@ -346,9 +347,10 @@ fn py_create_store_client<'py>(
 #[pyo3(name = "register_backend", signature = (*positional, **keywords), text_signature = "(name, func, extended_api=False, devices=None)")]
 fn py_register_backend<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.register_backend"))
 }
 
@@ -377,7 +379,7 @@ fn py_is_gloo_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Another name of `is_gloo_available`.
 #[pyfunction]
 #[pyo3(name = "is_tcp_available", signature = ())]
-fn py_is_tcp_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn py_is_gloo_available_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
     let call = convert::resolve(py, &tables::DISTRIBUTED_IS_GLOO_AVAILABLE, positional, keywords)?;
     bodies::distributed::is_gloo_available(py, call)
@@ -534,7 +536,7 @@ fn py_all_gather_into_tensor<'py>(
 /// Another name of `all_gather_into_tensor`.
 #[pyfunction]
 #[pyo3(name = "all_gather_single", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False)")]
-fn py_all_gather_single<'py>(
+fn py_all_gather_into_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -600,7 +602,7 @@ fn py_reduce_scatter_tensor<'py>(
 /// Another name of `reduce_scatter_tensor`.
 #[pyfunction]
 #[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords))]
-fn py_reduce_scatter_single<'py>(
+fn py_reduce_scatter_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -654,9 +656,10 @@ fn py_barrier<'py>(
 #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "(group=None, timeout=None, wait_all_ranks=False)")]
 fn py_monitored_barrier<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.monitored_barrier"))
 }
 
@@ -738,9 +741,10 @@ fn py_batch_isend_irecv<'py>(
 #[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
 fn py_broadcast_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.broadcast_object_list"))
 }
 
@@ -751,9 +755,10 @@ fn py_broadcast_object_list<'py>(
 #[pyo3(name = "all_gather_object", signature = (*positional, **keywords), text_signature = "(object_list, obj, group=None)")]
 fn py_all_gather_object<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.all_gather_object"))
 }
 
@@ -764,9 +769,10 @@ fn py_all_gather_object<'py>(
 #[pyo3(name = "gather_object", signature = (*positional, **keywords), text_signature = "(obj, object_gather_list=None, dst=None, group=None, group_dst=None)")]
 fn py_gather_object<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.gather_object"))
 }
 
@@ -777,9 +783,10 @@ fn py_gather_object<'py>(
 #[pyo3(name = "scatter_object_list", signature = (*positional, **keywords), text_signature = "(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None)")]
 fn py_scatter_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.scatter_object_list"))
 }
 
@@ -790,9 +797,10 @@ fn py_scatter_object_list<'py>(
 #[pyo3(name = "send_object_list", signature = (*positional, **keywords), text_signature = "(object_list, dst=None, group=None, device=None, group_dst=None)")]
 fn py_send_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.send_object_list"))
 }
 
@@ -804,9 +812,10 @@ fn py_send_object_list<'py>(
 #[pyo3(name = "recv_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
 fn py_recv_object_list<'py>(
     py: Python<'py>,
-    _positional: &Bound<'py, PyTuple>,
-    _keywords: Option<&Bound<'py, PyDict>>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _ = (positional, keywords);
     Err(convert::unbuilt(py, "distributed.recv_object_list"))
 }
 
@@ -814,13 +823,13 @@ fn py_recv_object_list<'py>(
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_torchelastic_launched, module)?)?;
-    module.add_function(wrap_pyfunction!(py_is_launched, module)?)?;
+    module.add_function(wrap_pyfunction!(py_is_torchelastic_launched_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_init_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_initialized, module)?)?;
     module.add_function(wrap_pyfunction!(py_destroy_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_abort_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group, module)?)?;
-    module.add_function(wrap_pyfunction!(py_get_default_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_default_group_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_new_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_split_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_rank, module)?)?;
@@ -839,7 +848,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_register_backend, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_backend_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_gloo_available, module)?)?;
-    module.add_function(wrap_pyfunction!(py_is_tcp_available, module)?)?;
+    module.add_function(wrap_pyfunction!(py_is_gloo_available_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_nccl_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_mpi_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_ucc_available, module)?)?;
@@ -852,12 +861,12 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_all_gather, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_coalesced, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_into_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(py_all_gather_single, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_gather_into_tensor_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter, module)?)?;
     module.add_function(wrap_pyfunction!(py_reduce_scatter, module)?)?;
     module.add_function(wrap_pyfunction!(py_reduce_scatter_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(py_reduce_scatter_single, module)?)?;
+    module.add_function(wrap_pyfunction!(py_reduce_scatter_tensor_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_to_all_single, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_to_all, module)?)?;
     module.add_function(wrap_pyfunction!(py_barrier, module)?)?;

@@ -48,6 +48,7 @@ struct Class {
 /// A class that only stands in the surface.
 struct Unbuilt {
     name: String,
+    has_constructor: bool,
     doc: String,
 }
 
@@ -121,6 +122,7 @@ pub(super) fn view(api: &Api) -> Classes {
         unbuilt: unbuilt
             .map(|interface| Unbuilt {
                 name: interface.name.clone(),
+                has_constructor: interface.constructor.is_some(),
                 doc: rust_doc(&lines(api, &interface.doc), ""),
             })
             .collect(),
@@ -158,8 +160,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
 fn with_aliases(api: &Api, method: &Method, by_hand: bool) -> Vec<Function> {
     let python = name(&method.name, &method.notes);
     let mut all = vec![function(api, method, by_hand, python)];
-    for alias in &method.notes.aliases {
+    for (number, alias) in method.notes.aliases.iter().enumerate() {
         let mut other = function(api, method, by_hand, alias);
+        // Aliases may differ in underscores only, which the Rust names here do not have.
+        other.rust = format!("py_{}_alias_{number}", method.name);
         other.doc = rust_doc(&[format!("Another name of `{python}`.")], "");
         all.push(other);
     }
@@ -225,8 +229,13 @@ fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Prop
     let python = name(&attribute.name, &attribute.notes).to_owned();
     let spellings = std::iter::once(&python).chain(&attribute.notes.aliases);
     spellings
-        .map(|spelling| Property {
-            rust: format!("get_{}", snake_case(spelling)),
+        .enumerate()
+        .map(|(number, spelling)| Property {
+            rust: match number {
+                0 => format!("get_{}", attribute.name),
+                // Aliases may differ in letter case only, which the Rust names do not have.
+                _ => format!("get_{}_alias_{number}", attribute.name),
+            },
             python: spelling.clone(),
             doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,

@@ -39,8 +39,8 @@ struct Exception {
 struct Class {
     name: String,
     bases: String,
-    /// Whether nothing can inherit from it.
-    is_final: bool,
+    /// What stands before it: `@final`, `@disjoint_base`, or nothing.
+    decorator: &'static str,
     doc: String,
     properties: Vec<Property>,
     methods: Vec<Function>,
@@ -110,7 +110,7 @@ pub(super) fn view(api: &Api) -> Stub {
 
 /// Every public name of the module, sorted.
 fn all(stub: &Stub) -> Vec<String> {
-    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Record"];
+    let by_hand = ["DType", "ReduceOp", "premul_sum", "PolyrankError", "DistError", "Options"];
     let mut all: Vec<String> = by_hand.map(str::to_owned).into();
     all.extend(stub.errors.iter().map(|error| error.name.clone()));
     all.extend(stub.records.iter().chain(&stub.classes).map(|class| class.name.clone()));
@@ -183,7 +183,7 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
         .map(|member| format!("{}: {} = ...", member.name, accepted(api, &member.ty)))
         .collect();
     let constructor = Form {
-        parameters: format!("cls, *, {}", arguments.join(", ")),
+        parameters: format!("cls, {}", arguments.join(", ")),
         returns: "Self".into(),
         doc: String::new(),
     };
@@ -196,8 +196,8 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
     };
     Class {
         name: record.name.clone(),
-        bases: record.inherits.clone().unwrap_or_else(|| "Record".into()),
-        is_final: false,
+        bases: record.inherits.clone().unwrap_or_else(|| "Options".into()),
+        decorator: "",
         doc: docstring(&lines(api, &record.doc), "    "),
         properties,
         methods: vec![constructor],
@@ -213,6 +213,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
         made.name = "__new__".into();
         for form in &mut made.forms {
             form.returns = "Self".into();
+            if form.parameters == "cls" {
+                // What a compiled class shows of its constructor, made to take nothing.
+                form.parameters = "cls, *positional: Never, **keywords: Never".into();
+            }
         }
         methods.push(made);
     }
@@ -239,7 +243,12 @@ fn class(api: &Api, interface: &Interface) -> Class {
     let bases = interface.inherits.clone().filter(|_| !interface.notes.unbuilt);
     Class {
         name: interface.name.clone(),
-        is_final: bases.is_none() && !is_base,
+        decorator: match bases {
+            None if !is_base => "@final",
+            // Its memory layout is its own, so that no class can inherit from it and another such.
+            _ if is_base || !interface.attributes.is_empty() => "@disjoint_base",
+            _ => "",
+        },
         bases: bases.unwrap_or_default(),
         doc: docstring(&lines(api, &interface.doc), "    "),
         properties,
