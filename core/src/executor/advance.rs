@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::failure::{Broken, StallReport};
 use super::state::{Finished, State};
 use super::{Message, Operation};
-use crate::transport::{Interest, Transport};
+use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
@@ -128,6 +128,11 @@ impl Executor {
     /// Numbers and fingerprints of the operations in flight, and of those that ended last.
     pub fn history(&self) -> Vec<(u64, Fingerprint)> {
         self.state.in_flight.history()
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&mut self, sequence: u64, ranks: Vec<Rank>) {
+        self.state.elsewhere = Some((sequence, ranks));
     }
 
     /// The reason why the group is broken, if it is.

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
 use super::{Completion, Executor, Finished, Message, Operation, StallReport, Waiting};
-use crate::transport::{Interest, wait};
+use crate::transport::{Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
@@ -167,6 +167,11 @@ impl Driver {
     /// Numbers and fingerprints of the operations in flight, and of those that ended last.
     pub fn history(&self) -> Vec<(u64, Fingerprint)> {
         self.lock().history()
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
+        self.lock().note_elsewhere(sequence, ranks);
     }
 
     /// Whether the group failed or was left, so that nothing can be started any more.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::GroupIdentity;
 use super::analysis::peer_of;
+use super::running::Running;
 use super::state::{Finished, State};
 use crate::schedule::Action;
 use crate::transport::{Lost, Payload, Rank, Transport};
@@ -182,6 +183,17 @@ impl State {
         }
     }
 
+    /// The ranks that hold up an operation: those that are known not to have come, or else all that
+    /// it waits for, which may themselves wait for others.
+    fn late_ranks(&self, running: &Running) -> Vec<Rank> {
+        match &self.elsewhere {
+            Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
+                ranks.clone()
+            }
+            _ => running.waits_for(),
+        }
+    }
+
     /// Breaks the group if an operation is past its deadline; else finds the next deadline.
     fn check_deadlines(&mut self) {
         let rank = self.rank;
@@ -194,7 +206,7 @@ impl State {
                     sequence: running.sequence,
                     operation: name_of(&running.fingerprint).to_owned(),
                     waited_ms: millis(self.now - running.started),
-                    waiting_for: running.waits_for(),
+                    waiting_for: self.late_ranks(running),
                 });
             }
             earliest = Some(earliest.map_or(running.deadline, |known| known.min(running.deadline)));
