@@ -19,13 +19,13 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
-    /// for the element type.
+    ///   for the element type.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce<A: Buffers + ?Sized>(
@@ -59,9 +59,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce_coalesced<A: Buffers + ?Sized>(
@@ -98,13 +98,13 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
-    /// for the element type.
+    ///   for the element type.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce<A: Buffers + ?Sized>(
@@ -141,11 +141,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast<A: Buffers + ?Sized>(
@@ -179,9 +179,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast_one<A: Buffers + ?Sized>(
@@ -217,11 +217,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -259,9 +259,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -304,9 +304,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -346,9 +346,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -390,11 +390,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -433,9 +433,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -477,11 +477,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -517,18 +517,18 @@ impl ProcessGroup {
     ///
     /// Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
     ///
-    /// `arguments`: `()`, `ReduceScatterOptions`, `ReduceOp`, `Duration` or `(ReduceOp, Duration)`.
-    /// Returns when it is done.
+    /// `arguments`: `()`, `ReduceScatterOptions`, `ReduceOp`, `Duration` or `(ReduceOp,
+    /// Duration)`. Returns when it is done.
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
-    /// for the element type.
+    ///   for the element type.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -567,16 +567,16 @@ impl ProcessGroup {
     ///
     /// Formerly `_reduce_scatter_base`, `reduce_scatter_base`.
     ///
-    /// `arguments`: `()`, `ReduceScatterOptions`, `ReduceOp`, `Duration` or `(ReduceOp, Duration)`.
-    /// Returns when it is done.
+    /// `arguments`: `()`, `ReduceScatterOptions`, `ReduceOp`, `Duration` or `(ReduceOp,
+    /// Duration)`. Returns when it is done.
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
-    /// for the element type.
+    ///   for the element type.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -616,9 +616,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -660,11 +660,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn alltoall<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -708,11 +708,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -750,11 +750,11 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
-    /// operations, or the same with different arguments.
+    ///   operations, or the same with different arguments.
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
-    /// the call cannot take.
+    ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    /// deadline; the group is broken.
+    ///   deadline; the group is broken.
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {

@@ -60,10 +60,12 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
 fn doc_comment(doc: &str) -> String {
     let mut comment = Vec::new();
     for line in doc.lines() {
-        let mut rest = line;
-        while let Some(space) = break_before(rest, WIDEST_DOC) {
+        // The rest of a list's item stays below its text.
+        let indent = if line.starts_with("- ") { "  " } else { "" };
+        let mut rest = line.to_owned();
+        while let Some(space) = break_before(&rest, WIDEST_DOC) {
             comment.push(format!("/// {}", &rest[..space]));
-            rest = rest[space..].trim_start();
+            rest = format!("{indent}{}", rest[space..].trim_start());
         }
         comment.push(if rest.is_empty() { "///".to_owned() } else { format!("/// {rest}") });
     }
@@ -76,7 +78,10 @@ const WIDEST_DOC: usize = 92;
 /// The last space at which a line that is too long can be broken.
 fn break_before(line: &str, most: usize) -> Option<usize> {
     let (end, _) = line.char_indices().nth(most)?;
-    line[..=end].rfind(' ').filter(|space| *space > 0)
+    // A space in front of the first word breaks nothing.
+    let first_word = line.len() - line.trim_start().len();
+    let until = line.get(..end).unwrap_or(line);
+    until.rfind(' ').filter(|space| *space > first_word + 1)
 }
 
 /// `a`, `b` or `c`.
