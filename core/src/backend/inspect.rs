@@ -14,8 +14,16 @@ pub(super) type Numbered = (u64, Fingerprint);
 /// Bytes of one published operation: the number and the fingerprint.
 const RECORD_BYTES: usize = 8 + Fingerprint::BYTES;
 
-/// Publishes what this rank runs and ran, and looks for a rank that ran something else under the
-/// same number. `None` if nobody who published did.
+/// What the store says of the others.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Comparison {
+    /// A rank ran something else under a number of ours.
+    pub(super) mismatch: Option<Abort>,
+    /// Ranks that did not publish that they run, or ran, our latest operation: they are elsewhere.
+    pub(super) elsewhere: Vec<u32>,
+}
+
+/// Publishes what this rank runs and ran, and compares with what the others published.
 ///
 /// # Errors
 /// Those of the store: a store that is gone says nothing about the operation.
@@ -24,18 +32,22 @@ pub(super) fn compare(
     rank: u32,
     size: u32,
     ours: &[Numbered],
-) -> Result<Option<Abort>> {
+) -> Result<Comparison> {
     store.set(&key(rank), &encode(ours))?;
+    let stalled = ours.iter().map(|(sequence, _)| *sequence).max();
+    let mut comparison = Comparison::default();
     for other in (0..size).filter(|&other| other != rank) {
-        if !store.check(&[&key(other)])? {
-            continue;
+        let published = store.check(&[&key(other)])?;
+        let theirs = if published { decode(&store.get(&key(other))?) } else { Vec::new() };
+        comparison.mismatch = first_difference(rank, ours, other, &theirs);
+        if comparison.mismatch.is_some() {
+            break;
         }
-        let theirs = decode(&store.get(&key(other))?);
-        if let Some(mismatch) = first_difference(rank, ours, other, &theirs) {
-            return Ok(Some(mismatch));
+        if !theirs.iter().any(|(sequence, _)| Some(*sequence) == stalled) {
+            comparison.elsewhere.push(other);
         }
     }
-    Ok(None)
+    Ok(comparison)
 }
 
 fn key(rank: u32) -> String {
@@ -97,9 +109,10 @@ mod tests {
     fn the_first_number_under_which_two_ranks_ran_different_operations_is_found() {
         let store: Arc<dyn Store> = Arc::new(HashStore::new());
         let ours = [(4, operation(0)), (5, operation(1))];
-        assert_eq!(compare(&store, 0, 3, &ours).unwrap(), None, "nobody else published");
+        let alone = Comparison { mismatch: None, elsewhere: vec![1, 2] };
+        assert_eq!(compare(&store, 0, 3, &ours).unwrap(), alone, "nobody else published");
         let theirs = [(5, operation(2)), (6, operation(0))];
-        let found = compare(&store, 2, 3, &theirs).unwrap();
+        let found = compare(&store, 2, 3, &theirs).unwrap().mismatch;
         let Some(Abort::Mismatch { sequence: 5, one, other }) = found else { panic!("{found:?}") };
         assert_eq!((one.rank, one.fingerprint), (2, operation(2)));
         assert_eq!((other.rank, other.fingerprint), (0, operation(1)));
@@ -109,7 +122,9 @@ mod tests {
     fn ranks_that_agree_or_never_met_are_no_mismatch() {
         let store: Arc<dyn Store> = Arc::new(HashStore::new());
         compare(&store, 0, 2, &[(1, operation(0))]).unwrap();
-        assert_eq!(compare(&store, 1, 2, &[(1, operation(0)), (2, operation(3))]).unwrap(), None);
+        let ahead = [(1, operation(0)), (2, operation(3))];
+        let expected = Comparison { mismatch: None, elsewhere: vec![0] };
+        assert_eq!(compare(&store, 1, 2, &ahead).unwrap(), expected);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, inspect, meet};
+use super::inspect::{self, Comparison};
+use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
 use crate::executor::{
     Bindings, Completion, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy,
 };
@@ -185,16 +186,18 @@ impl ScheduledBackend {
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while.
     fn inspect(&self) {
-        if self.driver.stalled().is_none_or(|report| report.stalled_for < STALL) {
+        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL) else {
             return;
-        }
+        };
         let Ok(mut inspector) = self.inspector.try_lock() else { return };
         if Instant::now() < inspector.next {
             return;
         }
         match inspector.compare(self.rank, self.size, &self.driver.history()) {
-            Ok(None) => {}
-            Ok(Some(mismatch)) => self.driver.break_with(mismatch),
+            Ok(Comparison { mismatch: Some(mismatch), .. }) => self.driver.break_with(mismatch),
+            Ok(Comparison { elsewhere, .. }) => {
+                self.driver.note_elsewhere(report.sequence, elsewhere);
+            }
             // Without a store there is nothing to compare with; deadlines and deaths still count.
             Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
         }
@@ -208,7 +211,7 @@ impl Inspector {
         rank: u32,
         size: u32,
         operations: &[inspect::Numbered],
-    ) -> Result<Option<Abort>> {
+    ) -> Result<Comparison> {
         let store = match &self.own {
             Some(store) => store.clone(),
             None => {

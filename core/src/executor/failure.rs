@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::GroupIdentity;
 use super::analysis::peer_of;
+use super::running::Running;
 use super::state::{Finished, State};
 use crate::schedule::Action;
 use crate::transport::{Lost, Payload, Rank, Transport};
@@ -175,8 +176,21 @@ impl State {
         if self.earliest.is_some_and(|earliest| self.now >= earliest) {
             self.check_deadlines();
         }
-        if let Some(suspicion) = self.suspicion.take_if(|suspicion| self.now >= suspicion.until) {
-            self.fail(Abort::Failed { rank: suspicion.peer, why: suspicion.why });
+        if self.suspicion.as_ref().is_some_and(|suspicion| self.now >= suspicion.until)
+            && let Some(reason) = self.suspected()
+        {
+            self.fail(reason);
+        }
+    }
+
+    /// The ranks that hold up an operation: those that are known not to have come, or else all that
+    /// it waits for, which may themselves wait for others.
+    fn late_ranks(&self, running: &Running) -> Vec<Rank> {
+        match &self.elsewhere {
+            Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
+                ranks.clone()
+            }
+            _ => running.waits_for(),
         }
     }
 
@@ -192,7 +206,7 @@ impl State {
                     sequence: running.sequence,
                     operation: name_of(&running.fingerprint).to_owned(),
                     waited_ms: millis(self.now - running.started),
-                    waiting_for: running.waits_for(),
+                    waiting_for: self.late_ranks(running),
                 });
             }
             earliest = Some(earliest.map_or(running.deadline, |known| known.min(running.deadline)));
@@ -224,6 +238,12 @@ impl State {
         let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
         [self.earliest, farewell, suspicion].into_iter().flatten().min()
+    }
+
+    /// The death that is suspected, as a reason for breaking the group.
+    pub(super) fn suspected(&mut self) -> Option<Abort> {
+        let Suspicion { peer, why, .. } = self.suspicion.take()?;
+        Some(Abort::Failed { rank: peer, why })
     }
 
     /// Whether time or frames may change something.

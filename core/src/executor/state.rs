@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) issued: u64,
     pub(super) peers: Vec<Peer>,
     pub(super) in_flight: InFlight,
+    /// An operation, and the ranks that are known not to have come to it.
+    pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
     /// Frames of operations that were not issued yet, by sequence.
     pub(super) ahead: BTreeMap<u64, Vec<Ahead>>,
     pub(super) analyses: Analyses,
@@ -90,6 +92,7 @@ impl State {
             issued: 0,
             peers: (0..size).map(|_| Peer::default()).collect(),
             in_flight: InFlight::default(),
+            elsewhere: None,
             ahead: BTreeMap::new(),
             analyses: Analyses::default(),
             scratch: ScratchPool::default(),
