@@ -6,8 +6,11 @@ for programs that were written for `torch.distributed`. Tensors are NumPy arrays
 buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
-from polyrank import _core, distributed
+from polyrank import _core, _enums, distributed
 from polyrank._core import *
+from polyrank._enums import *
 
 __version__: str = getattr(_core, "__version__")
-__all__ = [*_core.__all__, "distributed"]
+__all__ = ["distributed"]
+__all__ += _core.__all__
+__all__ += _enums.__all__
