@@ -62,8 +62,6 @@ def give_back(managed):
 @FromObject
 def export(tensor, out):
     if tensor.fails:
-        # ctypes turns an exception into nothing, so it is set by hand.
-        c.pythonapi.PyErr_SetString(c.py_object(BufferError), b"refuses to be exported")
         return -1
     array = tensor.array
     shape = (c.c_int64 * max(array.ndim, 1))(*array.shape)
@@ -84,6 +82,8 @@ def export(tensor, out):
     return 0
 
 
+# The capsule points to its name, which must live as long.
+NAME = b"dlpack_exchange_api"
 TABLE = Table(Version(1, 3), None, None, export, None, None, None)
 make_capsule = c.pythonapi.PyCapsule_New
 make_capsule.restype = c.py_object
@@ -93,7 +93,7 @@ make_capsule.argtypes = [c.c_void_p, c.c_char_p, c.c_void_p]
 class Exchanged:
     """A contiguous NumPy array behind the table; the DLPack type code is `code`."""
 
-    __dlpack_c_exchange_api__ = make_capsule(c.addressof(TABLE), b"dlpack_exchange_api", None)
+    __dlpack_c_exchange_api__ = make_capsule(c.addressof(TABLE), NAME, None)
     live: dict = {}
 
     def __init__(self, array, code=2, flags=0, device=1, major=1, fails=False):

@@ -70,14 +70,16 @@ def test_an_operation_past_its_deadline(pair):
 
 def aborts(here):
     group = here.make_group("aborts", timeout=20)
-    group.barrier().wait()
     if here.rank == 0:
+        here.store.wait(["waiting1", "waiting2"])
         group.abort()
-        with pytest.raises(polyrank.AbortedError):
-            group.barrier().wait()
-    else:
-        with pytest.raises((polyrank.AbortedError, polyrank.RankFailedError)):
-            group.allreduce(np.ones(2)).wait()
+    with pytest.raises(polyrank.AbortedError) as caught:
+        work = group.allreduce(np.ones(2))
+        here.store.set(f"waiting{here.rank}", "")
+        work.wait()
+    assert "rank 0" in str(caught.value)
+    with pytest.raises(polyrank.AbortedError):
+        group.barrier().wait()
 
 
 def test_abort(trio):

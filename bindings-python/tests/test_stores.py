@@ -56,7 +56,9 @@ def test_waiting(store):
     with pytest.raises(polyrank.StoreTimeoutError):
         store.get("missing")
     store.set_timeout(20)
-    setter = threading.Thread(target=lambda: store.set("late", "x"))
+    # A handle serves one request at a time, as c10d's; another one is for another thread.
+    twin = store.clone()
+    setter = threading.Thread(target=lambda: twin.set("late", "x"))
     setter.start()
     store.wait(["late"])
     setter.join()

@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
-//pub mod processes;
+pub mod processes;
 pub mod values;
 
 use std::sync::Arc;

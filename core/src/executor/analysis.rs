@@ -109,8 +109,8 @@ pub(super) fn peer_of(action: &Action) -> Option<(Rank, bool)> {
     }
 }
 
-/// Whether segment i of `later` needs no more than segment i of `earlier`: wherever the two touch the
-/// same memory, it is the same chunk.
+/// Whether segment i of `later` needs no more than segment i of `earlier`: wherever the two touch
+/// the same memory, it is the same chunk.
 fn may_overlap(earlier: &Action, later: &Action) -> bool {
     let mut shared = false;
     for one in earlier.chunks() {

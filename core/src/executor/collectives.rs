@@ -1,10 +1,12 @@
 //! Collectives: steps become frames, frames become progress of steps.
 
+use std::sync::Arc;
+
 use super::failure::Cause;
 use super::peers::Incoming;
 use super::running::{Allowed, Running};
 use super::state::{Ahead, Finished, State, bytes_of};
-use super::{EAGER, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
+use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
 use crate::Error;
 use crate::schedule::Action;
 use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
@@ -27,19 +29,19 @@ impl State {
             || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
         {
             let why = format!("operation {sequence} comes after operation {}", self.issued);
-            self.refuse(operation, why);
+            self.refuse(sequence, operation.completion, why);
             return;
         }
         self.issued = sequence;
         self.tell_issued();
         let analysis = match self.analyses.get(&operation.schedule, self.rank, self.size) {
             Ok(analysis) => analysis,
-            Err(why) => return self.refuse(operation, why),
+            Err(why) => return self.refuse(sequence, operation.completion, why),
         };
         let steps = self.spare_steps.pop().unwrap_or_default();
         let running = match Running::new(operation, analysis, steps, &mut self.scratch, self.now) {
             Ok(running) => running,
-            Err((operation, why)) => return self.refuse(operation, why),
+            Err((completion, why)) => return self.refuse(sequence, completion, why),
         };
         self.note_deadline(running.deadline);
         let analysis = running.analysis.clone();
@@ -57,10 +59,10 @@ impl State {
     }
 
     /// Ends an operation that cannot be run. The others wait for it in vain, so the group breaks.
-    fn refuse(&mut self, operation: Operation, why: String) {
-        let message = format!("operation {} cannot run: {why}", operation.sequence);
+    fn refuse(&mut self, sequence: u64, completion: Arc<Completion>, why: String) {
+        let message = format!("operation {sequence} cannot run: {why}");
         let error = Error::InvalidArgument { message: message.clone() };
-        self.finished.push(Finished::new(operation.completion, Err(error)));
+        self.finished.push(Finished::new(completion, Err(error)));
         self.fail(Abort::User { rank: self.rank, why: message });
     }
 
@@ -236,7 +238,8 @@ impl State {
         self.agreed(peer, header, step)
     }
 
-    /// `step`, if it exists and both ranks mean the same operation and length; else breaks the group.
+    /// `step`, if it exists and both ranks mean the same operation and length; else breaks the
+    /// group.
     fn agreed(&mut self, peer: Rank, header: &Header, step: Option<u32>) -> Option<u32> {
         let running = self.in_flight.get(header.sequence)?;
         let ours = running.fingerprint;
@@ -400,8 +403,8 @@ impl State {
     }
 }
 
-/// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it. Segments
-/// end at multiples of [`SEGMENT`], and so between elements, and at the end of the message.
+/// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
+/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the message.
 fn next_segment(start: usize, bytes: usize, allowed: Allowed) -> Option<usize> {
     if bytes == 0 {
         return allowed.all.then_some(0);

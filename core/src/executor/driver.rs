@@ -14,20 +14,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
-use super::{Completion, Executor, Finished, Message, Operation, StallReport};
+use super::{Completion, Executor, Finished, Message, Operation, StallReport, Waiting};
 use crate::transport::{Interest, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
 
-/// Who will make an issued operation progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The caller waits at once.
-    Soon,
-    /// The caller goes on with something else first.
-    Later,
-}
+/// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
+/// have no connection to the failed one would blame the one that left.
+const FAREWELL: Duration = Duration::from_millis(250);
 
 /// What a waiting thread does before it sleeps in the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,9 +175,23 @@ impl Driver {
     }
 
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
-    /// fail at once.
+    /// fail at once. Tells the others why the group broke, if it did, for at most [`FAREWELL`].
     pub fn close(&self) {
-        self.change(|executor, now| executor.close(true, now));
+        if self.is_inherited() {
+            return;
+        }
+        let until = Instant::now() + FAREWELL;
+        let mut finished = Vec::new();
+        self.turn_once(&mut finished, Executor::leave);
+        let mut interests = Vec::new();
+        while self.is_busy() && Instant::now() < until {
+            if !self.turn_once(&mut finished, |_, _| {}) {
+                interests.clear();
+                self.lock().interests(&mut interests);
+                wait::wait(&interests, Some(Duration::from_millis(5)));
+            }
+        }
+        self.turn_once(&mut finished, Executor::close);
     }
 
     /// Whether anything is in flight.
@@ -364,6 +373,12 @@ impl Driver {
         self.spin_ns.store(next, Ordering::Relaxed);
     }
 
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&self) {
+        self.lock().vanish();
+    }
+
     /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
     pub(super) fn turn_in_background(&self) -> bool {
         self.turn_once(&mut Vec::new(), |_, _| {})
@@ -420,16 +435,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.is_inherited() {
-            return;
-        }
-        let mut finished = Vec::new();
-        {
-            let mut executor = self.lock();
-            executor.close(true, Instant::now());
-            executor.take_finished(&mut finished);
-        }
-        finished.drain(..).for_each(Finished::settle);
+        // A forked child leaves the connections to its parent.
+        self.close();
     }
 }
 

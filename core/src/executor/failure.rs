@@ -175,8 +175,10 @@ impl State {
         if self.earliest.is_some_and(|earliest| self.now >= earliest) {
             self.check_deadlines();
         }
-        if let Some(suspicion) = self.suspicion.take_if(|suspicion| self.now >= suspicion.until) {
-            self.fail(Abort::Failed { rank: suspicion.peer, why: suspicion.why });
+        if self.suspicion.as_ref().is_some_and(|suspicion| self.now >= suspicion.until)
+            && let Some(reason) = self.suspected()
+        {
+            self.fail(reason);
         }
     }
 
@@ -224,6 +226,12 @@ impl State {
         let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
         [self.earliest, farewell, suspicion].into_iter().flatten().min()
+    }
+
+    /// The death that is suspected, as a reason for breaking the group.
+    pub(super) fn suspected(&mut self) -> Option<Abort> {
+        let Suspicion { peer, why, .. } = self.suspicion.take()?;
+        Some(Abort::Failed { rank: peer, why })
     }
 
     /// Whether time or frames may change something.

@@ -1,6 +1,7 @@
 //! Where schedules meet a transport: non-blocking state machines that run one rank's operations.
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
+mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
@@ -8,7 +9,6 @@ mod collectives;
 mod completion;
 #[cfg(feature = "tcp")]
 mod driver;
-mod executor;
 mod failure;
 mod in_flight;
 pub mod kernels;
@@ -21,12 +21,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use advance::{Executor, GroupIdentity, Progress};
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
-pub use driver::{Driver, SpinPolicy, Waiting};
-pub use executor::{Executor, GroupIdentity, Progress};
+pub use driver::{Driver, SpinPolicy};
 pub use failure::StallReport;
-pub use operation::{Bindings, Message, Operation, Outcome};
+pub use operation::{Bindings, Message, Operation, Outcome, Waiting};
 pub use state::Finished;
 
 /// Messages of up to this many bytes are sent without asking the receiver.

@@ -70,14 +70,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts `operation`; the error says what is wrong with it. `steps` is reused memory.
+    /// Starts `operation`; the error says what is wrong with it, and whom to tell. `steps` is
+    /// reused memory.
     pub(super) fn new(
         operation: Operation,
         analysis: Arc<Analysis>,
         mut steps: Vec<StepState>,
         pool: &mut ScratchPool,
         now: Instant,
-    ) -> Result<Running, (Operation, String)> {
+    ) -> Result<Running, (Arc<Completion>, String)> {
         steps.clear();
         let mut running = Running {
             sequence: operation.sequence,
@@ -98,20 +99,7 @@ impl Running {
         };
         match running.prepare(pool) {
             Ok(()) => Ok(running),
-            Err(why) => {
-                let operation = Operation {
-                    sequence: running.sequence,
-                    fingerprint: running.fingerprint,
-                    schedule: running.analysis.schedule.clone(),
-                    bindings: running.bindings,
-                    dtype: running.dtype,
-                    reduce_op: running.reduce_op,
-                    deadline: running.deadline,
-                    finish: running.finish,
-                    completion: running.completion,
-                };
-                Err((operation, why))
-            }
+            Err(why) => Err((running.release(pool).completion, why)),
         }
     }
 
@@ -197,7 +185,7 @@ impl Running {
 
     /// A chunk that `prepare` has seen.
     fn region(&self, chunk: Chunk) -> Region {
-        // `prepare` refuses operations for which this could fail, so the empty region is never used.
+        // `prepare` refuses operations for which this could fail: the empty region is never used.
         self.chunk(chunk).unwrap_or_else(|_| Region::zeroed(0))
     }
 

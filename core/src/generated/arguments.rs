@@ -169,7 +169,7 @@ impl AllreduceCoalescedArguments for &AllreduceCoalescedOptions {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `reduce` takes after its tensors",
     label = "not an argument of `reduce`",
-    note = "it takes `()`, `ReduceOptions`, `root`, `(root, ReduceOp)`, `(root, Duration)` or `(root, ReduceOp, Duration)`"
+    note = "it takes `()`, `ReduceOptions`, `root`, `(root, ReduceOp)`, `(root, Duration)` or `(root, ReduceOp, Duration)`; `root` is a `u32`, `usize` or `i32`"
 )]
 pub trait ReduceArguments: Argument {}
 impl ReduceArguments for () {}
@@ -193,7 +193,7 @@ impl ReduceArguments for (i32, ReduceOp, Duration) {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `broadcast` takes after its tensors",
     label = "not an argument of `broadcast`",
-    note = "it takes `()`, `BroadcastOptions`, `root` or `(root, Duration)`"
+    note = "it takes `()`, `BroadcastOptions`, `root` or `(root, Duration)`; `root` is a `u32`, `usize` or `i32`"
 )]
 pub trait BroadcastArguments: Argument {}
 impl BroadcastArguments for () {}
@@ -210,7 +210,7 @@ impl BroadcastArguments for (i32, Duration) {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `broadcast_one` takes after its tensors",
     label = "not an argument of `broadcast_one`",
-    note = "it takes `root`"
+    note = "it takes `root`; `root` is a `u32`, `usize` or `i32`"
 )]
 pub trait BroadcastOneArguments: Argument {}
 impl BroadcastOneArguments for u32 {}
@@ -267,7 +267,7 @@ impl AllGatherSingleCoalescedArguments for &AllgatherOptions {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `gather` takes after its tensors",
     label = "not an argument of `gather`",
-    note = "it takes `()`, `GatherOptions`, `root` or `(root, Duration)`"
+    note = "it takes `()`, `GatherOptions`, `root` or `(root, Duration)`; `root` is a `u32`, `usize` or `i32`"
 )]
 pub trait GatherArguments: Argument {}
 impl GatherArguments for () {}
@@ -296,7 +296,7 @@ impl GatherSingleArguments for &GatherOptions {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what `scatter` takes after its tensors",
     label = "not an argument of `scatter`",
-    note = "it takes `()`, `ScatterOptions`, `root` or `(root, Duration)`"
+    note = "it takes `()`, `ScatterOptions`, `root` or `(root, Duration)`; `root` is a `u32`, `usize` or `i32`"
 )]
 pub trait ScatterArguments: Argument {}
 impl ScatterArguments for () {}

@@ -1,9 +1,10 @@
 //! A network that is only imagined: any number of ranks in one thread, under a virtual clock and a
 //! seed. Knows nothing of sockets, threads or real time.
 //!
-//! Frames between two ranks keep their order; frames of different pairs overtake one another. Payloads
-//! are read when they depart, not when they are queued, and memory that a payload is announced for is
-//! spoiled until it is complete: whoever writes too early or reads too early ends with wrong data.
+//! Frames between two ranks keep their order; frames of different pairs overtake one another.
+//! Payloads are read when they depart, not when they are queued, and memory that a payload is
+//! announced for is spoiled until it is complete: whoever writes too early or reads too early ends
+//! with wrong data.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,8 +1,8 @@
 //! What a rank tells the others through the store: where it can be reached, and what it speaks.
 //! Knows nothing of stores or sockets.
 //!
-//! A card is text, one `name value` a line, so that a person can read it in the store. Unknown names
-//! are skipped: a newer rank may say more.
+//! A card is text, one `name value` a line, so that a person can read it in the store. Unknown
+//! names are skipped: a newer rank may say more.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -20,7 +20,8 @@ const TITLE: &str = "polyrank card";
 /// Where a rank can be reached, and what it speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Same text, same host: ranks with equal identities can share memory. Not empty, no line break.
+    /// Same text, same host: ranks with equal identities can share memory. Not empty, no line
+    /// break.
     pub host: String,
     /// The process on that host.
     pub process_id: u32,

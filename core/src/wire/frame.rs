@@ -15,7 +15,8 @@ pub struct Fingerprint {
     pub root: u32,
     /// Elements that all ranks must agree on; 0 where sizes differ legitimately.
     pub elements: u64,
-    /// Hash of what else must agree: factor of PREMUL_SUM, sizes of all ranks' blocks, list lengths.
+    /// Hash of what else must agree: factor of PREMUL_SUM, sizes of all ranks' blocks, list
+    /// lengths.
     pub detail: u64,
 }
 

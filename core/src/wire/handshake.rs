@@ -1,7 +1,7 @@
 //! How two ranks make sure of each other before the first frame. Knows nothing of sockets.
 //!
-//! The side that connected sends a [`Hello`]; the other answers with a [`Welcome`], which accepts or
-//! says why not. Frames follow only an accepting welcome, in both directions.
+//! The side that connected sends a [`Hello`]; the other answers with a [`Welcome`], which accepts
+//! or says why not. Frames follow only an accepting welcome, in both directions.
 
 use super::frame::{u32_at, u64_at};
 use super::numbers::{WIRE_VERSION, numbers_hash};

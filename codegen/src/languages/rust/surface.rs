@@ -76,7 +76,7 @@ pub(super) fn arguments(api: &Api) -> AllArguments {
                 method.name,
                 any_of(&shown)
             )),
-            note: format!("it takes {}", any_of(&shown)),
+            note: format!("it takes {}{}", any_of(&shown), explanation(&shown)),
         }
     });
     AllArguments { stamp: stamp(&source(api)), all: all.collect(), all_options: views(api) }
@@ -202,6 +202,11 @@ fn shown_forms(method: &model::Method) -> Vec<String> {
         format!("`{}`", tuple(&replace(&types, SPLITS, "&[usize]")))
     };
     choices(method).into_iter().filter(by_value).map(show).collect()
+}
+
+fn explanation(shown: &[String]) -> &'static str {
+    let has_root = shown.iter().any(|form| form.contains("root"));
+    if has_root { "; `root` is a `u32`, `usize` or `i32`" } else { "" }
 }
 
 /// Stands for the types that a root may have.

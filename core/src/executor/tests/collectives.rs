@@ -173,7 +173,7 @@ fn two_hundred_operations_are_in_flight_at_once() {
         while !calls.is_empty() {
             let next = world.random.below(calls.len());
             let call: Arc<_> = calls.swap_remove(next);
-            world.run(&[call.clone()]);
+            world.run(std::slice::from_ref(&call));
             assert_ok(&[call]);
         }
         for (tensor, count) in tensors {

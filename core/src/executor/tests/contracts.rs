@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::schedule::{Holds, Origin, Place};
+use crate::transport::sim::Options;
 use crate::{Collective, Region};
 
 /// Elements of the data that `origin` came with: uneven where the collective allows it.
@@ -58,9 +59,9 @@ fn blocks(
     before.iter().enumerate().map(block).collect()
 }
 
-fn run(collective: Collective, algorithm: usize, size: u32, count: usize, seed: u64) {
+fn run(world: &mut World, collective: Collective, algorithm: usize, count: usize, seed: u64) {
+    let size = world.size();
     let root = if collective.facts().rooted { seed as u32 % size } else { 0 };
-    let mut world = World::new(size, seed);
     let mut calls = Vec::new();
     let mut results = Vec::new();
     for rank in 0..size {
@@ -96,8 +97,26 @@ fn every_algorithm_keeps_its_contract_when_executed() {
                     for count in [0, 1, 3, 1000, 70_001] {
                         // The large size once for each; small ones find order, not volume.
                         if count < 70_000 || seed == u64::from(size) % 6 {
-                            run(collective, algorithm, size, count, seed);
+                            let mut world = World::new(size, seed);
+                            run(&mut world, collective, algorithm, count, seed);
                         }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn every_algorithm_keeps_its_contract_on_the_simulated_network() {
+    with_seeds(|seed| {
+        for collective in Collective::ALL {
+            for algorithm in 0..collective.algorithms().len() {
+                for size in SIZES {
+                    let mut world = World::simulated(size, &Options { seed, ..Options::default() });
+                    // One after the other in the same group: the sizes mix large and small.
+                    for count in [3, 20_000, 0, 1] {
+                        run(&mut world, collective, algorithm, count, seed);
                     }
                 }
             }

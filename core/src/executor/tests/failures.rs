@@ -7,6 +7,7 @@ use super::schedules::{chain_broadcast, direct_allgather, ring_allreduce};
 use super::world::{assert_ok, errors};
 use super::{Call, SIZES, World, with_seeds};
 use crate::executor::Completion;
+use crate::transport::sim::Options;
 use crate::wire::abort::Abort;
 use crate::{Collective, Error, Region};
 
@@ -84,7 +85,7 @@ fn a_rank_that_had_finished_raises_on_its_next_call() {
     // The root of a small broadcast is done as soon as its message has left.
     let root = Call::new(&chain_broadcast(0, 2, 0), vec![], vec![Region::zeroed(4)]);
     let root = world.issue(0, root);
-    world.run(&[root.clone()]);
+    world.run(std::slice::from_ref(&root));
     assert_ok(&[root]);
     let other =
         world.issue(1, Call::new(&chain_broadcast(1, 2, 0), vec![], vec![Region::zeroed(8)]));
@@ -147,6 +148,32 @@ fn a_death_names_the_rank_and_the_local_operation_on_every_rank() {
 }
 
 #[test]
+fn a_death_at_any_moment_is_told_by_name_or_comes_too_late() {
+    for seed in 0..60 {
+        let size = 5;
+        let dead = seed as u32 % size;
+        let death = Some((dead, seed * 20_000));
+        let mut world = World::simulated(size, &Options { seed, death, ..Options::default() });
+        let mut calls = Vec::new();
+        for rank in (0..size).filter(|&rank| rank != dead) {
+            for _ in 0..3 {
+                calls.push(allreduce(&mut world, rank, 30_000));
+            }
+        }
+        for _ in 0..3 {
+            let _ = allreduce(&mut world, dead, 30_000);
+        }
+        world.run(&calls);
+        for call in calls {
+            if let Some(Err(error)) = call.result() {
+                let right = matches!(error, Error::RankFailed { rank, .. } if rank == dead);
+                assert!(right, "seed {seed}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn ranks_without_data_for_the_dead_one_hear_of_it() {
     with_seeds(|seed| {
         let size = 8;
@@ -158,12 +185,10 @@ fn ranks_without_data_for_the_dead_one_hear_of_it() {
         world.kill(1);
         world.settle();
         world.pass(Duration::from_millis(60));
-        world.run(&[waiting.clone()]);
+        world.run(std::slice::from_ref(&waiting));
         let error = &errors(&[waiting])[0];
-        assert!(
-            matches!(error, Error::RankFailed { rank: 1, collective, .. } if collective == "broadcast"),
-            "{error}"
-        );
+        let Error::RankFailed { rank: 1, collective, .. } = error else { panic!("{error}") };
+        assert_eq!(collective, "broadcast");
     });
 }
 
@@ -244,7 +269,7 @@ fn a_rank_that_leaves_in_order_harms_nobody_until_it_is_needed() {
         world.run(&calls);
         assert_ok(&calls);
         let now = world.now;
-        world.executor(2).close(true, now);
+        world.executor(2).leave(now);
         world.settle();
         let all = [
             world.send(0, 1, 0, &Region::zeroed(10)),

@@ -81,8 +81,8 @@ impl Loopback {
         network.most_bytes_on_the_way = network.most_bytes_on_the_way.max(bytes);
     }
 
-    /// Lets some queued frames leave. Their bytes are read only now: memory that was overwritten too
-    /// early shows.
+    /// Lets some queued frames leave. Their bytes are read only now: memory that was overwritten
+    /// too early shows.
     fn leave(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
         let mut moved = false;
         while self.random.below(3) > 0 {

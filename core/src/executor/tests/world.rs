@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use super::network::{Loopback, Network, Random, Shared};
 use crate::executor::{Bindings, Completion, Executor, GroupIdentity, Message, Operation};
 use crate::schedule::{Rank, Schedule};
+use crate::transport::Transport;
+use crate::transport::sim::{Options, Simulation};
 use crate::wire::frame::Fingerprint;
 use crate::{DType, Error, ReduceOp, Region, Result};
 
@@ -16,6 +18,10 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) now: Instant,
     issued: Vec<u64>,
+    /// The clock of the simulated network, and the time at which it began.
+    simulation: Option<(Simulation, Instant)>,
+    /// Turns without movement.
+    quiet: usize,
 }
 
 /// A call of one rank.
@@ -43,18 +49,38 @@ impl Call {
 impl World {
     pub(super) fn new(size: u32, seed: u64) -> World {
         let network: Shared = Arc::new(Mutex::new(Network::default()));
+        let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;
+        let transports = (0..size).map(transport).collect();
+        World::over(transports, network.clone(), seed, None)
+    }
+
+    /// Ranks on the simulated network.
+    pub(super) fn simulated(size: u32, options: &Options) -> World {
+        let (simulation, transports) = Simulation::new(size, options);
+        let transports = transports.into_iter().map(|it| Box::new(it) as Box<_>).collect();
+        World::over(transports, Shared::default(), options.seed, Some(simulation))
+    }
+
+    fn over(
+        transports: Vec<Box<dyn Transport>>,
+        network: Shared,
+        seed: u64,
+        simulation: Option<Simulation>,
+    ) -> World {
         let now = Instant::now();
-        let executor = |rank| {
-            let transport = Box::new(Loopback::new(rank, size, &network, seed));
+        let size = transports.len();
+        let executor = |transport| {
             let group = GroupIdentity { name: "world".to_owned(), generation: 3 };
             Some(Executor::new(transport, group, now))
         };
         World {
-            executors: (0..size).map(executor).collect(),
-            network: network.clone(),
+            executors: transports.into_iter().map(executor).collect(),
+            network,
             random: Random::new(seed),
             now,
-            issued: vec![0; size as usize],
+            issued: vec![0; size],
+            simulation: simulation.map(|simulation| (simulation, now)),
+            quiet: 0,
         }
     }
 
@@ -129,16 +155,29 @@ impl World {
     pub(super) fn step(&mut self, rank: Rank) {
         let now = self.now;
         let mut finished = Vec::new();
+        self.quiet += 1;
         if let Some(executor) = &mut self.executors[rank as usize] {
-            executor.advance(now);
+            if executor.advance(now).moved {
+                self.quiet = 0;
+            }
             executor.take_finished(&mut finished);
+        }
+        if let Some((simulation, began)) = &self.simulation
+            && self.quiet > 2 * self.executors.len()
+        {
+            self.quiet = 0;
+            if !simulation.step() {
+                // Nothing travels: only deadlines and graces are left.
+                simulation.wake_at(simulation.now_ns() + 1_000_000);
+            }
+            self.now = *began + Duration::from_nanos(simulation.now_ns());
         }
         finished.into_iter().for_each(|finished| finished.settle());
     }
 
     /// Advances ranks in a seeded order until all `completions` are done.
     pub(super) fn run(&mut self, completions: &[Arc<Completion>]) {
-        for _ in 0..200_000 {
+        for _ in 0..1_000_000 {
             if completions.iter().all(|completion| completion.is_done()) {
                 return;
             }

@@ -1,5 +1,5 @@
-//! What every transport must do, tested on each of them. All ranks of a case live in one thread, which
-//! drives them in turn: nothing in a transport blocks.
+//! What every transport must do, tested on each of them. All ranks of a case live in one thread,
+//! which drives them in turn: nothing in a transport blocks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

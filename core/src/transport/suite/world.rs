@@ -39,7 +39,8 @@ pub(in crate::transport) enum Event {
     Lost { rank: Rank, peer: Rank, why: Lost },
 }
 
-/// Takes payloads of messages 0, 3, 6… in a borrowed buffer, 1, 4, 7… in memory, and discards the others.
+/// Takes payloads of messages 0, 3, 6… in a borrowed buffer, 1, 4, 7… in memory, and discards the
+/// others.
 #[derive(Default)]
 struct Recorder {
     rank: Rank,

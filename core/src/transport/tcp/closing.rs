@@ -46,7 +46,8 @@ impl TcpTransport {
             self.say_goodbye(&mut open);
         }
         for (socket, _) in open {
-            // Bytes that nobody read would turn the end into a reset, which can overtake the goodbye.
+            // Bytes that nobody read would turn the end into a reset, which can overtake the
+            // goodbye.
             for _ in 0..DRAINED_BUFFERS {
                 match recv(&socket, self.reader.buffer(), RecvFlags::empty()) {
                     Ok((bytes, _)) if bytes > 0 => {}

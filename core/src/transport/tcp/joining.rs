@@ -1,5 +1,5 @@
-//! How connections come to stand: dialling, accepting, and who wins when both sides do. Knows nothing
-//! of frames.
+//! How connections come to stand: dialling, accepting, and who wins when both sides do. Knows
+//! nothing of frames.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

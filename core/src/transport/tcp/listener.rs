@@ -77,8 +77,8 @@ pub fn address_toward(remote: SocketAddr) -> Result<IpAddr> {
     find().map_err(|error| Error::Network { message: format!("no route to {remote}: {error}") })
 }
 
-/// Options of every connection: no delay for small frames, and an end when the host is gone. Buffers
-/// are left to the system, which grows them with the traffic.
+/// Options of every connection: no delay for small frames, and an end when the host is gone.
+/// Buffers are left to the system, which grows them with the traffic.
 pub(super) fn set_options(socket: &OwnedFd) {
     let socket = socket2::SockRef::from(socket);
     let keepalive = TcpKeepalive::new()

@@ -1,9 +1,10 @@
 //! Frames over TCP: one connection for each pair of ranks, opened by whoever first has something to
 //! say. Knows nothing of schedules, groups or stores.
 //!
-//! Both sides may connect at once. A rank whose own hello has left refuses the hello of a higher rank
-//! (`Crossing`) and accepts that of a lower one, giving up its own; so the lower rank's connection
-//! stays. Frames wait for the welcome, hence none is lost with the connection that is given up.
+//! Both sides may connect at once. A rank whose own hello has left refuses the hello of a higher
+//! rank (`Crossing`) and accepts that of a lower one, giving up its own; so the lower rank's
+//! connection stays. Frames wait for the welcome, hence none is lost with the connection that is
+//! given up.
 
 mod closing;
 mod dial;
@@ -44,8 +45,8 @@ const BUSY_TURNS: u32 = 4;
 pub struct Options {
     /// How long a peer may take until a connection to it stands.
     pub connect_timeout: Duration,
-    /// How long a peer's endpoints may refuse connections. Shorter, because ranks listen before they
-    /// publish their cards: who refuses is dead.
+    /// How long a peer's endpoints may refuse connections. Shorter, because ranks listen before
+    /// they publish their cards: who refuses is dead.
     pub refused_timeout: Duration,
     /// How long whoever connected may take to say who it is.
     pub hello_timeout: Duration,

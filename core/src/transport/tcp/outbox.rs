@@ -10,8 +10,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
 
-/// Payloads up to this many bytes are copied behind their header, so that several small frames leave
-/// in one piece; longer ones are written from where they lie.
+/// Payloads up to this many bytes are copied behind their header, so that several small frames
+/// leave in one piece; longer ones are written from where they lie.
 const COPIED_BYTES: usize = 4096;
 /// No more small frames are gathered once this many bytes are.
 const GATHERED_BYTES: usize = 64 << 10;
@@ -64,7 +64,8 @@ impl Outbox {
         }
     }
 
-    /// Writes until the queue is empty or the socket is full; calls `sent` for each frame that left.
+    /// Writes until the queue is empty or the socket is full; calls `sent` for each frame that
+    /// left.
     pub(super) fn flush(
         &mut self,
         socket: impl AsFd,
@@ -87,8 +88,8 @@ impl Outbox {
         Ok(Flushed { moved, blocked: false })
     }
 
-    /// One system call: small frames from the front, and the first long payload. The bytes that left
-    /// and the bytes that were offered.
+    /// One system call: small frames from the front, and the first long payload. The bytes that
+    /// left and the bytes that were offered.
     fn write(&self, socket: impl AsFd, gathered: &mut Vec<u8>) -> Result<(usize, usize), Errno> {
         gathered.clear();
         let mut skipped_bytes = self.first_sent_bytes;

@@ -1,4 +1,5 @@
-//! Which sockets can be moved now: one epoll descriptor with a timer in it. Knows nothing of frames.
+//! Which sockets can be moved now: one epoll descriptor with a timer in it. Knows nothing of
+//! frames.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};

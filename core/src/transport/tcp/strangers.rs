@@ -10,8 +10,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::readiness::Readiness;
 use crate::wire::handshake::{HandshakeError, Hello, Refusal, Welcome, check_prefix};
 
-/// Most connections that wait for their hello. One more takes the place of the oldest: ranks say hello
-/// at once, and one that was put out tries again.
+/// Most connections that wait for their hello. One more takes the place of the oldest: ranks say
+/// hello at once, and one that was put out tries again.
 pub(super) const STRANGERS: usize = 128;
 
 /// The connections without a name.

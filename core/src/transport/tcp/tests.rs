@@ -104,6 +104,22 @@ fn crossing_connects_lose_and_double_nothing() {
 }
 
 #[test]
+fn the_higher_rank_takes_the_lower_ranks_connection() {
+    let (mut world, _) = world(2, Options::default());
+    world.send(0, 1, 1, 10);
+    world.drive_only(0);
+    world.send(1, 0, 1, 10);
+    let begin = Instant::now();
+    while world.sent(1, 0).is_empty() {
+        // Rank 0 does nothing any more: its hello, which has left, must do.
+        world.turn(1);
+        assert!(begin.elapsed() < Duration::from_secs(20), "rank 1 waits for rank 0");
+    }
+    world.drive_until_all_arrived();
+    world.check_order_and_contents();
+}
+
+#[test]
 fn crossing_connects_of_threads() {
     for repetition in 0..100 {
         let transports = (0..).zip(group(3, Options::default()));
@@ -236,6 +252,30 @@ fn frames_may_come_in_any_pieces() {
             assert!(content.is_none_or(|content| content == expected), "message {number}");
         }
     }
+}
+
+#[test]
+fn a_frame_may_leave_in_many_pieces() {
+    let (mut world, addresses) = world(2, Options::default());
+    let mut stream = joined(&mut world, addresses[0]);
+    stream.set_nonblocking(true).unwrap();
+    let sizes = [4 << 20, 10, (4 << 20) - 3, 0, 4 << 20];
+    let mut expected = Vec::new();
+    for (number, size) in (0..).zip(sizes) {
+        world.send(0, 1, number, size);
+        expected.extend(message(number, size).encode());
+        expected.extend(crate::transport::suite::world::payload(0, 1, number, size));
+    }
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 20_000];
+    while bytes.len() < expected.len() {
+        world.turn(0);
+        match stream.read(&mut piece) {
+            Ok(read_bytes) => bytes.extend_from_slice(&piece[..read_bytes]),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    assert!(bytes == expected, "the bytes are not those that were sent");
 }
 
 #[test]

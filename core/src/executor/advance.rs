@@ -142,24 +142,40 @@ impl Executor {
         self.run();
     }
 
-    /// Leaves the group. An `orderly` leave with nothing in flight says goodbye; any other breaks
-    /// the group for the others. Does not block, and nothing can be started afterwards.
-    pub fn close(&mut self, orderly: bool, now: Instant) {
+    /// Begins to leave the group. With nothing in flight it says goodbye and is out; otherwise it
+    /// breaks the group, and is out when [`Executor::is_busy`] ends, after the others were told or
+    /// a second has passed. Does not wait; nothing can be started afterwards.
+    pub fn leave(&mut self, now: Instant) {
         self.state.now = now;
-        if self.is_closed() {
+        if self.state.broken.is_some() {
             return;
         }
-        let why = "the process group was destroyed".to_owned();
-        let abort = Abort::User { rank: self.state.rank, why };
-        let in_order = orderly && !self.state.is_busy() && self.state.broken.is_none();
-        if !in_order {
-            self.break_with(abort.clone(), now);
+        let rank = self.state.rank;
+        let left = Abort::User { rank, why: "the process group was destroyed".to_owned() };
+        if self.state.is_busy() {
+            let reason = self.state.suspected().unwrap_or(left);
+            self.break_with(reason, now);
+        } else {
+            self.transport.close(true);
+            self.state.broken = Some(Broken::closed(left, now));
         }
-        self.transport.close(in_order);
-        match &mut self.state.broken {
-            Some(broken) => broken.closed = true,
-            None => self.state.broken = Some(Broken::closed(abort, now)),
+    }
+
+    /// Closes everything at once, after [`Executor::leave`].
+    pub fn close(&mut self, now: Instant) {
+        self.leave(now);
+        self.transport.close(false);
+        if let Some(broken) = &mut self.state.broken {
+            broken.closed = true;
         }
+    }
+
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&mut self) {
+        self.transport.close(false);
+        let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
+        self.state.broken = Some(Broken::closed(abort, self.state.now));
     }
 
     /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.

@@ -207,3 +207,6 @@ macro_rules! splits {
 }
 
 splits!([] &[usize], [const N: usize,] &[usize; N], [] &Vec<usize>);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! What happens when ranks die, disagree or are late, with real processes. Nothing hangs, and every
+//! error names the rank and the collective.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
+use polyrank_tests::processes::{Ended, processes, report, with_variable};
+
+/// How soon every rank must know of a death.
+const SOON: Duration = Duration::from_secs(2);
+
+fn ones(elements: usize) -> Tensor {
+    Tensor::from(vec![1f32; elements])
+}
+
+fn allreduce(elements: usize) -> Request {
+    let mut request = Request::new(Collective::Allreduce);
+    request.outputs = vec![vec![ones(elements)]];
+    request
+}
+
+fn broadcast(root: u32, elements: usize) -> Request {
+    let mut request = Request::new(Collective::Broadcast);
+    request.outputs = vec![vec![ones(elements)]];
+    request.root = root;
+    request
+}
+
+fn die() -> ! {
+    let _ =
+        std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    unreachable!("kill -9 ends the process")
+}
+
+/// Everybody allreduces once, then `victim` is killed while the others are in `request`.
+fn killed(group: &ProcessGroup, victim: u32, request: Request) {
+    group.run(allreduce(1000)).unwrap();
+    if group.rank() == victim {
+        die();
+    }
+    let start = Instant::now();
+    let error = group.run(request).unwrap_err();
+    let late = start.elapsed() > SOON;
+    report(format!("late={late} {}: {error}", kind(&error)));
+    let again = group.run(allreduce(1)).unwrap_err();
+    report(format!("again {}: {again}", kind(&again)));
+}
+
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::RankFailed { .. } => "RankFailed",
+        Error::CollectiveMismatch { .. } => "CollectiveMismatch",
+        Error::CollectiveTimeout { .. } => "CollectiveTimeout",
+        Error::WaitTimeout { .. } => "WaitTimeout",
+        Error::Aborted { .. } => "Aborted",
+        Error::MessageSize { .. } => "MessageSize",
+        _ => "another error",
+    }
+}
+
+fn assert_all_know(ended: &[Ended], victim: u32, collective: &str) {
+    for (rank, ended) in ended.iter().enumerate() {
+        if rank as u32 == victim {
+            assert_eq!(ended.signal, Some(9), "{}", ended.output);
+            continue;
+        }
+        let [first, again] = ended.printed.as_slice() else {
+            panic!("rank {rank} printed {:?}\n{}", ended.printed, ended.output)
+        };
+        assert!(first.starts_with("late=false RankFailed"), "rank {rank}: {first}");
+        assert!(first.contains(&format!("rank {victim} of group")), "rank {rank}: {first}");
+        assert!(first.contains(collective), "rank {rank}: {first}");
+        assert!(again.starts_with("again RankFailed"), "rank {rank}: {again}");
+        assert_eq!(ended.code, Some(0), "rank {rank}: {}", ended.output);
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_on_all_others() {
+    for size in [2, 3, 5] {
+        let ended = processes("a_killed_rank_is_named_on_all_others", size, |group| {
+            killed(&group, group.size() - 1, allreduce(100_000));
+        });
+        assert_all_know(&ended, size - 1, "allreduce");
+    }
+}
+
+#[test]
+fn the_death_of_rank_0_with_the_store_is_a_case_like_any_other() {
+    let ended =
+        processes("the_death_of_rank_0_with_the_store_is_a_case_like_any_other", 4, |group| {
+            killed(&group, 0, allreduce(100_000))
+        });
+    assert_all_know(&ended, 0, "allreduce");
+}
+
+#[test]
+fn ranks_that_exchange_no_data_with_the_dead_one_hear_of_it() {
+    // In a gather to rank 0 only rank 0 waits for the victim. The others wait in a barrier.
+    let test = "ranks_that_exchange_no_data_with_the_dead_one_hear_of_it";
+    let ended = processes(test, 8, |group| killed(&group, 5, broadcast(5, 1 << 20)));
+    assert_all_know(&ended, 5, "broadcast");
+}
+
+/// Everybody allreduces once, then runs `ours`. The others' failure may reach a rank that is still
+/// in the first operation, and a rank that has finished the second raises on its next call.
+fn raises(group: &ProcessGroup, ours: Request) {
+    let mut calls = [allreduce(10), ours, allreduce(1)].into_iter();
+    let error = calls.find_map(|request| group.run(request).err()).unwrap();
+    report(format!("{}: {error}", kind(&error)));
+}
+
+fn assert_mismatch(ended: &[Ended], both: [&str; 2]) {
+    for (rank, ended) in ended.iter().enumerate() {
+        let [line] = ended.printed.as_slice() else {
+            panic!("rank {rank} printed {:?}\n{}", ended.printed, ended.output)
+        };
+        assert!(line.starts_with("CollectiveMismatch"), "rank {rank}: {line}");
+        for side in both {
+            assert!(line.contains(side), "rank {rank} does not name '{side}': {line}");
+        }
+    }
+}
+
+#[test]
+fn different_collectives_are_found_on_all_ranks() {
+    for size in [2, 3, 5, 8] {
+        let ended = processes("different_collectives_are_found_on_all_ranks", size, |group| {
+            let odd = group.rank() == group.size() - 1;
+            raises(&group, if odd { broadcast(0, 10) } else { allreduce(10) });
+        });
+        assert_mismatch(&ended, ["allreduce", "broadcast"]);
+    }
+}
+
+#[test]
+fn different_sizes_dtypes_operators_and_roots_are_found_on_all_ranks() {
+    let test = "different_sizes_dtypes_operators_and_roots_are_found_on_all_ranks";
+    for (case, both) in [
+        ("size", ["of 10 f32", "of 200000 f32"]),
+        ("dtype", ["f32", "i32"]),
+        ("operator", ["SUM", "MAX"]),
+        ("root", ["root 0", "root 1"]),
+    ] {
+        let size = 4;
+        let ended = with_variable("POLYRANK_TEST_CASE", case, || {
+            processes(test, size, |group| {
+                let odd = group.rank() == 2;
+                let mut request = allreduce(10);
+                match (std::env::var("POLYRANK_TEST_CASE").unwrap().as_str(), odd) {
+                    ("size", true) => request = allreduce(200_000),
+                    ("dtype", true) => {
+                        let region = Region::zeroed(40);
+                        let tensor = Tensor::contiguous(region, DType::I32, vec![10]);
+                        request.outputs = vec![vec![tensor]];
+                    }
+                    ("operator", true) => request.reduce_op = ReduceOp::Max,
+                    ("root", odd) => request = broadcast(u32::from(odd), 10),
+                    _ => {}
+                }
+                raises(&group, request);
+            })
+        });
+        assert_mismatch(&ended, both);
+    }
+}
+
+#[test]
+fn an_operation_past_its_deadline_names_who_is_late() {
+    let test = "an_operation_past_its_deadline_names_who_is_late";
+    let ended = processes(test, 3, |group| {
+        group.run(allreduce(10)).unwrap();
+        let mut request = allreduce(100_000);
+        if group.rank() == 1 {
+            // Comes when the others have given up.
+            group.get_group_store().wait(&["gave up"], None).unwrap();
+        } else {
+            request.timeout = Some(Duration::from_millis(700));
+        }
+        let error = group.run(request).unwrap_err();
+        report(format!("{}: {error}", kind(&error)));
+        if group.rank() == 0 {
+            group.get_group_store().set("gave up", b"").unwrap();
+        }
+    });
+    for (rank, ended) in ended.iter().enumerate() {
+        let [line] = ended.printed.as_slice() else { panic!("rank {rank}: {}", ended.output) };
+        assert!(line.starts_with("CollectiveTimeout"), "rank {rank}: {line}");
+        assert!(line.contains("allreduce"), "rank {rank}: {line}");
+        assert!(line.contains("rank 1") || line.contains("ranks 1"), "rank {rank}: {line}");
+    }
+}
+
+#[test]
+fn an_expired_wait_harms_nothing() {
+    let ended = processes("an_expired_wait_harms_nothing", 2, |group| {
+        if group.rank() == 1 {
+            // The message arrives only after rank 0's first wait expired: it says so.
+            group.recv(&mut [0u8; 1], 0, 7).unwrap();
+        }
+        let work = group.issue(allreduce(10)).unwrap();
+        if group.rank() == 0 {
+            let error = work.wait(Some(Duration::from_millis(200))).unwrap_err();
+            assert!(matches!(error, Error::WaitTimeout { .. }), "{error}");
+            group.send(&[1u8], 1, 7).unwrap();
+        }
+        work.wait(None).unwrap();
+        report("done");
+    });
+    for ended in &ended {
+        assert_eq!(ended.printed, ["done"], "{}", ended.output);
+    }
+}
