@@ -27,9 +27,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Set, not added: what is added is part of `__all__`.
         module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
-        // Not by `add_function`, which would make it one of the names of the API.
         module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         generated::add(module)
     }
