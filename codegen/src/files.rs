@@ -55,6 +55,12 @@ pub fn changes(generated: &Files, existing: &Files) -> Vec<(String, Change)> {
     changes
 }
 
+/// A Rust text without what a formatter may change, for a machine that has no formatter: two texts
+/// that differ only in white space, commas and braces count as one. It cannot be compiled.
+pub fn unformatted(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace() && !matches!(c, ',' | '{' | '}')).collect()
+}
+
 /// Whether everything in the file's folder is generated.
 pub fn in_generated_folder(path: &str) -> bool {
     let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);

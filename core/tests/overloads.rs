@@ -1,5 +1,5 @@
-//! Every overload of every collective from Rust: blocking, owning, in a scope. Two ranks, as threads,
-//! so that each value can be worked out by hand.
+//! Every overload of every collective from Rust: blocking, owning, in a scope. Two ranks, as
+//! threads, so that each value can be worked out by hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![cfg(feature = "tcp")]

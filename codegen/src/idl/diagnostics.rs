@@ -71,7 +71,7 @@ impl Diagnostic {
     }
 
     /// The places to show, those of the mistake's own file first.
-    fn places_by_file(&self) -> Vec<(usize, Vec<(Span, Option<&str>, AnnotationKind)>)> {
+    fn places_by_file(&self) -> Vec<(usize, Vec<Shown<'_>>)> {
         let own = (self.span, self.label.as_deref(), AnnotationKind::Primary);
         let mut files = BTreeMap::from([(self.span.file, vec![own])]);
         for (span, why) in &self.related {
@@ -83,6 +83,9 @@ impl Diagnostic {
         files
     }
 }
+
+/// A place, what stands at it, and whether it is the mistake's own.
+type Shown<'a> = (Span, Option<&'a str>, AnnotationKind);
 
 /// The mistakes found so far.
 #[derive(Clone, Debug, Default)]

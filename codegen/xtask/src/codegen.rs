@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use polyrank_codegen::files::{self, Change, Files};
@@ -42,8 +42,16 @@ pub(crate) struct ModelArguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let Some(api) = read(&workspace)? else { return Ok(ExitCode::FAILURE) };
-    let generated = generate(&workspace, &api)?;
-    let existing = existing(&workspace, &generated)?;
+    let formats = has_rustfmt(&workspace);
+    if !formats && !arguments.check {
+        bail!("rustfmt is not installed: generated files cannot be written without it");
+    }
+    let mut generated = generate(&workspace, &api, formats)?;
+    let mut existing = existing(&workspace, &generated)?;
+    if !formats {
+        eprintln!("rustfmt is not installed: Rust files are compared without their layout");
+        [&mut generated, &mut existing].into_iter().for_each(forget_layout);
+    }
     let changes = files::changes(&generated, &existing);
     if !arguments.check {
         for (path, change) in &changes {
@@ -105,13 +113,13 @@ fn read(workspace: &Workspace) -> Result<Option<Api>> {
     }
 }
 
-/// All files of all languages, formatted.
-fn generate(workspace: &Workspace, api: &Api) -> Result<Files> {
+/// All files of all languages; Rust formatted if `formats`.
+fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
     let mut all = Files::new();
     for (language, make) in LANGUAGES {
         let files = make(api).with_context(|| format!("generating {language}"))?;
         for (path, text) in files {
-            let text = match path.ends_with(".rs") {
+            let text = match formats && path.ends_with(".rs") {
                 true => format_rust(workspace, &text).with_context(|| path.clone())?,
                 false => text,
             };
@@ -123,9 +131,24 @@ fn generate(workspace: &Workspace, api: &Api) -> Result<Files> {
     Ok(all)
 }
 
+/// Whether the toolchain has rustfmt; a rustup proxy without the component has not.
+fn has_rustfmt(workspace: &Workspace) -> bool {
+    let mut command = workspace.command("rustfmt");
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn forget_layout(files: &mut Files) {
+    for (path, text) in files {
+        if path.ends_with(".rs") && files::in_generated_folder(path) {
+            *text = files::unformatted(text);
+        }
+    }
+}
+
 /// The text as rustfmt writes it, with the repository's rustfmt.toml.
 fn format_rust(workspace: &Workspace, text: &str) -> Result<String> {
-    let mut command = Command::new("rustfmt");
+    let mut command = workspace.command("rustfmt");
     command.args(["--edition", "2024", "--config-path"]).arg(workspace.path("rustfmt.toml"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut rustfmt = command.spawn().context("cannot run rustfmt")?;

@@ -1,7 +1,7 @@
 //! Tokens -> syntax tree, by recursive descent. Knows nothing of what names mean.
 //!
-//! A rule returns `None` after it has reported a mistake; the nearest list of definitions or members
-//! then skips to the next `;` or `}` and goes on, so that one run finds every mistake of a file.
+//! A rule returns `None` after it has reported a mistake; the nearest list of definitions or
+//! members then skips to the next `;` or `}` and goes on, so that one run finds every mistake.
 
 mod definition;
 mod member;

@@ -269,7 +269,8 @@ fn spelled(parameters: &[&Parameter]) -> Vec<Vec<String>> {
             _ => return Vec::new(),
         };
         let longer = |start: &Vec<String>| {
-            let extended = types.iter().map(|ty| [start.as_slice(), &[ty.clone()]].concat());
+            let extended =
+                types.iter().map(|ty| [start.as_slice(), std::slice::from_ref(ty)].concat());
             extended.collect::<Vec<_>>()
         };
         all = all.iter().flat_map(longer).collect();

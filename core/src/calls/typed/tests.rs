@@ -84,7 +84,8 @@ fn flat_tensors_are_cut() {
     assert_eq!(request(&|| Call::new(method, (&outputs[0], &inputs[0]))), expected);
     let options = AllToAllOptions::default().timeout(TWO);
     let slices = || (&outputs[0][..], &inputs[0][..], &options);
-    assert_eq!(request(&|| Call::new(method, slices())), (outputs.clone(), inputs.clone(), Some(TWO)));
+    let found = request(&|| Call::new(method, slices()));
+    assert_eq!(found, (outputs.clone(), inputs.clone(), Some(TWO)));
 }
 
 #[test]
