@@ -28,10 +28,12 @@ pub(crate) struct Promise {
     settled: Condvar,
 }
 
+type Callback = Box<dyn FnOnce(Python<'_>) + Send>;
+
 #[derive(Default)]
 struct State {
     outcome: Option<PyResult<Py<PyAny>>>,
-    callbacks: Vec<Box<dyn FnOnce(Python<'_>) + Send>>,
+    callbacks: Vec<Callback>,
 }
 
 impl Source {
@@ -75,7 +77,9 @@ impl Source {
         match self {
             Source::Callback(_, promise) => promise.outcome(py),
             Source::Status(_) => {
-                Ok(status(work.inner.error().as_ref()).into_pyobject(py)?.into_any().unbind())
+                static WORK_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                let class = WORK_RESULT.import(py, "polyrank._enums", "WorkResult")?;
+                Ok(class.call1((status(work.inner.error().as_ref()),))?.unbind())
             }
             Source::Outputs(_) => match work.inner.error() {
                 Some(error) => Err(raise(py, &error)),

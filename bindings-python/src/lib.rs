@@ -25,9 +25,9 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // Set, not added: what is added is part of `__all__`.
+        module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
-        // Not by `add_function`, which would make it one of the names of the API.
         module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         generated::add(module)
     }

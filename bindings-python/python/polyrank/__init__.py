@@ -6,8 +6,9 @@ for programs that were written for `torch.distributed`. Tensors are NumPy arrays
 buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
-from polyrank import _core, distributed
+from polyrank import _core
+from polyrank import distributed as distributed
 from polyrank._core import *
+from polyrank._enums import *
 
 __version__: str = getattr(_core, "__version__")
-__all__ = [*_core.__all__, "distributed"]

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import (
     Any,
     ClassVar,
-    Literal,
     Never,
     Protocol,
     Self,

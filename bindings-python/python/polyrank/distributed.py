@@ -3,7 +3,5 @@
 `import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
 """
 
-from polyrank import _core
 from polyrank._core import *
-
-__all__ = list(_core.__all__)
+from polyrank._enums import *

@@ -60,9 +60,12 @@ fn describe(
     let (format, shape, strides) = (view.format, view.shape, view.strides);
     // From here on the lease releases the buffer, also if an error ends this function.
     let lease = Lease::buffer(view);
-    // SAFETY: a format is null or a string that lives as long as the buffer.
-    let format =
-        if format.is_null() { c"B" } else { unsafe { CStr::from_ptr(format) } }.to_string_lossy();
+    let format = match format.is_null() {
+        true => c"B",
+        // SAFETY: a format that is not null is a string that lives as long as the buffer.
+        false => unsafe { CStr::from_ptr(format) },
+    };
+    let format = format.to_string_lossy();
     let Some(dtype) = dtype.or_else(|| dtype_of_format(&format, item_bytes)) else {
         let name = array_element_name(object);
         let what = name.map_or(format!("buffer format '{format}'"), |name| format!("dtype {name}"));

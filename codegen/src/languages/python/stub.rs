@@ -24,6 +24,8 @@ pub(super) struct Stub {
     functions: Vec<Function>,
     /// Values of the module: name, type, doc.
     values: Vec<(String, String, String)>,
+    /// Whether some call takes one of a few strings.
+    has_literals: bool,
     /// Every public name, sorted.
     all: Vec<String>,
 }
@@ -77,7 +79,7 @@ const EXTRA: &[(&str, &str)] = &[
     ("Future", include_str!("../../../templates/python/future.pyi")),
 ];
 
-/// What every exception has; more exact types of fields would contradict it.
+/// What the root class has: None where it has no meaning, so that no class below it may say more.
 const COMMON_FIELDS: [&str; 5] = ["kind", "rank", "collective", "seq", "group"];
 
 /// What the template prints.
@@ -102,8 +104,12 @@ pub(super) fn view(api: &Api) -> Stub {
             .map(|method| function(api, method, "", "    "))
             .collect(),
         values: values.collect(),
+        has_literals: false,
         all: Vec::new(),
     };
+    let classes = stub.records.iter().chain(&stub.classes).flat_map(|class| &class.methods);
+    let mut forms = classes.chain(&stub.functions).flat_map(|function| &function.forms);
+    stub.has_literals = forms.any(|form| form.parameters.contains("Literal["));
     stub.all = all(&stub);
     stub
 }
