@@ -115,10 +115,11 @@ def test_gather_single(trio):
 
 def reduce_scatter_uneven(here):
     sizes = sizes_of(here.size)
-    whole = [[values(r + i, sizes[i], "float32") for i in range(here.size)] for r in range(here.size)]
+    ranks = range(here.size)
+    whole = [[values(r + i, sizes[i], "float32") for i in ranks] for r in ranks]
     mine = np.zeros(sizes[here.rank], np.float32)
     here.group.reduce_scatter(mine, whole[here.rank]).wait()
-    same(mine, reduced("SUM", [whole[r][here.rank] for r in range(here.size)]))
+    same(mine, reduced("SUM", [whole[r][here.rank] for r in ranks]))
 
 
 def test_reduce_scatter_of_uneven_sizes(world):

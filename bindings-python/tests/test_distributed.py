@@ -26,6 +26,19 @@ def free_functions(here):
     assert (rank, size) == (here.rank, here.size)
     assert dist.get_backend() == "tcp"
 
+    collectives(rank, size)
+    messages(rank, size)
+    subgroups(rank)
+    dist.barrier()
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    # A new default group can be made.
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def collectives(rank, size):
     tensor = np.full(3, rank + 1.0)
     assert dist.all_reduce(tensor) is None
     assert (tensor == sum(range(1, size + 1))).all()
@@ -50,7 +63,11 @@ def free_functions(here):
     assert mine[0] == rank
     dist.all_to_all_single(np.zeros(size), np.ones(size))
     dist.barrier()
+    with pytest.raises(ValueError):
+        dist.broadcast(tensor, src=0, group_src=0)
 
+
+def messages(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size
     works = [dist.isend(np.full(2, float(rank)), right), dist.irecv(got := np.zeros(2), left)]
     for work in works:
@@ -69,9 +86,9 @@ def free_functions(here):
     assert got[0] == left
     with pytest.raises(ValueError):
         dist.P2POp(dist.send, got, right)
-    with pytest.raises(ValueError):
-        dist.broadcast(tensor, src=0, group_src=0)
 
+
+def subgroups(rank):
     # Global ranks are not ranks in the group.
     group = dist.new_group([2, 1])
     if rank in (1, 2):
@@ -85,13 +102,6 @@ def free_functions(here):
             dist.broadcast(tensor, src=0, group=group)
     else:
         assert group is None
-    dist.barrier()
-    dist.destroy_process_group()
-    assert not dist.is_initialized()
-    # A new default group can be made.
-    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def test_free_functions(trio):
@@ -155,7 +165,8 @@ def test_launcher(tmp_path):
         "sys.exit(int(sys.argv[1]) if dist is not None and os.environ['RANK'] == '1' else 0)\n"
     )
     for code in (0, 7):
-        command = [sys.executable, "-m", "polyrank.run", "--nproc-per-node=3", str(script), str(code)]
+        command = [sys.executable, "-m", "polyrank.run", "--nproc-per-node=3"]
+        command += [str(script), str(code)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
         assert ended.returncode == code, ended.stderr
         assert ended.stdout.count("total 3.0") == 3, ended.stdout + ended.stderr

@@ -69,7 +69,8 @@ def queries(here):
     group.set_timeout(30)
     store = group.get_group_store()
     store.set(f"key{here.rank}", str(here.rank))
-    assert store.get(f"key{(here.rank + 1) % here.size}") == str((here.rank + 1) % here.size).encode()
+    other = (here.rank + 1) % here.size
+    assert store.get(f"key{other}") == str(other).encode()
     assert "pool" in repr(group)
 
 

@@ -71,8 +71,8 @@ fn describe(
         let what = name.map_or(format!("buffer format '{format}'"), |name| format!("dtype {name}"));
         return Err(unsupported_element(object, &what));
     };
-    // SAFETY: both were asked for, so both have `dimensions` entries or are null: shapes of scalars,
-    // and strides of contiguous memory (ctypes gives none though they were asked for).
+    // SAFETY: both were asked for, so both have `dimensions` entries or are null: the shape of a
+    // scalar, and strides of contiguous memory (ctypes gives none though they were asked for).
     let (shape, strides) = unsafe { (list(shape, dimensions), list(strides, dimensions)) };
     let shape = shape.unwrap_or_default().iter().map(|&length| length.unsigned_abs());
     let shape = shape.collect::<Vec<usize>>();
