@@ -260,3 +260,75 @@ pub(super) fn docstring(lines: &[String], indent: &str) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::model::Api;
+
+    fn api() -> Api {
+        let types = include_str!("../../../../idl/types.webidl");
+        let text = "\
+/// A store.
+interface Store {
+  /// Sets; raises `Broken`.
+  [Throws=Broken] undefined set(DOMString key, Bytes value, optional Duration? timeout = null);
+  /// Waits.
+  undefined wait(sequence<DOMString> keys);
+  undefined wait(sequence<DOMString> keys, Duration timeout);
+  /// Opens.
+  undefined open(optional Duration timeout = 300);
+};
+/// It broke.
+[Error, Python=BrokenError, Message=\"broken\"]
+dictionary Broken {};
+";
+        let files =
+            vec![("types".to_owned(), types.to_owned()), ("it".to_owned(), text.to_owned())];
+        crate::read(files).unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)))
+    }
+
+    fn method(api: &Api, name: &str) -> Method {
+        api.interfaces[0].methods.iter().find(|method| method.name == name).unwrap().clone()
+    }
+
+    #[test]
+    fn a_signature_is_shown_if_python_can_read_all_of_it() {
+        let api = api();
+        let shown = |name| text_signature(&method(&api, name), "$self");
+        assert_eq!(shown("set").as_deref(), Some("($self, key, value, timeout=None)"));
+        assert_eq!(shown("wait"), None, "it has two");
+        assert_eq!(shown("open"), None, "300 seconds are no literal");
+    }
+
+    #[test]
+    fn stubs_take_more_than_they_give() {
+        let api = api();
+        let set = method(&api, "set");
+        let parameters: Vec<String> =
+            set.overloads[0].parameters.iter().map(|known| parameter(&api, known)).collect();
+        assert_eq!(parameters, ["key: str", "value: _Bytes", "timeout: _Duration | None = None"]);
+        assert_eq!(returned(&api, &Type::Sequence(Box::new(Type::Bytes))), "list[bytes]");
+        assert_eq!(accepted(&api, &Type::Nullable(Box::new(Type::Long))), "SupportsIndex | None");
+    }
+
+    #[test]
+    fn docs_name_exception_classes_and_forms() {
+        let api = api();
+        assert_eq!(
+            method_doc(&api, &method(&api, "set")),
+            ["Sets; raises `BrokenError`.", "", "Raises `BrokenError`."]
+        );
+        assert_eq!(method_doc(&api, &method(&api, "wait")).len(), 6);
+        let text = docstring(&["One \"\"\" and \\.".to_owned()], "    ");
+        assert_eq!(text, "    \"\"\"One ''' and \\\\.\"\"\"");
+    }
+
+    #[test]
+    fn members_have_camel_case_spellings() {
+        assert_eq!(camel_member("reduce_op").as_deref(), Some("reduceOp"));
+        assert_eq!(camel_member("timeout"), None);
+    }
+}
