@@ -84,7 +84,10 @@ fn flat_tensors_are_cut() {
     assert_eq!(request(&|| Call::new(method, (&outputs[0], &inputs[0]))), expected);
     let options = AllToAllOptions::default().timeout(TWO);
     let slices = || (&outputs[0][..], &inputs[0][..], &options);
-    assert_eq!(request(&|| Call::new(method, slices())), (outputs.clone(), inputs.clone(), Some(TWO)));
+    assert_eq!(
+        request(&|| Call::new(method, slices())),
+        (outputs.clone(), inputs.clone(), Some(TWO))
+    );
 }
 
 #[test]
