@@ -4,7 +4,7 @@
 //! them overlap unless one changes what the other touches. What that cannot say (the order of
 //! messages that carry nothing) is added with [`Builder::order`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Step};
 
@@ -113,15 +113,29 @@ impl Builder {
         );
     }
 
-    /// Drops the steps that another one of `after` waits for itself.
+    /// Drops the steps that come before another one of `after` anyway.
     fn without_implied(&self, mut after: Vec<u32>) -> Vec<u32> {
         after.sort_unstable();
         after.dedup();
-        let implied = |step: &u32| {
-            after.iter().any(|&other| self.schedule.steps[other as usize].after.contains(step))
-        };
-        let kept: Vec<u32> = after.iter().copied().filter(|step| !implied(step)).collect();
+        let kept = after.iter().copied().filter(|&step| !self.implied(step, &after)).collect();
         kept
+    }
+
+    /// Whether a path of dependencies leads from `step` to a later one of `after`.
+    fn implied(&self, step: u32, after: &[u32]) -> bool {
+        let mut open: Vec<u32> = after.iter().copied().filter(|&other| other > step).collect();
+        let mut seen = HashSet::new();
+        while let Some(later) = open.pop() {
+            for &before in &self.schedule.steps[later as usize].after {
+                if before == step {
+                    return true;
+                }
+                if before > step && seen.insert(before) {
+                    open.push(before);
+                }
+            }
+        }
+        false
     }
 }
 

@@ -80,12 +80,12 @@ impl Chunk {
 
     /// The elements it covers of a block of `block_elements` elements.
     pub fn elements(&self, block_elements: usize) -> Range<usize> {
-        let at = |part: u32| {
+        let at = |part: u64| {
             let parts = u128::from(self.parts.max(1));
             // At most `block_elements` for every part of the block, so that it fits.
             (block_elements as u128 * u128::from(part) / parts) as usize
         };
-        at(self.part)..at(self.part + self.count)
+        at(self.start().0)..at(self.end().0)
     }
 
     /// Whether some element of a large enough block is in both.
@@ -144,7 +144,7 @@ impl fmt::Display for Chunk {
             (count, parts) if count == parts => write!(f, "{}", self.block),
             (1, parts) => write!(f, "{} part {} of {parts}", self.block, self.part),
             (count, parts) => {
-                let last = self.part + count - 1;
+                let last = u64::from(self.part) + u64::from(count) - 1;
                 write!(f, "{} parts {}..={last} of {parts}", self.block, self.part)
             }
         }

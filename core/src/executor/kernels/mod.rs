@@ -11,7 +11,7 @@ mod number;
 use self::apply::{binary, ternary, unary};
 use self::half_floats::{Bf16, F16, Half};
 use self::number::{Number, Truth};
-use crate::schedule::Operands;
+pub use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
 
 /// `into ⊕ from` into `into`, or `from ⊕ into` if `operands` says that the incoming operand, which

@@ -124,7 +124,7 @@ impl<'a> Layout<'a> {
         }
         let mut first: Option<Chunk> = None;
         for chunk in action.chunks() {
-            if chunk.part + chunk.count > chunk.parts {
+            if chunk.part.checked_add(chunk.count).is_none_or(|end| end > chunk.parts) {
                 return flaw(format!("{chunk}: there are no such parts"));
             }
             if !chunk.is_nothing() && self.slot(at.rank, chunk.block).is_none() {
