@@ -95,11 +95,6 @@ impl Region {
         }
     }
 
-    /// Whether no other region shares this memory.
-    pub(crate) fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.piece) == 1
-    }
-
     /// Bytes.
     pub fn len(&self) -> usize {
         self.len
