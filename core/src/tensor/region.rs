@@ -95,6 +95,12 @@ impl Region {
         }
     }
 
+    /// Whether no other region shares this memory.
+    #[cfg(test)]
+    pub(crate) fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.piece) == 1
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.len

@@ -117,10 +117,10 @@ impl<'a> Layout<'a> {
         if let Some(later) = step.after.iter().find(|&&before| before >= at.step) {
             return flaw(format!("waits for step {later}, which does not come before it"));
         }
-        if let Some(peer) = action.receiver().or(action.sender()) {
-            if peer == at.rank || peer as usize >= self.ranks.len() {
-                return flaw(format!("rank {peer} is no peer of it"));
-            }
+        if let Some(peer) = action.receiver().or(action.sender())
+            && (peer == at.rank || peer as usize >= self.ranks.len())
+        {
+            return flaw(format!("rank {peer} is no peer of it"));
         }
         let mut first: Option<Chunk> = None;
         for chunk in action.chunks() {
