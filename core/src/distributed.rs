@@ -235,8 +235,8 @@ pub fn get_world_size() -> Result<u32> {
     Ok(default_group()?.size())
 }
 
-/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and has
-/// not destroyed.
+/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
+/// has not destroyed.
 pub fn get_pg_count() -> u32 {
     world().as_ref().map_or(0, |world| world.groups.len() as u32)
 }
@@ -261,8 +261,8 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
     }
 }
 
-/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
-/// store: after a destroy, or after an elastic launcher restarted the ranks.
+/// A prefix that keeps the keys of this default group apart from those of an earlier one in the
+/// same store: after a destroy, or after an elastic launcher restarted the ranks.
 fn incarnation() -> String {
     static INITS: AtomicU32 = AtomicU32::new(0);
     let inits = INITS.fetch_add(1, Ordering::Relaxed);

@@ -11,9 +11,9 @@ use crate::schedule::{
 
 /// The memory of all ranks.
 ///
-/// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that every
-/// chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the cell
-/// boundary `i*cells/parts`, and equal fractions are cut at the same element.
+/// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that
+/// every chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the
+/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element.
 pub(super) struct Layout<'a> {
     schedules: &'a [Schedule],
     ranks: Vec<Memory>,

@@ -27,7 +27,8 @@ const WORKERS: &str = "init/";
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// How long one attempt to come back to a server may take.
 const RETURN_GRACE: Duration = Duration::from_secs(2);
-/// Values up to this size are copied behind their request; larger ones are sent from where they are.
+/// Values up to this size are copied behind their request; larger ones are sent from where they
+/// are.
 const INLINE_BYTES: usize = 8 << 10;
 
 /// One client: a connection, its timeout, and the server's address.

@@ -85,7 +85,9 @@ fn the_server_answers_torchs_bytes_with_torchs_bytes() {
     assert_eq!(raw.hear(), [0]);
     raw.say(b"\x03\x02\0\0\0\0\0\0\0/k");
     assert_eq!(raw.hear(), *b"\x02\0\0\0\0\0\0\0v1");
-    raw.say(b"\x04\x02\0\0\0\0\0\0\0/n\x05\0\0\0\0\0\0\0\x04\x02\0\0\0\0\0\0\0/n\xf9\xff\xff\xff\xff\xff\xff\xff");
+    let plus_5 = b"\x04\x02\0\0\0\0\0\0\0/n\x05\0\0\0\0\0\0\0";
+    let minus_7 = b"\x04\x02\0\0\0\0\0\0\0/n\xf9\xff\xff\xff\xff\xff\xff\xff";
+    raw.say(&[plus_5.as_slice(), minus_7].concat());
     assert_eq!(raw.hear(), *b"\x05\0\0\0\0\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff");
     // A get whose key is missing, without a wait.
     raw.say(&request(Kind::Get, &[b"/none"]));
