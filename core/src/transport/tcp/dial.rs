@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 use super::Options;
-use super::listener::set_options;
+use super::listener::{prefer_within_host, set_options};
 use super::readiness::Readiness;
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
@@ -61,6 +61,8 @@ pub(super) enum Outcome {
 /// Whom to reach, and with what.
 pub(super) struct Target<'a> {
     pub(super) endpoints: &'a [SocketAddr],
+    /// Whether it is on this host.
+    pub(super) is_within_host: bool,
     pub(super) hello: Hello,
     /// Key of the connection's events.
     pub(super) key: u64,
@@ -190,6 +192,9 @@ impl Dial {
             Err(error) => return self.fail(error, target, now),
         };
         set_options(&socket);
+        if target.is_within_host {
+            prefer_within_host(&socket);
+        }
         let connected = connect(&socket, &endpoint);
         if let Err(error) = readiness.add(&socket, target.key, true) {
             return self.fail(error, target, now);

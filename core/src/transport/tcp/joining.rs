@@ -27,8 +27,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 impl TcpTransport {
     /// Begins to connect to `peer`.
     pub(super) fn dial(&mut self, peer: Rank) {
-        let endpoints = &self.peers[peer as usize].endpoints;
-        let target = target(&self.hello, &self.options, endpoints, peer);
+        let Peer { endpoints, is_within_host, .. } = &self.peers[peer as usize];
+        let hello = Hello { target: peer, ..self.hello };
+        let target = target(hello, &self.options, endpoints, *is_within_host);
         let (dial, outcome) = Dial::begin(&target, &self.readiness);
         self.peers[peer as usize].link = Link::Dialing(Box::new(dial));
         self.settle(peer, outcome);
@@ -45,12 +46,13 @@ impl TcpTransport {
         peer: Rank,
         change: impl FnOnce(&mut Dial, &Target<'_>, &Readiness) -> Outcome,
     ) -> bool {
-        let Peer { endpoints, link: Link::Dialing(dial), .. } = &mut self.peers[peer as usize]
-        else {
+        let entry = &mut self.peers[peer as usize];
+        let Peer { endpoints, is_within_host, link: Link::Dialing(dial), .. } = entry else {
             // An event of an attempt that was given up.
             return false;
         };
-        let target = target(&self.hello, &self.options, endpoints, peer);
+        let hello = Hello { target: peer, ..self.hello };
+        let target = target(hello, &self.options, endpoints, *is_within_host);
         let outcome = change(dial, &target, &self.readiness);
         self.settle(peer, outcome);
         true
@@ -168,13 +170,13 @@ impl TcpTransport {
 }
 
 fn target<'a>(
-    ours: &Hello,
+    hello: Hello,
     options: &'a Options,
     endpoints: &'a [SocketAddr],
-    peer: Rank,
+    is_within_host: bool,
 ) -> Target<'a> {
-    let hello = Hello { target: peer, ..*ours };
-    Target { endpoints, hello, key: DIAL + u64::from(peer), options }
+    let key = DIAL + u64::from(hello.target);
+    Target { endpoints, is_within_host, hello, key, options }
 }
 
 /// Whether the failure of one accept says nothing of the next.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
@@ -15,11 +16,18 @@ use crate::{Error, Result};
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
 
+/// The congestion control of connections within a host, where nothing is congested. The others
+/// may pace what they send by timers, as BBR does, which took half of the time of a large transfer.
+/// Every Linux has this one, and open to every user.
+const WITHIN_HOST: &str = "reno";
+
 /// A bound socket that listens, before its rank knows the others.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
     address: SocketAddr,
+    /// The congestion control that the system would choose, if it could be found out.
+    usual_congestion: Option<String>,
 }
 
 impl Listener {
@@ -52,6 +60,11 @@ impl Listener {
     pub(super) fn accept(&self) -> std::result::Result<OwnedFd, Errno> {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         set_options(&socket);
+        if let Some(usual) = self.usual_congestion.as_ref().filter(|_| !is_within_host(&socket))
+            && let Err(error) = set_tcp_congestion(&socket, usual)
+        {
+            tracing::debug!(%error, "cannot set the congestion control of a TCP connection");
+        }
         Ok(socket)
     }
 }
@@ -90,12 +103,32 @@ pub(super) fn set_options(socket: &OwnedFd) {
     }
 }
 
+/// Prepares a socket for connections within this host, before there are any: it is too late
+/// afterwards, for pacing stays on.
+pub(super) fn prefer_within_host(socket: impl AsFd) {
+    if let Err(error) = set_tcp_congestion(socket, WITHIN_HOST) {
+        tracing::debug!(%error, "cannot choose the congestion control within this host");
+    }
+}
+
+/// Whether both ends have the same address.
+fn is_within_host(socket: &OwnedFd) -> bool {
+    let socket = socket2::SockRef::from(socket);
+    let ip = |address: std::io::Result<socket2::SockAddr>| Some(address.ok()?.as_socket()?.ip());
+    let (ours, theirs) = (ip(socket.local_addr()), ip(socket.peer_addr()));
+    ours.is_some() && (ours == theirs || theirs.is_some_and(|theirs| theirs.is_loopback()))
+}
+
 fn bind(address: SocketAddr) -> std::io::Result<Listener> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     socket.bind(&address.into())?;
+    let usual_congestion = tcp_congestion(&socket).ok();
+    if usual_congestion.is_some() {
+        prefer_within_host(&socket);
+    }
     socket.listen(BACKLOG)?;
     let local = socket.local_addr()?;
     let address = local.as_socket().ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-    Ok(Listener { socket: socket.into(), address })
+    Ok(Listener { socket: socket.into(), address, usual_congestion })
 }

@@ -92,6 +92,7 @@ pub struct TcpTransport {
 
 struct Peer {
     endpoints: Vec<SocketAddr>,
+    is_within_host: bool,
     outbox: Outbox,
     link: Link,
 }
@@ -163,8 +164,10 @@ impl TcpTransport {
         let readiness = watch().map_err(|error: rustix::io::Errno| Error::Network {
             message: format!("cannot watch the sockets of the TCP transport: {error}"),
         })?;
+        let host = cards.get(rank as usize).map(|card| card.host.as_str());
         let peer = |card: &Card| Peer {
             endpoints: card.tcp.clone(),
+            is_within_host: host == Some(card.host.as_str()),
             outbox: Outbox::default(),
             link: Link::Idle,
         };
