@@ -1,1 +1,40 @@
-//! polyrank for Python.
+//! polyrank for Python: the compiled part of the package. Methods are made from the IDL
+//! (`generated`); what is written by hand is the conversion of values (`convert`), what only Python
+//! has (`future`, `record`), and bodies that do more than one call of the core (`bodies`).
+
+mod bodies;
+mod classes;
+mod convert;
+mod future;
+mod generated;
+mod record;
+mod reduce_op;
+mod waiting;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+/// The compiled part of polyrank.
+#[pymodule(gil_used = false)]
+mod _core {
+    use super::*;
+
+    #[pymodule_export]
+    use super::reduce_op::{DType, ReduceOp, premul_sum};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Set, not added: what is added is part of `__all__`.
+        module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
+        module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
+        generated::add(module)
+    }
+}
+
+/// The launcher: runs the command line `arguments`, the name of the program first.
+#[pyfunction(name = "_launch")]
+fn launch(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
+    py.detach(|| polyrank::launch::main(arguments))
+}

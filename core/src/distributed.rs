@@ -87,9 +87,32 @@ pub struct NewGroupOptions {
 
 struct World {
     process_id: u32,
+    /// The store in which the world met, and whether it ends with this process.
+    store: Arc<dyn Store>,
+    hosting: bool,
     group: ProcessGroup,
     groups: BTreeMap<String, ProcessGroup>,
 }
+
+impl World {
+    /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
+    /// the others are done with it; those that died would be waited for in vain.
+    fn leave(self) {
+        let World { store, hosting, group, groups, .. } = self;
+        let broken = group.is_broken();
+        groups.into_values().rev().for_each(|group| group.shutdown());
+        if broken {
+            return;
+        }
+        let (name, size) = (group.group_name(), group.size());
+        if let Err(error) = rendezvous::leave(&*store, name, size, hosting, LEAVE_LIMIT) {
+            tracing::debug!(%error, "did not leave the store in order");
+        }
+    }
+}
+
+/// How long the host of the store stays for the others at most.
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
@@ -107,23 +130,22 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     }
     let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let Rendezvous { store, rank, world_size } = meet(&options, timeout)?;
+    let Rendezvous { store, rank, world_size, hosting, .. } = meet(&options, timeout)?;
     store.set_timeout(timeout);
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&incarnation(), store));
-    let mut group_options = GroupOptions::default()
-        .backend(spec)
-        .timeout(timeout)
-        .description(DEFAULT_NAME);
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation(), store));
+    let mut group_options =
+        GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
-    let group = ProcessGroup::new(store, rank, world_size, name, group_options)?;
+    let group = ProcessGroup::new(store.clone(), rank, world_size, name, group_options)?;
     let mut world = world();
     if world.is_some() {
         group.shutdown();
         return Err(Error::AlreadyInitialized);
     }
     let groups = BTreeMap::from([(name.to_owned(), group.clone())]);
-    *world = Some(World { process_id: std::process::id(), group: group.clone(), groups });
+    let process_id = std::process::id();
+    *world = Some(World { process_id, store, hosting, group: group.clone(), groups });
     Ok(group)
 }
 
@@ -159,9 +181,8 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     if !options.keep_order {
         ranks.sort_unstable();
     }
-    let mut split = SplitOptions::default();
-    split.timeout = options.timeout;
-    split.description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let split = SplitOptions { timeout: options.timeout, description, ..SplitOptions::default() };
     let group = parent.split_group(&ranks, split)?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.insert(group.group_name().to_owned(), group.clone());
@@ -190,11 +211,9 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
             }
         },
         None => {
-            let groups = guard.take().map(|world| world.groups).unwrap_or_default();
+            let taken = guard.take();
             drop(guard);
-            for group in groups.into_values().rev() {
-                group.shutdown();
-            }
+            taken.into_iter().for_each(World::leave);
         }
     }
     Ok(())
@@ -216,6 +235,12 @@ pub fn get_world_size() -> Result<u32> {
     Ok(default_group()?.size())
 }
 
+/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
+/// has not destroyed.
+pub fn get_pg_count() -> u32 {
+    world().as_ref().map_or(0, |world| world.groups.len() as u32)
+}
+
 /// Whether the backend can be used in this process.
 pub fn is_backend_available(name: &str) -> bool {
     name.parse().is_ok_and(|name| crate::backend::registry::available(&name).is_ok())
@@ -231,15 +256,13 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
         return invalid("Cannot specify both init_method and store.");
     }
     match (options.rank, options.world_size) {
-        (Some(rank), Some(world_size)) => {
-            Ok(Rendezvous { store: store.clone(), rank, world_size })
-        }
+        (Some(rank), Some(world_size)) => Rendezvous::new(store.clone(), rank, world_size),
         _ => invalid("rank and world_size must be given with an explicit store"),
     }
 }
 
-/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
-/// store: after a destroy, or after an elastic launcher restarted the ranks.
+/// A prefix that keeps the keys of this default group apart from those of an earlier one in the
+/// same store: after a destroy, or after an elastic launcher restarted the ranks.
 fn incarnation() -> String {
     static INITS: AtomicU32 = AtomicU32::new(0);
     let inits = INITS.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,14 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
+pub mod backend;
+pub mod calls;
+pub mod distributed;
 pub mod env;
 pub mod executor;
 mod generated;
+#[cfg(all(unix, feature = "launch"))]
+pub mod launch;
+pub mod process_group;
 pub mod rendezvous;
 mod request;
 pub mod schedule;
@@ -10,11 +16,15 @@ pub mod store;
 pub mod tensor;
 pub mod transport;
 pub mod wire;
+mod work;
 
+pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
 pub use generated::error::{Error, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
+pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
+pub use work::Work;

@@ -83,7 +83,7 @@ impl Work {
                 return None;
             }
         }
-        Some(self.inner.whole.result().unwrap_or(Ok(())))
+        Some(self.inner.outcome())
     }
 
     /// Whether it is done, well or not. Does not block.
@@ -142,7 +142,16 @@ impl Future for Work {
         if self.inner.whole.register(context.waker()) {
             return Poll::Pending;
         }
-        Poll::Ready(self.inner.whole.result().unwrap_or(Ok(())))
+        Poll::Ready(self.inner.outcome())
+    }
+}
+
+impl Inner {
+    /// How it ended, when all parts are done. The whole may be settled a moment after the last
+    /// part.
+    fn outcome(&self) -> Result<()> {
+        let failed = self.parts.iter().find_map(|(completion, _)| completion.error());
+        failed.map_or(Ok(()), Err)
     }
 }
 

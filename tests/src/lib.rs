@@ -13,6 +13,11 @@ use polyrank::ProcessGroup;
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 
+/// The Rust lines of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 /// Limit of groups that tests make: long enough for a busy machine, short enough to be seen.
 pub const LIMIT: Duration = Duration::from_secs(60);
 

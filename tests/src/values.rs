@@ -30,9 +30,7 @@ fn element(dtype: DType, real: f64, integer: i64) -> Vec<u8> {
         DType::Bf16 => bf16::from_f64(real).to_ne_bytes().to_vec(),
         DType::F32 => (real as f32).to_ne_bytes().to_vec(),
         DType::F64 => real.to_ne_bytes().to_vec(),
-        DType::Complex64 => {
-            [(real as f32).to_ne_bytes(), (-real as f32).to_ne_bytes()].concat()
-        }
+        DType::Complex64 => [(real as f32).to_ne_bytes(), (-real as f32).to_ne_bytes()].concat(),
         DType::Complex128 => [real.to_ne_bytes(), (-real).to_ne_bytes()].concat(),
     }
 }

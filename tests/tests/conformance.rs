@@ -26,13 +26,7 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
 }
 
 /// The reduction over all ranks of their block `block`.
-fn expected(
-    dtype: DType,
-    reduce_op: ReduceOp,
-    size: u32,
-    block: u32,
-    elements: usize,
-) -> Vec<u8> {
+fn expected(dtype: DType, reduce_op: ReduceOp, size: u32, block: u32, elements: usize) -> Vec<u8> {
     (0..elements)
         .flat_map(|index| {
             let values: Vec<i64> = (0..size).map(|rank| value(rank, block, index)).collect();
@@ -78,9 +72,8 @@ fn reduce(group: &ProcessGroup, dtype: DType, reduce_op: ReduceOp, root: u32, el
 fn reduce_scatter(group: &ProcessGroup, dtype: DType, reduce_op: ReduceOp, elements: usize) {
     // Uneven: rank i's block is i elements longer.
     let (rank, size) = (group.rank(), group.size());
-    let inputs: Vec<Tensor> = (0..size)
-        .map(|block| tensor(dtype, rank, block, elements + block as usize))
-        .collect();
+    let inputs: Vec<Tensor> =
+        (0..size).map(|block| tensor(dtype, rank, block, elements + block as usize)).collect();
     let before: Vec<_> = inputs.iter().map(bytes).collect();
     let output = empty(dtype, elements + rank as usize);
     let mut request = Request::new(Collective::ReduceScatter);

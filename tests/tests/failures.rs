@@ -29,7 +29,8 @@ fn broadcast(root: u32, elements: usize) -> Request {
 }
 
 fn die() -> ! {
-    let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    let _ =
+        std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
     unreachable!("kill -9 ends the process")
 }
 
@@ -88,11 +89,10 @@ fn a_killed_rank_is_named_on_all_others() {
 
 #[test]
 fn the_death_of_rank_0_with_the_store_is_a_case_like_any_other() {
-    let ended = processes(
-        "the_death_of_rank_0_with_the_store_is_a_case_like_any_other",
-        4,
-        |group| killed(&group, 0, allreduce(100_000)),
-    );
+    let ended =
+        processes("the_death_of_rank_0_with_the_store_is_a_case_like_any_other", 4, |group| {
+            killed(&group, 0, allreduce(100_000))
+        });
     assert_all_know(&ended, 0, "allreduce");
 }
 
@@ -104,13 +104,11 @@ fn ranks_that_exchange_no_data_with_the_dead_one_hear_of_it() {
     assert_all_know(&ended, 5, "broadcast");
 }
 
-fn mismatched(group: &ProcessGroup, ours: Request) {
-    group.run(allreduce(10)).unwrap();
-    let error = match group.run(ours) {
-        Err(error) => error,
-        // A rank that had finished already raises on its next call.
-        Ok(()) => group.run(allreduce(1)).unwrap_err(),
-    };
+/// Everybody allreduces once, then runs `ours`. The others' failure may reach a rank that is still
+/// in the first operation, and a rank that has finished the second raises on its next call.
+fn raises(group: &ProcessGroup, ours: Request) {
+    let mut calls = [allreduce(10), ours, allreduce(1)].into_iter();
+    let error = calls.find_map(|request| group.run(request).err()).unwrap();
     report(format!("{}: {error}", kind(&error)));
 }
 
@@ -131,7 +129,7 @@ fn different_collectives_are_found_on_all_ranks() {
     for size in [2, 3, 5, 8] {
         let ended = processes("different_collectives_are_found_on_all_ranks", size, |group| {
             let odd = group.rank() == group.size() - 1;
-            mismatched(&group, if odd { broadcast(0, 10) } else { allreduce(10) });
+            raises(&group, if odd { broadcast(0, 10) } else { allreduce(10) });
         });
         assert_mismatch(&ended, ["allreduce", "broadcast"]);
     }
@@ -140,28 +138,31 @@ fn different_collectives_are_found_on_all_ranks() {
 #[test]
 fn different_sizes_dtypes_operators_and_roots_are_found_on_all_ranks() {
     let test = "different_sizes_dtypes_operators_and_roots_are_found_on_all_ranks";
-    for (case, both) in [("size", ["10 elements", "200000 elements"]),
+    for (case, both) in [
+        ("size", ["of 10 f32", "of 200000 f32"]),
         ("dtype", ["f32", "i32"]),
         ("operator", ["SUM", "MAX"]),
-        ("root", ["root 0", "root 1"])]
-    {
+        ("root", ["root 0", "root 1"]),
+    ] {
         let size = 4;
-        let ended = with_variable("POLYRANK_TEST_CASE", case, || processes(test, size, |group| {
-            let odd = group.rank() == 2;
-            let mut request = allreduce(10);
-            match (std::env::var("POLYRANK_TEST_CASE").unwrap().as_str(), odd) {
-                ("size", true) => request = allreduce(200_000),
-                ("dtype", true) => {
-                    let region = Region::zeroed(40);
-                    let tensor = Tensor::contiguous(region, DType::I32, vec![10]);
-                    request.outputs = vec![vec![tensor]];
+        let ended = with_variable("POLYRANK_TEST_CASE", case, || {
+            processes(test, size, |group| {
+                let odd = group.rank() == 2;
+                let mut request = allreduce(10);
+                match (std::env::var("POLYRANK_TEST_CASE").unwrap().as_str(), odd) {
+                    ("size", true) => request = allreduce(200_000),
+                    ("dtype", true) => {
+                        let region = Region::zeroed(40);
+                        let tensor = Tensor::contiguous(region, DType::I32, vec![10]);
+                        request.outputs = vec![vec![tensor]];
+                    }
+                    ("operator", true) => request.reduce_op = ReduceOp::Max,
+                    ("root", odd) => request = broadcast(u32::from(odd), 10),
+                    _ => {}
                 }
-                ("operator", true) => request.reduce_op = ReduceOp::Max,
-                ("root", odd) => request = broadcast(u32::from(odd), 10),
-                _ => {}
-            }
-            mismatched(&group, request);
-        }));
+                raises(&group, request);
+            })
+        });
         assert_mismatch(&ended, both);
     }
 }
@@ -171,19 +172,18 @@ fn an_operation_past_its_deadline_names_who_is_late() {
     let test = "an_operation_past_its_deadline_names_who_is_late";
     let ended = processes(test, 3, |group| {
         group.run(allreduce(10)).unwrap();
+        let mut request = allreduce(100_000);
         if group.rank() == 1 {
-            // Comes after the others' deadline; the group is broken by then.
-            let mut request = allreduce(10);
-            request.timeout = Some(Duration::from_secs(30));
-            std::thread::sleep(Duration::from_millis(1500));
-            let error = group.run(request).unwrap_err();
-            report(format!("{}: {error}", kind(&error)));
-            return;
+            // Comes when the others have given up.
+            group.get_group_store().wait(&["gave up"], None).unwrap();
+        } else {
+            request.timeout = Some(Duration::from_millis(700));
         }
-        let mut request = allreduce(10);
-        request.timeout = Some(Duration::from_millis(700));
         let error = group.run(request).unwrap_err();
         report(format!("{}: {error}", kind(&error)));
+        if group.rank() == 0 {
+            group.get_group_store().set("gave up", b"").unwrap();
+        }
     });
     for (rank, ended) in ended.iter().enumerate() {
         let [line] = ended.printed.as_slice() else { panic!("rank {rank}: {}", ended.output) };

@@ -1,2 +1,52 @@
-//! The task runner.
-fn main() {}
+//! `cargo xtask`: the task runner. One file per task; this one only chooses.
+
+mod codegen;
+mod demo;
+mod progress;
+mod setup;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// polyrank's task runner.
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "polyrank's task runner", long_about = None)]
+struct CommandLine {
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// What can be asked for.
+#[derive(Subcommand)]
+enum Task {
+    /// Prepare what the other tasks need: Python environment, Node packages, Debian packages
+    Setup,
+    /// Train on real data with two Python and two Rust ranks
+    Demo(demo::Arguments),
+    /// Write the files that are generated from idl/
+    Codegen(codegen::Arguments),
+    /// Print an item of the model that the IDL describes, as JSON
+    Model(codegen::ModelArguments),
+    /// Check and test everything
+    Test(test::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match CommandLine::parse().task {
+        Task::Setup => setup::run(),
+        Task::Demo(arguments) => demo::run(&arguments),
+        Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Model(arguments) => codegen::model(&arguments),
+        Task::Test(arguments) => test::run(&arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

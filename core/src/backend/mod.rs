@@ -4,9 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use crate::executor::Waiting;
 use crate::executor::{Completion, Outcome};
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
+#[cfg(feature = "tcp")]
+mod inspect;
+#[cfg(feature = "tcp")]
+mod meet;
 pub mod registry;
 #[cfg(feature = "tcp")]
 pub mod scheduled;
@@ -72,15 +77,6 @@ pub struct Issued {
     pub completion: Arc<Completion>,
 }
 
-/// Who will make an issued operation progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The caller waits at once.
-    Soon,
-    /// The caller goes on with something else first.
-    Later,
-}
-
 /// Carries out operations of one group on one kind of device.
 pub trait Backend: Send + Sync {
     /// Lower-case name: `tcp`.
@@ -104,6 +100,8 @@ pub trait Backend: Send + Sync {
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// Whether the group failed or was left, so that nothing can be issued any more.
+    fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
     /// Leaves the group in order: what is in flight goes on until `limit`, then fails.

@@ -38,9 +38,7 @@ impl FromStr for BackendName {
         match lower.as_str() {
             "gloo" => Ok(BackendName::tcp()),
             known if KNOWN.contains(&known) => Ok(BackendName(lower)),
-            _ => {
-                Err(Error::UnknownBackend { name: name.trim().into(), known: KNOWN.join(", ") })
-            }
+            _ => Err(Error::UnknownBackend { name: name.trim().into(), known: KNOWN.join(", ") }),
         }
     }
 }

@@ -1,28 +1,33 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting};
-use crate::executor::{Bindings, Completion, Driver, Executor, Message, Operation};
-use crate::process_group::executed;
+use super::inspect::{self, Comparison};
+use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
+use crate::executor::{
+    Bindings, Completion, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy,
+};
 use crate::schedule::Place;
-use crate::schedule::cache::Cache;
+use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Overrides, select};
 use crate::store::Store;
 use crate::transport::Transport;
+use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Result};
+use crate::{Error, ReduceOp, Result};
+
+/// How long an operation may stand still before ranks compare through the store what they run.
+const STALL: Duration = Duration::from_millis(300);
 
 /// Runs the operations of one group as schedules, over TCP.
 pub struct ScheduledBackend {
-    group: String,
     rank: u32,
     size: u32,
     driver: Arc<Driver>,
     issuing: Mutex<Issuing>,
     overrides: Overrides,
+    inspector: Mutex<Inspector>,
 }
 
 /// What must go together: numbers are given in the order in which operations are issued.
@@ -30,6 +35,45 @@ struct Issuing {
     collectives: u64,
     messages: u64,
     schedules: Cache,
+}
+
+/// Who compares through the store, and when next.
+struct Inspector {
+    store: Arc<dyn Store>,
+    /// A connection of its own, made when it is first needed.
+    own: Option<Arc<dyn Store>>,
+    next: Instant,
+}
+
+impl ScheduledBackend {
+    /// Joins the group `name` of `size` ranks that meet in `store`. Blocks until all are there.
+    ///
+    /// # Errors
+    /// [`Error::RendezvousTimeout`] naming the ranks that did not come within `timeout`.
+    pub fn connect(
+        store: &Arc<dyn Store>,
+        rank: u32,
+        size: u32,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<ScheduledBackend> {
+        let overrides = overrides()?;
+        let meeting = meet::meet(store, rank, size, timeout)?;
+        let spin = SpinPolicy::for_host(meeting.ranks_on_host);
+        let transport: Box<dyn Transport> = meeting.transport;
+        let group = GroupIdentity { name: name.into(), generation: 0 };
+        let executor = Executor::new(transport, group, Instant::now());
+        let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
+        let inspector = Inspector { store: store.clone(), own: None, next: Instant::now() };
+        Ok(ScheduledBackend {
+            rank,
+            size,
+            driver: Driver::new(executor, spin)?,
+            issuing: Mutex::new(issuing),
+            overrides,
+            inspector: Mutex::new(inspector),
+        })
+    }
 }
 
 impl Backend for ScheduledBackend {
@@ -56,12 +100,17 @@ impl Backend for ScheduledBackend {
         };
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
+        let key = Key { collective, algorithm, place };
+        let schedule = issuing.schedules.get(key).ok_or_else(|| Error::Unsupported {
+            who: "the tcp backend".into(),
+            operation: call.name.into(),
+        })?;
         issuing.collectives += 1;
         let sequence = issuing.collectives;
         let operation = Operation {
             sequence,
             fingerprint,
-            schedule: issuing.schedules.get(collective, algorithm, place),
+            schedule,
             bindings: Bindings { input: call.input, output: call.output },
             dtype,
             reduce_op: executed(reduce_op),
@@ -73,4 +122,119 @@ impl Backend for ScheduledBackend {
         drop(issuing);
         Ok(Issued { sequence, completion })
     }
+
+    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+        self.message(transfer, deadline, |message| self.driver.send(message, waiting))
+    }
+
+    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+        self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
+    }
+
+    fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        loop {
+            let slice = Instant::now() + STALL;
+            let last = until.is_some_and(|until| until <= slice);
+            let until = if last { until } else { Some(slice) };
+            if self.driver.wait(completion, until) {
+                return true;
+            }
+            if last {
+                return false;
+            }
+            self.inspect();
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.driver.is_broken()
+    }
+
+    fn abort(&self, why: &str) {
+        self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
+    }
+
+    fn shutdown(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        while self.driver.is_busy() && Instant::now() < until {
+            // Nothing tells when the last operation is over; nobody shuts down in a hurry.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.driver.close();
+    }
+}
+
+impl ScheduledBackend {
+    fn issuing(&self) -> MutexGuard<'_, Issuing> {
+        self.issuing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn message(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        start: impl FnOnce(Message),
+    ) -> Result<Issued> {
+        let completion = Arc::new(Completion::new());
+        let Transfer { peer, tag, memory, finish } = transfer;
+        let mut issuing = self.issuing();
+        issuing.messages += 1;
+        let sequence = issuing.messages;
+        start(Message { peer, tag, memory, deadline, finish, completion: completion.clone() });
+        Ok(Issued { sequence, completion })
+    }
+
+    /// Looks for the reason if the oldest operation stands still, at most once in a while.
+    fn inspect(&self) {
+        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL)
+        else {
+            return;
+        };
+        let Ok(mut inspector) = self.inspector.try_lock() else { return };
+        if Instant::now() < inspector.next {
+            return;
+        }
+        match inspector.compare(self.rank, self.size, &self.driver.history()) {
+            Ok(Comparison { mismatch: Some(mismatch), .. }) => self.driver.break_with(mismatch),
+            Ok(Comparison { elsewhere, .. }) => {
+                self.driver.note_elsewhere(report.sequence, elsewhere);
+            }
+            // Without a store there is nothing to compare with; deadlines and deaths still count.
+            Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
+        }
+        inspector.next = Instant::now() + STALL;
+    }
+}
+
+impl Inspector {
+    fn compare(
+        &mut self,
+        rank: u32,
+        size: u32,
+        operations: &[inspect::Numbered],
+    ) -> Result<Comparison> {
+        let store = match &self.own {
+            Some(store) => store.clone(),
+            None => {
+                let store = self.store.clone_store()?;
+                store.set_timeout(Duration::from_secs(1));
+                self.own.insert(store).clone()
+            }
+        };
+        inspect::compare(&store, rank, size, operations)
+    }
+}
+
+/// The operator that kernels apply: averages and scaled sums are sums there.
+fn executed(reduce_op: ReduceOp) -> ReduceOp {
+    match reduce_op {
+        ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
+        other => other,
+    }
+}
+
+fn overrides() -> Result<Overrides> {
+    let text = std::env::var("POLYRANK_ALGORITHM").unwrap_or_default();
+    Overrides::parse(&text)
+        .map_err(|error| Error::InvalidArgument { message: format!("POLYRANK_ALGORITHM: {error}") })
 }

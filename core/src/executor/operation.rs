@@ -59,3 +59,12 @@ pub struct Message {
     /// Who is told. Its source rank is set for a receive.
     pub completion: Arc<Completion>,
 }
+
+/// Who will make an issued operation progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The caller waits at once.
+    Soon,
+    /// The caller goes on with something else first.
+    Later,
+}

@@ -1,6 +1,6 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
-use crate::{Blocks, Collective, DType, Error, Request, Result, Sizes, Tensor};
+use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
 /// One operation of a request, checked.
 #[derive(Debug)]
@@ -45,9 +45,11 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
         checked.local.extend(tensor);
     }
     let elements = checked.output.iter().chain(&checked.input).next().map_or(0, Tensor::elements);
-    if let Some(odd) = checked.local.iter().find(|tensor| {
-        tensor.elements() != elements || tensor.dtype() != checked.dtype
-    }) {
+    if let Some(odd) = checked
+        .local
+        .iter()
+        .find(|tensor| tensor.elements() != elements || tensor.dtype() != checked.dtype)
+    {
         let (name, odd) = (request.name, odd.elements());
         return invalid(format!(
             "{name}: all tensors of the list must have the same dtype and size, got {elements} and \
@@ -205,6 +207,7 @@ fn invalid<T>(message: String) -> Result<T> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Collective;
 
     fn tensor(elements: usize) -> Tensor {
         Tensor::from(vec![0f32; elements])

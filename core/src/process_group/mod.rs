@@ -21,7 +21,6 @@ mod stage;
 pub use create::GroupOptions;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
-pub(crate) use stage::executed;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -130,6 +129,11 @@ impl ProcessGroup {
     /// Sets the limit of later operations.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.timeout_ms.store(timeout.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the group failed, was aborted or was left, so that every call raises.
+    pub fn is_broken(&self) -> bool {
+        self.inner.cpu.is_broken()
     }
 
     /// Fails everything in flight and everything later, on all ranks.

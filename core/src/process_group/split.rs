@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
-use crate::wire::frame::digest;
+use crate::wire::fingerprint::digest;
 use crate::{Error, Result};
 
 /// How a group is split off.
@@ -44,7 +44,11 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range;
     /// [`Error::RendezvousTimeout`] naming members that did not come.
-    pub fn split_group(&self, ranks: &[u32], options: SplitOptions) -> Result<Option<ProcessGroup>> {
+    pub fn split_group(
+        &self,
+        ranks: &[u32],
+        options: SplitOptions,
+    ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
         let Some(rank) = ranks.iter().position(|&member| member == self.rank()) else {
             return Ok(None);
@@ -94,4 +98,3 @@ impl ProcessGroup {
         Ok(())
     }
 }
-

@@ -3,8 +3,7 @@
 use super::check::Checked;
 use crate::backend::Call;
 use crate::executor::{Outcome, kernels};
-use crate::schedule::Operands;
-use crate::wire::frame::digest;
+use crate::wire::fingerprint::digest;
 use crate::{Blocks, DType, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
@@ -22,8 +21,8 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         .iter()
         .enumerate()
         .map(|(block, tensor)| {
-            let own = (input.len() == 1 || block == rank as usize)
-                .then(|| own_block(facts.output, rank));
+            let own =
+                (input.len() == 1 || block == rank as usize).then(|| own_block(facts.output, rank));
             stage_input(tensor, own, &output_regions)
         })
         .collect();
@@ -45,11 +44,14 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
     }
     if facts.reduces && request.reduce_op == ReduceOp::Avg {
         let (outputs, parts) = (output_regions.clone(), size * (1 + local.len() as u32));
-        finish.insert(0, Box::new(move || {
-            for output in &outputs {
-                output.write(|memory| kernels::divide(dtype, memory, parts));
-            }
-        }));
+        finish.insert(
+            0,
+            Box::new(move || {
+                for output in &outputs {
+                    output.write(|memory| kernels::divide(dtype, memory, parts));
+                }
+            }),
+        );
     }
     if in_place && !local.is_empty() {
         let from = output_regions.clone();
@@ -141,21 +143,12 @@ fn own_block(rule: Blocks, rank: u32) -> usize {
 
 /// Reduces this process's further tensors into the contribution.
 fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], local: &[Tensor]) {
-    let effective = executed(reduce_op);
     for (into, tensor) in contribution.iter().flat_map(|into| local.iter().map(move |t| (into, t)))
     {
         let from = tensor.to_contiguous().into_region();
         into.write_from(&from, |into, from| {
-            kernels::reduce(effective, dtype, into, from, Operands::LocalFirst);
+            kernels::reduce(reduce_op, dtype, into, from, kernels::Operands::LocalFirst);
         });
-    }
-}
-
-/// The operator that kernels apply: averages and scaled sums are sums there.
-pub(crate) fn executed(reduce_op: ReduceOp) -> ReduceOp {
-    match reduce_op {
-        ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
-        other => other,
     }
 }
 

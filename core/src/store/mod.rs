@@ -14,6 +14,7 @@ mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +78,11 @@ pub trait Store: Send + Sync {
     fn timeout(&self) -> Duration;
     /// Sets the limit of operations that wait.
     fn set_timeout(&self, timeout: Duration);
+    /// The address of this host's interface that leads to the store; `None` if the store is not
+    /// reached through a network.
+    fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }

@@ -1,6 +1,7 @@
 //! A store's keys under a prefix, so that several users share one store without meeting.
 //! Knows nothing of how the underlying store keeps them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,10 @@ impl Store for PrefixStore {
 
     fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
         self.store.barrier(&self.key(key), world_size, timeout)
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.store.local_address()
     }
 
     fn has_extended_api(&self) -> bool {

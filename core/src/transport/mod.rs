@@ -1,5 +1,16 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+#[cfg(feature = "tcp")]
+pub mod host;
+pub mod inproc;
+pub mod sim;
+#[cfg(test)]
+mod suite;
+#[cfg(feature = "tcp")]
+pub mod tcp;
+#[cfg(feature = "tcp")]
+pub mod wait;
+
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -15,6 +26,31 @@ pub enum Payload {
     Region(Region),
     /// Bytes of the frame's own.
     Owned(Vec<u8>),
+}
+
+impl Payload {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Empty => 0,
+            Payload::Region(region) => region.len(),
+            Payload::Owned(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows the bytes to `f`, under the rules of [`Region::read`].
+    pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Payload::Empty => f(&[]),
+            Payload::Region(region) => region.read(f),
+            Payload::Owned(bytes) => f(bytes),
+        }
+    }
 }
 
 /// Where the payload of an arriving frame goes.
@@ -54,7 +90,8 @@ pub enum Lost {
 
 /// Who is told of what a transport did. Called from [`Transport::advance`] only.
 pub trait Sink {
-    /// The header of a frame came: says where its payload goes. Called once for each frame.
+    /// The header of a frame came: says where its payload goes. Called once for each frame, except
+    /// goodbyes, which the transport keeps to itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;
     /// The frame is complete.
     fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>);
@@ -64,11 +101,12 @@ pub trait Sink {
     fn lost(&mut self, peer: Rank, why: Lost);
 }
 
-/// A file descriptor that a thread may wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file descriptor that a thread may wait for, see [`wait`](wait::wait).
+#[derive(Clone, Debug)]
 pub struct Interest {
-    /// The descriptor. It stays open as long as the transport.
-    pub fd: i32,
+    /// The descriptor. Whoever holds it may wait for it even while the transport is closed.
+    #[cfg(feature = "tcp")]
+    pub fd: std::sync::Arc<std::os::fd::OwnedFd>,
     /// Whether to wait until it can be written, besides until it can be read.
     pub writable: bool,
 }
@@ -81,6 +119,10 @@ pub trait Transport: Send {
     fn size(&self) -> u32;
     /// Queues a frame for `peer` (connecting to it if need be) and tries to send it at once.
     /// Frames to one peer arrive in the order in which they were queued. To a lost peer: dropped.
+    ///
+    /// The payload has at most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES), and
+    /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
+    /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
@@ -88,7 +130,12 @@ pub trait Transport: Send {
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
+    /// Lets go of all memory of operations while the connections stay: drops the frames that were
+    /// not begun, finishes a frame that has left in part from a copy, and discards what is still to
+    /// come of a frame that has come in part. What becomes of these frames need not be told.
+    fn abandon(&mut self);
     /// Drops everything queued, releases all memory of operations, and closes every connection:
-    /// with a goodbye if `orderly`, else at once.
+    /// with a goodbye if `orderly` (which may wait up to half a second for room to say it), else at
+    /// once. The sink is told nothing any more. A second call does nothing.
     fn close(&mut self, orderly: bool);
 }

@@ -1,3 +1,8 @@
 //! Bytes of the ranks' own protocol. Pure; knows nothing of sockets, clocks or schedules.
 
+pub mod abort;
+pub mod card;
+pub mod fingerprint;
 pub mod frame;
+pub mod handshake;
+pub mod numbers;

@@ -4,6 +4,7 @@
 //! Every key of a user travels with "/" in front. Codes above 0x0d are only sent by the methods
 //! that need them, because older servers close the connection on them.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,7 @@ const INLINE_BYTES: usize = 8 << 10;
 pub(super) struct Client {
     host: String,
     port: u16,
+    local_address: Option<IpAddr>,
     state: Mutex<State>,
     timeout_ms: AtomicU64,
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
@@ -58,10 +60,16 @@ impl Client {
         Ok(Self {
             host: host.to_owned(),
             port,
+            local_address: connection.local_address(),
             state: Mutex::new(State::Open(connection)),
             timeout_ms: AtomicU64::new(to_millis(timeout)),
             pipelines: AtomicBool::new(true),
         })
+    }
+
+    /// The address of this host's interface that leads to the server.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        self.local_address
     }
 
     /// Another client of the same server, with this one's timeout.

@@ -2,7 +2,7 @@
 //! a deadline. Knows the handshake, no other request.
 
 use std::io::{self, IoSlice, Read};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -54,6 +54,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// The address of this end, if the system knows it.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        self.socket.local_addr().ok().map(|address| address.ip())
+    }
+
     /// Connects and validates; tries again until `deadline`.
     pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
         let mut pause = PAUSES.0;

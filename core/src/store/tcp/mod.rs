@@ -11,7 +11,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -284,6 +284,10 @@ impl Store for TcpStore {
 
     fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
         self.client.barrier(key, world_size, timeout)
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.client.local_address()
     }
 
     fn has_extended_api(&self) -> bool {

@@ -25,6 +25,8 @@ pub struct Tensor {
     /// Element of `region` at which index (0, …, 0) lies; 0 if contiguous.
     origin: usize,
     device: Device,
+    /// Whether operations must not write it.
+    read_only: bool,
 }
 
 impl Tensor {
@@ -32,7 +34,15 @@ impl Tensor {
     pub fn contiguous(region: Region, dtype: DType, shape: Vec<usize>) -> Tensor {
         let elements: usize = shape.iter().product();
         assert_eq!(region.len(), elements * dtype.size_bytes(), "region and shape differ");
-        Tensor { region, dtype, shape, strides: None, origin: 0, device: Device::Cpu }
+        Tensor {
+            region,
+            dtype,
+            shape,
+            strides: None,
+            origin: 0,
+            device: Device::Cpu,
+            read_only: false,
+        }
     }
 
     /// A tensor with strides, in elements. `region` spans from its lowest to its highest element;
@@ -45,7 +55,7 @@ impl Tensor {
         origin: usize,
     ) -> Tensor {
         let strides = if strided::is_contiguous(&shape, &strides) { None } else { Some(strides) };
-        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu }
+        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu, read_only: false }
     }
 
     /// The element type.
@@ -61,6 +71,17 @@ impl Tensor {
     /// Where the memory is.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// The same tensor, whose memory operations must not write.
+    #[must_use]
+    pub fn read_only(self) -> Tensor {
+        Tensor { read_only: true, ..self }
+    }
+
+    /// Whether operations must not write the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Number of elements.
@@ -103,7 +124,7 @@ impl Tensor {
             );
             return Err(Error::InvalidArgument { message });
         }
-        let row_bytes = if all == 0 { 0 } else { self.bytes() / all };
+        let row_bytes = self.bytes().checked_div(all).unwrap_or(0);
         let mut start = 0;
         let mut pieces = Vec::with_capacity(rows.len());
         for &rows in rows {

@@ -1,0 +1,14 @@
+"""One process group, ranks in any language: c10d's collectives without PyTorch.
+
+The object API (`ProcessGroup`, `Work`, the stores) and the free functions over the default group
+(`init_process_group`, `all_reduce`, ...) are all here; `polyrank.distributed` has the same names
+for programs that were written for `torch.distributed`. Tensors are NumPy arrays, objects with the
+buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
+"""
+
+from polyrank import _core
+from polyrank import distributed as distributed
+from polyrank._core import *
+from polyrank._enums import *
+
+__version__: str = getattr(_core, "__version__")

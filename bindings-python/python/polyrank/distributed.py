@@ -1,0 +1,7 @@
+"""The names of `polyrank`, where programs written for `torch.distributed` look for them.
+
+`import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
+"""
+
+from polyrank._core import *
+from polyrank._enums import *

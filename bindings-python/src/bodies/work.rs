@@ -1,0 +1,98 @@
+//! `Work`.
+
+use std::time::Duration;
+
+use polyrank::Error;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::classes::{Future, Work};
+use crate::convert::{Call, give, raise, releasing};
+use crate::future::Source;
+use crate::waiting;
+
+/// Waits until the operation is complete; true.
+pub(crate) fn wait<'py>(
+    work: &Bound<'py, Work>,
+    mut call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let timeout: Option<Duration> = call.take(0)?;
+    releasing(work.py(), || waiting::wait(work.py(), &work.get().inner, timeout))?;
+    give(work.py(), true)
+}
+
+/// What the operation failed with, if it did.
+pub(crate) fn exception<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    give(work.py(), work.get().inner.error())
+}
+
+/// A future of the output tensors.
+pub(crate) fn get_future<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let source = Source::Outputs(work.clone().unbind());
+    Ok(Bound::new(work.py(), Future { source })?.into_any())
+}
+
+/// A future of how the operation ended.
+pub(crate) fn get_future_result<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let source = Source::Status(work.clone().unbind());
+    Ok(Bound::new(work.py(), Future { source })?.into_any())
+}
+
+/// The output tensors, in one flat list.
+pub(crate) fn result<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(work.get().outputs(work.py())?.into_any())
+}
+
+/// The rank, in the group, that sent what was received.
+pub(crate) fn source_rank<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match work.get().inner.source_rank() {
+        Some(rank) => give(work.py(), rank),
+        None => {
+            let message = "sourceRank() may only be called on work objects that correspond to a \
+                           recv or recv-from-any call that is complete."
+                .to_owned();
+            Err(raise(work.py(), &Error::InvalidArgument { message }))
+        }
+    }
+}
+
+/// Orders the device's current stream after the operation: without a device, waits.
+pub(crate) fn synchronize<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    releasing(work.py(), || waiting::wait(work.py(), &work.get().inner, None))?;
+    give(work.py(), ())
+}
+
+/// This handle.
+pub(crate) fn boxed<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(work.clone().into_any())
+}
+
+/// The handle that `boxed` gave.
+pub(crate) fn unbox<'py>(_py: Python<'py>, call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let work = call.instance::<Work>(0)?;
+    let work = work.ok_or_else(|| PyTypeError::new_err("unbox() takes a Work"))?;
+    Ok(work.into_any())
+}
+
+/// The limit of the operation.
+pub(crate) fn timeout<'py>(work: &Bound<'py, Work>) -> PyResult<Bound<'py, PyAny>> {
+    give(work.py(), work.get().timeout)
+}

@@ -1,0 +1,130 @@
+//! The classes of the IDL's interfaces: what they hold, and the methods that only Python has
+//! (`await`, `repr`). The other methods are generated; their bodies are in `bodies`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::future::{Source, awaitable};
+
+/// A group of processes (ranks) that communicate by collective operations.
+///
+/// All ranks of a group call the same collectives in the same order; a disagreement raises
+/// `CollectiveMismatchError` on every rank. Methods that take time return a `Work`. When an
+/// operation fails or passes its deadline, the group is broken until it is made anew.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct ProcessGroup {
+    pub(crate) inner: polyrank::ProcessGroup,
+}
+
+/// A handle on an operation that was issued.
+///
+/// Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
+/// (`is_completed`). The tensors of the operation must not be touched before it is complete.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct Work {
+    pub(crate) inner: polyrank::Work,
+    /// The objects that hold the result, in one flat list.
+    outputs: Vec<Py<PyAny>>,
+    /// The limit of the operation.
+    pub(crate) timeout: Duration,
+}
+
+/// A value that is there when an operation is complete.
+#[pyclass(frozen, module = "polyrank")]
+pub(crate) struct Future {
+    pub(crate) source: Source,
+}
+
+/// A key-value store that ranks share. Keys are strings, values are bytes.
+///
+/// Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
+/// timeout and then raise `StoreTimeoutError`. The base class of all stores.
+#[pyclass(frozen, subclass, weakref, module = "polyrank")]
+pub(crate) struct Store {
+    pub(crate) inner: Arc<dyn polyrank::store::Store>,
+}
+
+/// A store in this process's memory, for threads as ranks and for tests.
+#[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
+pub(crate) struct HashStore;
+
+/// A store in one file of a directory that all ranks see; access is by file locks.
+#[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
+pub(crate) struct FileStore {
+    pub(crate) inner: Arc<polyrank::store::FileStore>,
+}
+
+/// A view of another store: every key gets a prefix. How several groups share one store.
+#[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
+pub(crate) struct PrefixStore {
+    pub(crate) inner: Arc<polyrank::store::PrefixStore>,
+    /// The store that it is a view of, as it was given.
+    pub(crate) underlying: Py<PyAny>,
+}
+
+/// A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
+/// each be PyTorch.
+#[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
+pub(crate) struct TCPStore {
+    pub(crate) inner: Arc<polyrank::store::TcpStore>,
+}
+
+/// One send or receive for `batch_isend_irecv`.
+#[pyclass(frozen, module = "polyrank")]
+pub(crate) struct P2POp {
+    pub(crate) is_send: bool,
+    pub(crate) tensor: Py<PyAny>,
+    /// The other rank, in the group.
+    pub(crate) peer: u32,
+    pub(crate) group: polyrank::ProcessGroup,
+    pub(crate) tag: u32,
+}
+
+impl Work {
+    /// A handle on `inner`, whose results are in the memory of `outputs`.
+    pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>, timeout: Duration) -> Work {
+        Work { inner, outputs, timeout }
+    }
+
+    /// This handle as a Python object.
+    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, self)?.into_any())
+    }
+
+    /// The objects that hold the result.
+    pub(crate) fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, &self.outputs)
+    }
+}
+
+#[pymethods]
+impl Work {
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        awaitable(slf.py(), &slf.get().inner, |py| {
+            Ok(true.into_pyobject(py)?.to_owned().into_any().unbind())
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{:?}>", self.inner)
+    }
+}
+
+#[pymethods]
+impl Future {
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let future = slf.clone().unbind();
+        let work = slf.get().source.work().get();
+        awaitable(slf.py(), &work.inner, move |py| future.get().source.wait(py))
+    }
+}
+
+#[pymethods]
+impl ProcessGroup {
+    fn __repr__(&self) -> String {
+        format!("<{:?}>", self.inner)
+    }
+}

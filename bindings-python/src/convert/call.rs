@@ -1,0 +1,210 @@
+//! One call from Python: arguments in, an overload chosen, values taken out one by one.
+
+use std::sync::Arc;
+
+use polyrank::calls::{self, Arguments, FromValue, Method, Parameter, Resolved, Role, Type, Value};
+use polyrank::{DType, Error, Tensor};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::exception::raise;
+use super::value::{Foreigns, value};
+use crate::classes::{ProcessGroup, Store};
+
+/// A call whose overload is known.
+pub(crate) struct Call<'py> {
+    py: Python<'py>,
+    resolved: Resolved,
+    foreigns: Foreigns<'py>,
+}
+
+/// The neutral values of a call's arguments.
+pub(crate) fn arguments<'py>(
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+    foreigns: &mut Foreigns<'py>,
+) -> PyResult<Arguments> {
+    let mut arguments = Arguments::default();
+    for item in positional {
+        arguments.positional.push(value(&item, foreigns)?);
+    }
+    for (name, item) in keywords.into_iter().flatten() {
+        arguments.keywords.push((name.extract()?, value(&item, foreigns)?));
+    }
+    Ok(arguments)
+}
+
+/// Chooses the overload of `method` that takes the arguments.
+pub(crate) fn resolve<'py>(
+    py: Python<'py>,
+    method: &'static Method,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Call<'py>> {
+    let mut foreigns = Foreigns::default();
+    let mut arguments = arguments(positional, keywords, &mut foreigns)?;
+    if !takes_tensors(method) {
+        bytes_for_tensors(&mut arguments);
+    }
+    let resolved = calls::resolve(method, arguments).map_err(|error| raise(py, &error))?;
+    let call = Call { py, resolved, foreigns };
+    call.refuse_read_only_outputs()?;
+    Ok(call)
+}
+
+impl<'py> Call<'py> {
+    /// The position of the overload in the order of declaration.
+    pub(crate) fn overload(&self) -> usize {
+        self.resolved.overload
+    }
+
+    /// Takes the value of parameter `index`, once.
+    pub(crate) fn take<T: FromValue>(&mut self, index: usize) -> PyResult<T> {
+        self.resolved.take(index).map_err(|error| raise(self.py, &error))
+    }
+
+    /// The object that parameter `index` was given, if it is one that only Python knows.
+    pub(crate) fn object(&self, index: usize) -> Option<&Bound<'py, PyAny>> {
+        match self.resolved.values.get(index) {
+            Some(Value::Foreign(foreign)) => self.foreigns.object(foreign.slot),
+            _ => None,
+        }
+    }
+
+    /// The object of this class that parameter `index` was given, if it was given one.
+    pub(crate) fn instance<T: pyo3::PyClass>(
+        &self,
+        index: usize,
+    ) -> PyResult<Option<Bound<'py, T>>> {
+        Ok(self.object(index).map(Bound::cast::<T>).transpose()?.cloned())
+    }
+
+    /// The objects of this class that parameter `index` was given a list of.
+    pub(crate) fn instances<T: pyo3::PyClass>(&self, index: usize) -> PyResult<Vec<Bound<'py, T>>> {
+        let Some(Value::List(items)) = self.resolved.values.get(index) else {
+            return Ok(Vec::new());
+        };
+        let objects = items.iter().filter_map(|item| match item {
+            Value::Foreign(foreign) => self.foreigns.object(foreign.slot),
+            _ => None,
+        });
+        objects.map(|object| Ok(object.cast::<T>()?.clone())).collect()
+    }
+
+    /// The group that a free function was given; `None`: the default group.
+    pub(crate) fn group(&self) -> PyResult<Option<polyrank::ProcessGroup>> {
+        let Some(foreign) = self.resolved.group() else { return Ok(None) };
+        let Some(object) = self.foreigns.object(foreign.slot) else { return Ok(None) };
+        Ok(Some(object.cast::<ProcessGroup>()?.get().inner.clone()))
+    }
+
+    /// The store that parameter `index` was given, if it was given one.
+    pub(crate) fn store(&self, index: usize) -> PyResult<Option<Arc<dyn polyrank::store::Store>>> {
+        Ok(self.instance::<Store>(index)?.map(|store| store.get().inner.clone()))
+    }
+
+    /// The object of the tensor that parameter `index` was given.
+    pub(crate) fn tensor_object(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
+        let tensor = self.tensor(index)?;
+        let object = self.foreigns.object_of(&tensor).cloned();
+        object.ok_or_else(|| PyTypeError::new_err("a tensor was expected"))
+    }
+
+    /// The one tensor of parameter `index`, which is a tensor or a list with one.
+    pub(crate) fn tensor(&self, index: usize) -> PyResult<Tensor> {
+        let mut tensors = Vec::new();
+        if let Some(value) = self.resolved.values.get(index) {
+            for_each_tensor(value, &mut |tensor| tensors.push(tensor.clone()));
+        }
+        match tensors.pop() {
+            Some(tensor) if tensors.is_empty() => Ok(tensor),
+            last => {
+                let method = self.resolved.method.name;
+                let count = tensors.len() + usize::from(last.is_some());
+                let message = format!("{method}(): expected one tensor, got a list of {count}");
+                Err(raise(self.py, &Error::InvalidArgument { message }))
+            }
+        }
+    }
+
+    /// The objects whose memory the call writes, in one flat list.
+    pub(crate) fn outputs(&self) -> Vec<Py<PyAny>> {
+        let mut outputs = Vec::new();
+        for (parameter, value) in self.parameters() {
+            if is_output(parameter.role) {
+                for_each_tensor(value, &mut |tensor| {
+                    outputs.extend(self.foreigns.object_of(tensor).map(|o| o.clone().unbind()));
+                });
+            }
+        }
+        outputs
+    }
+
+    /// The resolved call, for methods that become requests.
+    pub(crate) fn into_resolved(self) -> Resolved {
+        self.resolved
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = (&'static Parameter, &Value)> {
+        self.resolved.parameters().iter().zip(&self.resolved.values)
+    }
+
+    fn refuse_read_only_outputs(&self) -> PyResult<()> {
+        for (parameter, value) in self.parameters().filter(|(p, _)| is_output(p.role)) {
+            let mut read_only = false;
+            for_each_tensor(value, &mut |tensor| read_only |= tensor.is_read_only());
+            if read_only {
+                return Err(PyValueError::new_err(format!(
+                    "{}: the memory of '{}' is read-only, but the call writes it; pass a writable \
+                     copy",
+                    self.resolved.method.name, parameter.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_output(role: Role) -> bool {
+    matches!(role, Role::Out | Role::InOut | Role::FlatOut)
+}
+
+fn for_each_tensor(value: &Value, f: &mut impl FnMut(&Tensor)) {
+    match value {
+        Value::Tensor(tensor) => f(tensor),
+        Value::List(items) => {
+            for item in items {
+                for_each_tensor(item, f);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn takes_tensors(method: &Method) -> bool {
+    fn is_tensor(ty: &Type) -> bool {
+        match ty {
+            Type::Tensor => true,
+            Type::Sequence(inner) | Type::Nullable(inner) => is_tensor(inner),
+            _ => false,
+        }
+    }
+    method.overloads.iter().any(|overload| overload.parameters.iter().any(|p| is_tensor(&p.ty)))
+}
+
+/// A `bytearray` or a `memoryview` is a tensor where tensors are meant, else a run of bytes.
+fn bytes_for_tensors(arguments: &mut Arguments) {
+    fn change(value: &mut Value) {
+        match value {
+            Value::Tensor(tensor) if tensor.dtype() == DType::U8 && tensor.shape().len() == 1 => {
+                let contiguous = tensor.to_contiguous();
+                *value = Value::Bytes(contiguous.region().read(<[u8]>::to_vec));
+            }
+            Value::List(items) => items.iter_mut().for_each(change),
+            _ => {}
+        }
+    }
+    arguments.positional.iter_mut().for_each(change);
+    arguments.keywords.iter_mut().for_each(|(_, value)| change(value));
+}

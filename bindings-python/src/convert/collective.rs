@@ -1,0 +1,68 @@
+//! Calls that become collectives: of a group's methods, and of the free functions.
+
+use std::time::Duration;
+
+use polyrank::calls::Method;
+use polyrank::{ProcessGroup, Request, distributed};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::call::resolve;
+use super::exception::raise;
+use super::lease::releasing;
+use crate::classes::{ProcessGroup as PyProcessGroup, Work};
+use crate::waiting::wait;
+
+/// A method of `group` that is a collective: issues it, without the GIL.
+pub(crate) fn collective<'py>(
+    group: &Bound<'py, PyProcessGroup>,
+    method: &'static Method,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = group.py();
+    let group = &group.get().inner;
+    releasing(py, || {
+        let call = resolve(py, method, positional, keywords)?;
+        let outputs = call.outputs();
+        let resolved = call.into_resolved();
+        let issued = py.detach(|| issue(group, resolved.request(group.size())?));
+        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
+        Work::new(work, outputs, timeout).into_object(py)
+    })
+}
+
+/// A free function that is a collective: a handle if `async_op`, else it waits.
+pub(crate) fn collective_of_default<'py>(
+    py: Python<'py>,
+    method: &'static Method,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    releasing(py, || {
+        let call = resolve(py, method, positional, keywords)?;
+        let group = call.group()?;
+        let outputs = call.outputs();
+        let resolved = call.into_resolved();
+        let async_op = resolved.async_op();
+        let issued = py.detach(|| {
+            let group = distributed::group_or_default(group.as_ref())?;
+            let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
+            issue(&group, request)
+        });
+        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
+        if async_op {
+            return Work::new(work, outputs, timeout).into_object(py);
+        }
+        wait(py, &work, None)?;
+        Ok(py.None().into_bound(py))
+    })
+}
+
+/// Issues `request`; its handle and its limit.
+fn issue(group: &ProcessGroup, request: Request) -> polyrank::Result<(polyrank::Work, Duration)> {
+    // No limit, or zero, is the group's, as in c10d.
+    let own = request.timeout.filter(|timeout| !timeout.is_zero());
+    let timeout = own.unwrap_or_else(|| group.timeout());
+    Ok((group.issue(request)?, timeout))
+}

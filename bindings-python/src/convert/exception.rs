@@ -1,0 +1,140 @@
+//! The core's errors as Python exceptions. Knows nothing of calls.
+//!
+//! Every kind of error is a class, made at import from the table that stands in the IDL; an
+//! instance has the error's fields as attributes, and `kind`, `rank`, `collective`, `seq` and
+//! `group` whatever its kind (None where they have no meaning).
+
+use std::collections::HashMap;
+
+use polyrank::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::generated::errors::describe;
+
+/// One exception class.
+pub(crate) struct ErrorClass {
+    /// The kind of error: `CollectiveTimeout`.
+    pub(crate) kind: &'static str,
+    /// The class: `CollectiveTimeoutError`.
+    pub(crate) python: &'static str,
+    /// The kind that it is a case of; `None`: no more than an error of polyrank.
+    pub(crate) parent: Option<&'static str>,
+    /// The built-in exceptions that it is as well.
+    pub(crate) bases: &'static [&'static str],
+    /// What it means.
+    pub(crate) doc: &'static str,
+}
+
+/// One field of an error.
+pub(crate) enum Field {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+/// Classes by kind.
+static CLASSES: PyOnceLock<HashMap<&'static str, Py<PyType>>> = PyOnceLock::new();
+
+/// The class that all others are cases of; c10d's name for it is `DistError`.
+const ROOT: ErrorClass = ErrorClass {
+    kind: "",
+    python: "PolyrankError",
+    parent: None,
+    bases: &["RuntimeError"],
+    doc: "The root of all errors of polyrank. A failure that has no better class is one of it.",
+};
+
+/// Attributes that every exception has.
+const COMMON: [&str; 5] = ["kind", "rank", "collective", "seq", "group"];
+
+/// Makes the classes of `table` and puts them into `module`.
+pub(crate) fn add_exceptions(
+    module: &Bound<'_, PyModule>,
+    table: &'static [ErrorClass],
+) -> PyResult<()> {
+    let py = module.py();
+    let root = make_class(py, &ROOT, None)?;
+    module.add(ROOT.python, &root)?;
+    module.add("DistError", &root)?;
+    let mut classes = HashMap::from([(ROOT.kind, root.unbind())]);
+    // Parents may stand behind their children: each round makes the classes that have theirs.
+    let mut waiting: Vec<&'static ErrorClass> = table.iter().collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        for class in std::mem::take(&mut waiting) {
+            let Some(parent) = classes.get(class.parent.unwrap_or(ROOT.kind)) else {
+                waiting.push(class);
+                continue;
+            };
+            let made = make_class(py, class, Some(parent))?;
+            module.add(class.python, &made)?;
+            classes.insert(class.kind, made.unbind());
+        }
+        if waiting.len() == before {
+            return Err(PyRuntimeError::new_err("an error class has an unknown parent"));
+        }
+    }
+    // A second interpreter's import keeps the first one's classes.
+    let _ = CLASSES.set(py, classes);
+    Ok(())
+}
+
+fn make_class<'py>(
+    py: Python<'py>,
+    class: &ErrorClass,
+    parent: Option<&Py<PyType>>,
+) -> PyResult<Bound<'py, PyType>> {
+    let builtins = py.import(intern!(py, "builtins"))?;
+    let mut bases = Vec::new();
+    if let Some(parent) = parent {
+        bases.push(parent.bind(py).clone().into_any());
+    }
+    for base in class.bases {
+        bases.push(builtins.getattr(*base)?);
+    }
+    let members = PyDict::new(py);
+    members.set_item("__doc__", class.doc)?;
+    members.set_item("__module__", "polyrank")?;
+    if parent.is_none() {
+        for name in COMMON {
+            members.set_item(name, py.None())?;
+        }
+    } else {
+        members.set_item("kind", class.kind)?;
+    }
+    let made = py.get_type::<PyType>().call1((class.python, PyTuple::new(py, bases)?, members))?;
+    Ok(made.cast_into()?)
+}
+
+/// The exception for `error`.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
+}
+
+/// The instance that [`raise`] raises.
+pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    let (kind, fields) = describe(error);
+    let classes = CLASSES.get(py);
+    let class = classes.and_then(|classes| classes.get(kind).or_else(|| classes.get(ROOT.kind)));
+    let Some(class) = class else {
+        let plain = PyRuntimeError::new_err(error.to_string());
+        return Ok(plain.into_value(py).into_bound(py).into_any());
+    };
+    let instance = class.bind(py).call1((error.to_string(),))?;
+    for (name, field) in fields {
+        let value = match field {
+            Field::Number(number) => number.into_pyobject(py)?.into_any(),
+            Field::Text(text) => text.into_pyobject(py)?.into_any(),
+        };
+        if name == "sequence" {
+            instance.setattr(intern!(py, "seq"), &value)?;
+        }
+        instance.setattr(name, value)?;
+    }
+    Ok(instance)
+}

@@ -1,0 +1,137 @@
+//! What sort of value the instances of a Python type are, found once per type. Knows nothing of
+//! calls.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyRange, PyType};
+
+use super::buffer;
+use super::dlpack::{self, ExchangeTable};
+use crate::classes::{Future, P2POp, ProcessGroup, Store, Work};
+use crate::record::Record;
+use crate::reduce_op::{DType, ReduceOp};
+
+/// How to take a value of some type that is not one of the plain built-in ones.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    /// `datetime.timedelta`.
+    Timedelta,
+    /// A NumPy scalar: `item()` gives a plain number.
+    Scalar,
+    /// A tensor through the buffer protocol.
+    Buffer,
+    /// A tensor through the type's DLPack exchange table.
+    Exchange(&'static ExchangeTable),
+    /// A tensor through `__dlpack__`.
+    Dlpack,
+    /// A `range`: a sequence of integers.
+    Range,
+    /// An integer through `__index__`.
+    Index,
+    /// A `ReduceOp`.
+    ReduceOp,
+    /// A `DType`.
+    DType,
+    /// An options record.
+    Record,
+    /// Anything else: only Python knows what it is. The interfaces of the IDL that it has.
+    Foreign(&'static [&'static str]),
+}
+
+/// Programs with more types than this make them in a loop; their answers are not kept.
+const TYPES_KEPT: usize = 512;
+
+/// Answers by the address of the type, which is kept alive so that the address stays its own.
+type Known = HashMap<usize, (Py<PyType>, Kind)>;
+
+/// The kind of `object`.
+pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> Kind {
+    static KNOWN: PyOnceLock<Mutex<Known>> = PyOnceLock::new();
+    let class = object.get_type();
+    let address = class.as_ptr() as usize;
+    let known = KNOWN.get_or_init(object.py(), Mutex::default);
+    let answer = known.lock().unwrap_or_else(PoisonError::into_inner).get(&address).map(|k| k.1);
+    if let Some(kind) = answer {
+        return kind;
+    }
+    // No lock is held here: looking attributes up may run any code.
+    let kind = classify(object, &class);
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() < TYPES_KEPT {
+        known.insert(address, (class.unbind(), kind));
+    }
+    kind
+}
+
+fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
+    let py = object.py();
+    if object.is_instance_of::<ReduceOp>() {
+        return Kind::ReduceOp;
+    }
+    if object.is_instance_of::<DType>() {
+        return Kind::DType;
+    }
+    if is_numpy_scalar(class) {
+        return Kind::Scalar;
+    }
+    if buffer::supports(object) {
+        return Kind::Buffer;
+    }
+    if let Some(table) = dlpack::exchange_table(class.as_any()) {
+        return Kind::Exchange(table);
+    }
+    if class.hasattr(intern!(py, "__dlpack__")).unwrap_or(false) {
+        return Kind::Dlpack;
+    }
+    if object.is_instance_of::<PyRange>() {
+        return Kind::Range;
+    }
+    if is_timedelta(object) {
+        return Kind::Timedelta;
+    }
+    if class.hasattr(intern!(py, "__index__")).unwrap_or(false) {
+        return Kind::Index;
+    }
+    if object.is_instance_of::<Record>() {
+        return Kind::Record;
+    }
+    Kind::Foreign(interfaces(object))
+}
+
+/// The interfaces of the IDL that parameters may ask for, as far as `object` has them.
+fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
+    if object.is_instance_of::<ProcessGroup>() {
+        &["ProcessGroup"]
+    } else if object.is_instance_of::<Store>() {
+        &["Store"]
+    } else if object.is_instance_of::<Work>() {
+        &["Work"]
+    } else if object.is_instance_of::<Future>() {
+        &["Future"]
+    } else if object.is_instance_of::<P2POp>() {
+        &["P2POp"]
+    } else {
+        &[]
+    }
+}
+
+/// NumPy's scalars have the buffer protocol, but they are values, not memory to reduce into.
+fn is_numpy_scalar(class: &Bound<'_, PyType>) -> bool {
+    class.mro().iter().any(|base| {
+        base.cast_into::<PyType>().is_ok_and(|base| {
+            base.name().is_ok_and(|name| name == "generic")
+                && base.module().is_ok_and(|module| module == "numpy")
+        })
+    })
+}
+
+fn is_timedelta(object: &Bound<'_, PyAny>) -> bool {
+    static TIMEDELTA: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    TIMEDELTA
+        .import(object.py(), "datetime", "timedelta")
+        .is_ok_and(|class| object.is_instance(class).unwrap_or(false))
+}

@@ -1,0 +1,148 @@
+//! Memory borrowed from Python objects, and how it is given back. Knows nothing of tensors.
+//!
+//! The last region of a tensor may be dropped on a thread that does not hold the GIL, under the
+//! progress lock, while another thread holds the GIL and waits for that lock. Dropping therefore
+//! never attaches to the interpreter: it puts the memory on a list, and the list is emptied by the
+//! next call of this package, or by the main thread between two byte codes, whichever is first.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::dlpack::{Managed, ManagedVersioned};
+
+/// What must be called to give memory back. All of it needs the GIL.
+enum Held {
+    Buffer(Box<ffi::Py_buffer>),
+    Managed(NonNull<Managed>),
+    ManagedVersioned(NonNull<ManagedVersioned>),
+}
+
+// SAFETY: the pointers are only followed by `Held::release`, which runs with the GIL held; until
+// then they are mere numbers that one owner carries from thread to thread.
+unsafe impl Send for Held {}
+// SAFETY: as above; a shared reference gives access to nothing.
+unsafe impl Sync for Held {}
+
+/// Keeps a Python object's memory valid until it is dropped, on any thread.
+pub(super) struct Lease(Option<Held>);
+
+impl Lease {
+    /// Owns a buffer that `PyObject_GetBuffer` filled. Boxed: exporters may point into it.
+    pub(super) fn buffer(view: Box<ffi::Py_buffer>) -> Lease {
+        Lease(Some(Held::Buffer(view)))
+    }
+
+    /// Owns a DLPack tensor, whose consumer calls its deleter once.
+    pub(super) fn managed(tensor: NonNull<Managed>) -> Lease {
+        Lease(Some(Held::Managed(tensor)))
+    }
+
+    /// Owns a versioned DLPack tensor.
+    pub(super) fn managed_versioned(tensor: NonNull<ManagedVersioned>) -> Lease {
+        Lease(Some(Held::ManagedVersioned(tensor)))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            defer(held);
+        }
+    }
+}
+
+impl Held {
+    fn release(self, _py: Python<'_>) {
+        match self {
+            // SAFETY: filled by `PyObject_GetBuffer` and released only here; the GIL is held.
+            Held::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
+            // SAFETY: this is the only owner, and the deleter is called once.
+            Held::Managed(tensor) => unsafe {
+                if let Some(deleter) = (*tensor.as_ptr()).deleter {
+                    deleter(tensor.as_ptr());
+                }
+            },
+            // SAFETY: as above.
+            Held::ManagedVersioned(tensor) => unsafe {
+                if let Some(deleter) = (*tensor.as_ptr()).deleter {
+                    deleter(tensor.as_ptr());
+                }
+            },
+        }
+    }
+}
+
+static RELEASED: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+/// Length of `RELEASED`, so that the common case takes no lock.
+static RELEASED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// How many calls of [`releasing`] are on this thread's stack.
+    static RELEASES_SOON: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Calls `f`, then gives back what was dropped meanwhile. Every entry from Python that may drop a
+/// tensor goes through here.
+pub(crate) fn releasing<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
+    struct Depth;
+    impl Drop for Depth {
+        fn drop(&mut self) {
+            RELEASES_SOON.set(RELEASES_SOON.get() - 1);
+        }
+    }
+    RELEASES_SOON.set(RELEASES_SOON.get() + 1);
+    let depth = Depth;
+    let result = f();
+    drop(depth);
+    release_all(py);
+    result
+}
+
+/// Gives back everything that was dropped. Exporters may run any code meanwhile, so no lock is
+/// held.
+pub(super) fn release_all(py: Python<'_>) {
+    while RELEASED_COUNT.load(Ordering::Acquire) > 0 {
+        let released = {
+            let mut list = RELEASED.lock().unwrap_or_else(PoisonError::into_inner);
+            RELEASED_COUNT.store(0, Ordering::Release);
+            std::mem::take(&mut *list)
+        };
+        for held in released {
+            held.release(py);
+        }
+    }
+}
+
+fn defer(held: Held) {
+    let was_empty = {
+        let mut list = RELEASED.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(held);
+        RELEASED_COUNT.store(list.len(), Ordering::Release);
+        list.len() == 1
+    };
+    if was_empty && RELEASES_SOON.get() == 0 {
+        // SAFETY: both may be called by any thread, attached or not. After the interpreter's end
+        // the memory is leaked, as there is nobody to give it back to. A full queue of pending
+        // calls is no harm: the next call of this package empties the list.
+        unsafe {
+            if ffi::Py_IsInitialized() != 0 {
+                ffi::Py_AddPendingCall(Some(release_pending), std::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// Called by the interpreter's main thread, attached, between two byte codes.
+extern "C" fn release_pending(_: *mut c_void) -> c_int {
+    // A failure to attach means that the interpreter is ending.
+    let _ = Python::try_attach(release_all);
+    0
+}

@@ -1,0 +1,193 @@
+//! Python values -> the resolver's neutral values. Knows nothing of methods and overloads.
+
+use std::time::Duration;
+
+use polyrank::Tensor;
+use polyrank::calls::{Foreign, Value};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
+
+use super::kind::{Kind, kind_of};
+use super::tensor::tensor_of_kind;
+use crate::record::Record;
+use crate::reduce_op::{DType, ReduceOp};
+
+/// Lists inside lists inside lists: more than any call takes, and a list may contain itself.
+const DEEPEST_LIST: usize = 4;
+/// More ranks than any group has; a longer range is no list of ranks.
+const LONGEST_RANGE: usize = 1 << 24;
+
+/// What stands behind the values of one call and only Python knows: tensors' objects, so that they
+/// can be handed back, and values that the resolver only passes through.
+#[derive(Default)]
+pub(crate) struct Foreigns<'py> {
+    objects: Vec<Bound<'py, PyAny>>,
+    tensors: Vec<(Tensor, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Foreigns<'py> {
+    /// The object of [`Value::Foreign`].
+    pub(crate) fn object(&self, slot: usize) -> Option<&Bound<'py, PyAny>> {
+        self.objects.get(slot)
+    }
+
+    /// The object whose memory `tensor` is. Two objects that are the same elements of the same
+    /// memory are as good as each other.
+    pub(crate) fn object_of(&self, tensor: &Tensor) -> Option<&Bound<'py, PyAny>> {
+        let is_it = |other: &Tensor| {
+            other.region().same_memory(tensor.region())
+                && other.shape() == tensor.shape()
+                && other.dtype() == tensor.dtype()
+        };
+        self.tensors.iter().find(|(other, _)| is_it(other)).map(|(_, object)| object)
+    }
+
+    fn keep(
+        &mut self,
+        object: &Bound<'py, PyAny>,
+        interfaces: &'static [&'static str],
+    ) -> PyResult<Value> {
+        let type_name = object.get_type().name()?.to_string();
+        let slot = self.objects.len();
+        self.objects.push(object.clone());
+        Ok(Value::Foreign(Foreign { type_name, interfaces, callable: object.is_callable(), slot }))
+    }
+}
+
+/// The neutral value of `object`.
+pub(super) fn value<'py>(
+    object: &Bound<'py, PyAny>,
+    foreigns: &mut Foreigns<'py>,
+) -> PyResult<Value> {
+    value_at_depth(object, foreigns, 0)
+}
+
+fn value_at_depth<'py>(
+    object: &Bound<'py, PyAny>,
+    foreigns: &mut Foreigns<'py>,
+    depth: usize,
+) -> PyResult<Value> {
+    if let Some(plain) = plain_value(object)? {
+        return Ok(plain);
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return list_value(list.iter(), foreigns, depth);
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return list_value(tuple.iter(), foreigns, depth);
+    }
+    let kind = kind_of(object);
+    Ok(match kind {
+        Kind::Buffer | Kind::Exchange(_) | Kind::Dlpack => match tensor_of_kind(object, kind)? {
+            Some(tensor) => {
+                foreigns.tensors.push((tensor.clone(), object.clone()));
+                Value::Tensor(tensor)
+            }
+            None => foreigns.keep(object, &[])?,
+        },
+        Kind::Timedelta => Value::Duration(duration(object)?),
+        Kind::Scalar => {
+            let item = object.call_method0(intern!(object.py(), "item"))?;
+            match plain_value(&item)? {
+                Some(plain) => plain,
+                None => foreigns.keep(object, &[])?,
+            }
+        }
+        Kind::Index => integer(&object.call_method0(intern!(object.py(), "__index__"))?)?,
+        Kind::Range => range_value(object, foreigns)?,
+        Kind::ReduceOp => Value::ReduceOp(object.cast::<ReduceOp>()?.get().get()?),
+        Kind::DType => Value::DType(object.cast::<DType>()?.get().0),
+        Kind::Record => record_value(object, foreigns, depth)?,
+        Kind::Foreign(interfaces) => foreigns.keep(object, interfaces)?,
+    })
+}
+
+/// The value of an object of a built-in type that is no collection.
+fn plain_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    Ok(Some(if object.is_none() {
+        Value::None
+    } else if let Ok(truth) = object.cast::<PyBool>() {
+        Value::Bool(truth.is_true())
+    } else if object.is_instance_of::<PyInt>() {
+        integer(object)?
+    } else if object.is_instance_of::<PyFloat>() {
+        Value::Float(object.extract()?)
+    } else if let Ok(text) = object.cast::<PyString>() {
+        Value::Str(text.to_str()?.to_owned())
+    } else if let Ok(bytes) = object.cast::<PyBytes>() {
+        Value::Bytes(bytes.as_bytes().to_vec())
+    } else {
+        return Ok(None);
+    }))
+}
+
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    object.extract().map(Value::Int).map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(object.py()) {
+            PyOverflowError::new_err(format!("{object} does not fit in 64 bits"))
+        } else {
+            error
+        }
+    })
+}
+
+fn list_value<'py>(
+    items: impl Iterator<Item = Bound<'py, PyAny>>,
+    foreigns: &mut Foreigns<'py>,
+    depth: usize,
+) -> PyResult<Value> {
+    if depth >= DEEPEST_LIST {
+        return Err(PyTypeError::new_err(format!(
+            "lists are nested deeper than {DEEPEST_LIST} levels"
+        )));
+    }
+    let values = items.map(|item| value_at_depth(&item, foreigns, depth + 1));
+    Ok(Value::List(values.collect::<PyResult<_>>()?))
+}
+
+/// The members of an options record.
+fn record_value<'py>(
+    object: &Bound<'py, PyAny>,
+    foreigns: &mut Foreigns<'py>,
+    depth: usize,
+) -> PyResult<Value> {
+    let record = object.cast::<Record>()?.get();
+    let members = record.members(object.py());
+    let values = members.iter().map(|member| value_at_depth(member, foreigns, depth + 1));
+    Ok(Value::Record(record.record_type(), values.collect::<PyResult<_>>()?))
+}
+
+fn range_value<'py>(object: &Bound<'py, PyAny>, foreigns: &mut Foreigns<'py>) -> PyResult<Value> {
+    let range = object.cast::<PyRange>()?;
+    if range.len()? > LONGEST_RANGE {
+        return foreigns.keep(object, &[]);
+    }
+    let values = object.try_iter()?.map(|item| integer(&item?));
+    Ok(Value::List(values.collect::<PyResult<_>>()?))
+}
+
+fn duration(object: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    object.extract().map_err(|_| {
+        PyValueError::new_err(format!("a duration cannot be negative, but {object} is"))
+    })
+}
+
+/// The object of a default value of the IDL: no tensors, no objects of the language.
+pub(crate) fn object_of_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        Value::Str(text) => text.into_pyobject(py)?.into_any(),
+        Value::Duration(duration) => duration.into_pyobject(py)?.into_any(),
+        Value::ReduceOp(reduce_op) => Bound::new(py, ReduceOp::from(*reduce_op))?.into_any(),
+        Value::DType(dtype) => Bound::new(py, DType(*dtype))?.into_any(),
+        Value::List(items) => {
+            let items = items.iter().map(|item| object_of_value(py, item));
+            PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        _ => py.None().into_bound(py),
+    })
+}

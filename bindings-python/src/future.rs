@@ -1,0 +1,261 @@
+//! `await` and futures: what waits for an operation without a thread. Knows nothing of calls.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use polyrank::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::classes::{Future, Work};
+use crate::convert::raise;
+use crate::waiting::{SLICE, wait};
+
+/// Where a future's value comes from.
+pub(crate) enum Source {
+    /// The output tensors of an operation.
+    Outputs(Py<Work>),
+    /// How an operation ended, as a number.
+    Status(Py<Work>),
+    /// What a callback of `then` returns, which runs when the operation is complete.
+    Callback(Py<Work>, Arc<Promise>),
+}
+
+/// What a callback returned or raised, once it ran.
+#[derive(Default)]
+pub(crate) struct Promise {
+    state: Mutex<State>,
+    settled: Condvar,
+}
+
+type Callback = Box<dyn FnOnce(Python<'_>) + Send>;
+
+#[derive(Default)]
+struct State {
+    outcome: Option<PyResult<Py<PyAny>>>,
+    callbacks: Vec<Callback>,
+}
+
+impl Source {
+    /// The operation at the bottom.
+    pub(crate) fn work(&self) -> &Py<Work> {
+        match self {
+            Source::Outputs(work) | Source::Status(work) | Source::Callback(work, _) => work,
+        }
+    }
+
+    /// Waits for the value, and returns it or raises what the operation failed with.
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let work = &self.work().get().inner;
+        let ended = wait(py, work, None);
+        // A signal's exception ends the wait; the operation's own error is part of the value.
+        if let (Err(error), None) = (ended, work.error()) {
+            return Err(error);
+        }
+        if let Source::Callback(_, promise) = self {
+            promise.wait(py)?;
+        }
+        self.value(py)
+    }
+
+    /// Whether the value, or the failure, is there. Does not wait.
+    pub(crate) fn is_done(&self, py: Python<'_>) -> bool {
+        match self {
+            Source::Callback(_, promise) => promise.is_settled(),
+            _ => py.detach(|| self.work().get().inner.is_completed()),
+        }
+    }
+
+    /// The value; raises if it is not there.
+    pub(crate) fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let work = self.work().get();
+        if !self.is_done(py) {
+            return Err(PyRuntimeError::new_err(
+                "the future's value is not there yet; wait for it",
+            ));
+        }
+        match self {
+            Source::Callback(_, promise) => promise.outcome(py),
+            Source::Status(_) => {
+                static WORK_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                let class = WORK_RESULT.import(py, "polyrank._enums", "WorkResult")?;
+                Ok(class.call1((status(work.inner.error().as_ref()),))?.unbind())
+            }
+            Source::Outputs(_) => match work.inner.error() {
+                Some(error) => Err(raise(py, &error)),
+                None => Ok(work.outputs(py)?.into_any().unbind()),
+            },
+        }
+    }
+}
+
+/// A future of what `callback` returns when `future` is done and it is called with it.
+pub(crate) fn then(future: &Bound<'_, Future>, callback: Py<PyAny>) -> Future {
+    let promise = Arc::new(Promise::default());
+    let kept = promise.clone();
+    when_done(future, move |py, future| {
+        kept.settle(py, callback.call1(py, (future,)));
+    });
+    let work = future.get().source.work().clone_ref(future.py());
+    Future { source: Source::Callback(work, promise) }
+}
+
+/// Calls `f` when `future` is done, at once if it is. On any thread, with the GIL.
+pub(crate) fn when_done(
+    future: &Bound<'_, Future>,
+    f: impl FnOnce(Python<'_>, Py<Future>) + Send + 'static,
+) {
+    let this = future.clone().unbind();
+    match &future.get().source {
+        Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),
+        Source::Outputs(work) | Source::Status(work) => work.get().inner.on_done(move |_| {
+            // A failure to attach means that the interpreter is ending.
+            let _ = Python::try_attach(|py| f(py, this));
+        }),
+    }
+}
+
+impl Promise {
+    fn settle(&self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) {
+        let callbacks = {
+            let mut state = self.lock();
+            state.outcome = Some(outcome);
+            std::mem::take(&mut state.callbacks)
+        };
+        self.settled.notify_all();
+        for callback in callbacks {
+            callback(py);
+        }
+    }
+
+    fn on_settled(&self, py: Python<'_>, f: impl FnOnce(Python<'_>) + Send + 'static) {
+        {
+            let mut state = self.lock();
+            if state.outcome.is_none() {
+                state.callbacks.push(Box::new(f));
+                return;
+            }
+        }
+        f(py);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.lock().outcome.is_some()
+    }
+
+    fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match &self.lock().outcome {
+            Some(Ok(value)) => Ok(value.clone_ref(py)),
+            Some(Err(error)) => Err(error.clone_ref(py)),
+            None => Err(PyRuntimeError::new_err("the future's value is not there yet")),
+        }
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        while !self.is_settled() {
+            py.detach(|| {
+                let state = self.lock();
+                if state.outcome.is_none() {
+                    drop(self.settled.wait_timeout(state, SLICE));
+                }
+            });
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// The state. Nobody runs Python code or waits for the GIL while holding it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// c10d's `WorkResult`: success 0, timeout 1, communication error 2, anything else 100.
+fn status(error: Option<&Error>) -> u8 {
+    match error {
+        None => 0,
+        Some(Error::CollectiveTimeout { .. }) => 1,
+        Some(Error::RankFailed { .. } | Error::Network { .. } | Error::Aborted { .. }) => 2,
+        Some(_) => 100,
+    }
+}
+
+/// An iterator for `__await__`: ends with `value` when `work` is complete, or raises its error.
+/// Needs a running asyncio loop, and nothing else.
+pub(crate) fn awaitable<'py>(
+    py: Python<'py>,
+    work: &polyrank::Work,
+    value: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send + 'static,
+) -> PyResult<Bound<'py, PyAny>> {
+    static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let event_loop = RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
+    let future = event_loop.call_method0("create_future")?;
+    if py.detach(|| work.is_completed()) {
+        let outcome = outcome(py, work.error(), value);
+        settle_future(&future, outcome)?;
+        return future.call_method0("__await__");
+    }
+    let (event_loop, waiting) = (event_loop.unbind(), future.clone().unbind());
+    work.on_done(move |result| {
+        let error = result.as_ref().err().cloned();
+        // A failure to attach means that the interpreter is ending, and the loop with it.
+        let _ = Python::try_attach(|py| tell_loop(py, &event_loop, &waiting, error, value));
+    });
+    future.call_method0("__await__")
+}
+
+/// Tells a future's loop, from any thread, to settle it.
+fn tell_loop(
+    py: Python<'_>,
+    event_loop: &Py<PyAny>,
+    future: &Py<PyAny>,
+    error: Option<Error>,
+    value: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>>,
+) {
+    let told = settle_function(py).and_then(|settle| {
+        let (value, error) = match outcome(py, error, value) {
+            Ok(value) => (value, py.None()),
+            Err(error) => (py.None(), error.into_value(py).into_any()),
+        };
+        event_loop.call_method1(py, "call_soon_threadsafe", (settle, future, value, error))
+    });
+    // A loop that was closed meanwhile raises RuntimeError; nobody waits on it any more.
+    drop(told);
+}
+
+fn outcome(
+    py: Python<'_>,
+    error: Option<Error>,
+    value: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    match error {
+        Some(error) => Err(raise(py, &error)),
+        None => value(py),
+    }
+}
+
+fn settle_function(py: Python<'_>) -> PyResult<&Py<PyAny>> {
+    static SETTLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    SETTLE.get_or_try_init(py, || Ok(wrap_pyfunction!(settle, py)?.into_any().unbind()))
+}
+
+/// Runs in the loop's thread. The future may be cancelled meanwhile.
+#[pyfunction]
+fn settle(
+    future: &Bound<'_, PyAny>,
+    value: Py<PyAny>,
+    error: Option<Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    settle_future(future, error.map_or(Ok(value), |error| Err(PyErr::from_value(error))))
+}
+
+fn settle_future(future: &Bound<'_, PyAny>, outcome: PyResult<Py<PyAny>>) -> PyResult<()> {
+    if future.call_method0("done")?.is_truthy()? {
+        return Ok(());
+    }
+    match outcome {
+        Ok(value) => future.call_method1("set_result", (value,))?,
+        Err(error) => future.call_method1("set_exception", (error.into_value(future.py()),))?,
+    };
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Options records: what the classes of the IDL's dictionaries have in common.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use polyrank::calls::{self, Method, Overload, Parameter, RecordType};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::convert::{Foreigns, arguments, object_of_value, raise};
+
+/// Named values with defaults. The base class of all options.
+#[pyclass(subclass, frozen, name = "Options", module = "polyrank")]
+pub(crate) struct Record {
+    record_type: &'static RecordType,
+    /// One for each member, in order.
+    values: Mutex<Vec<Py<PyAny>>>,
+}
+
+impl Record {
+    /// A record with the members that were given, the others at their defaults.
+    pub(crate) fn new(
+        record_type: &'static RecordType,
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Record> {
+        let py = positional.py();
+        check(record_type, positional, keywords)?;
+        let defaults = record_type.defaults();
+        let values = defaults.iter().map(|value| Ok(object_of_value(py, value)?.unbind()));
+        let mut values = values.collect::<PyResult<Vec<_>>>()?;
+        for (position, value) in positional.iter().enumerate() {
+            values[position] = value.unbind();
+        }
+        for (name, value) in keywords.into_iter().flatten() {
+            let name = name.cast::<PyString>()?;
+            let named = |member: &Parameter| is_name(name.to_str().unwrap_or(""), member.name);
+            if let Some(position) = record_type.members.iter().position(named) {
+                values[position] = value.unbind();
+            }
+        }
+        Ok(Record { record_type, values: Mutex::new(values) })
+    }
+
+    /// What the IDL says of it.
+    pub(crate) fn record_type(&self) -> &'static RecordType {
+        self.record_type
+    }
+
+    /// The values of all members, in order.
+    pub(crate) fn members<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        self.lock().iter().map(|value| value.bind(py).clone()).collect()
+    }
+
+    /// The value of the member at `position` of `record`, which is a record.
+    pub(crate) fn get(record: &Bound<'_, PyAny>, position: usize) -> PyResult<Py<PyAny>> {
+        let this = record.cast::<Record>()?.get();
+        Ok(this
+            .lock()
+            .get(position)
+            .map_or_else(|| record.py().None(), |value| value.clone_ref(record.py())))
+    }
+
+    /// Sets the member at `position` of `record`, which is a record.
+    pub(crate) fn set(
+        record: &Bound<'_, PyAny>,
+        position: usize,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let this = record.cast::<Record>()?.get();
+        let Some(member) = this.record_type.members.get(position) else { return Ok(()) };
+        let keywords = PyDict::new(record.py());
+        keywords.set_item(member.name, value)?;
+        check(this.record_type, &PyTuple::empty(record.py()), Some(&keywords))?;
+        // The old value is dropped after the lock, as dropping may run any code.
+        let old = this
+            .lock()
+            .get_mut(position)
+            .map(|slot| std::mem::replace(slot, value.clone().unbind()));
+        drop(old);
+        Ok(())
+    }
+
+    /// The values. Nobody runs Python code while holding them.
+    fn lock(&self) -> MutexGuard<'_, Vec<Py<PyAny>>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Record {
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let mut parts = Vec::new();
+        for (member, value) in this.record_type.members.iter().zip(this.members(slf.py())) {
+            parts.push(format!("{}={}", member.name, value.repr()?));
+        }
+        Ok(format!("{}({})", this.record_type.name, parts.join(", ")))
+    }
+}
+
+/// Refuses values that the members do not take, by the resolver that all calls go through.
+fn check(
+    record_type: &'static RecordType,
+    positional: &Bound<'_, PyTuple>,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let arguments = arguments(positional, keywords, &mut Foreigns::default())?;
+    let resolved = calls::resolve(constructor(record_type), arguments);
+    resolved.map(drop).map_err(|error| raise(positional.py(), &error))
+}
+
+/// A record's constructor as a method: every member is an optional parameter.
+fn constructor(record_type: &'static RecordType) -> &'static Method {
+    static MADE: Mutex<Option<HashMap<&'static str, &'static Method>>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.get_or_insert_default().entry(record_type.name).or_insert_with(|| {
+        let members = record_type.members;
+        let parameters: Vec<Parameter> =
+            members.iter().map(|member| Parameter { optional: true, ..*member }).collect();
+        let texts: Vec<String> =
+            members.iter().map(|member| format!("{}: {}", member.name, member.ty)).collect();
+        // One for each record type of the IDL, for as long as the process lives.
+        let overload = Overload {
+            form: format!("{}({})", record_type.name, texts.join(", ")).leak(),
+            parameters: parameters.leak(),
+        };
+        Box::leak(Box::new(Method {
+            interface: record_type.name,
+            name: record_type.name,
+            collective: None,
+            coalesced: false,
+            unbuilt: false,
+            overloads: vec![overload].leak(),
+        }))
+    })
+}
+
+/// Whether `keyword` is `name`, in snake_case or in camelCase.
+fn is_name(keyword: &str, name: &str) -> bool {
+    let snake = keyword.chars().flat_map(|letter| {
+        let upper = letter.is_ascii_uppercase();
+        upper.then_some('_').into_iter().chain([letter.to_ascii_lowercase()])
+    });
+    keyword == name || snake.eq(name.chars())
+}

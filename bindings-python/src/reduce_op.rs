@@ -1,0 +1,197 @@
+//! `ReduceOp` and `DType` as Python classes. Knows nothing of operations.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// How elements of several ranks become one: `ReduceOp.SUM`, `ReduceOp.MAX`, …
+///
+/// `PREMUL_SUM` needs a factor: `premul_sum(0.5)`.
+#[pyclass(frozen, module = "polyrank", from_py_object)]
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct ReduceOp {
+    reduce_op: polyrank::ReduceOp,
+    /// Whether it is the bare `PREMUL_SUM`, which cannot reduce.
+    lacks_factor: bool,
+}
+
+impl From<polyrank::ReduceOp> for ReduceOp {
+    fn from(reduce_op: polyrank::ReduceOp) -> ReduceOp {
+        ReduceOp { reduce_op, lacks_factor: false }
+    }
+}
+
+impl ReduceOp {
+    /// The core's operator.
+    pub(crate) fn get(&self) -> PyResult<polyrank::ReduceOp> {
+        if self.lacks_factor {
+            return Err(PyTypeError::new_err(
+                "ReduceOp.PREMUL_SUM needs its factor; use premul_sum(factor)",
+            ));
+        }
+        Ok(self.reduce_op)
+    }
+}
+
+#[pymethods]
+impl ReduceOp {
+    #[classattr]
+    const SUM: ReduceOp = plain(polyrank::ReduceOp::Sum);
+    #[classattr]
+    const AVG: ReduceOp = plain(polyrank::ReduceOp::Avg);
+    #[classattr]
+    const PRODUCT: ReduceOp = plain(polyrank::ReduceOp::Product);
+    #[classattr]
+    const MIN: ReduceOp = plain(polyrank::ReduceOp::Min);
+    #[classattr]
+    const MAX: ReduceOp = plain(polyrank::ReduceOp::Max);
+    #[classattr]
+    const BAND: ReduceOp = plain(polyrank::ReduceOp::Band);
+    #[classattr]
+    const BOR: ReduceOp = plain(polyrank::ReduceOp::Bor);
+    #[classattr]
+    const BXOR: ReduceOp = plain(polyrank::ReduceOp::Bxor);
+    #[classattr]
+    const PREMUL_SUM: ReduceOp =
+        ReduceOp { reduce_op: polyrank::ReduceOp::PremulSum(1.0), lacks_factor: true };
+
+    /// Another name for an operator: of an operator or of its number.
+    #[new]
+    fn new(op: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
+        if let Ok(same) = op.cast::<ReduceOp>() {
+            return Ok(*same.get());
+        }
+        let number = op.extract::<u8>().map_err(|_| {
+            PyTypeError::new_err("ReduceOp(op): op must be a ReduceOp or its number")
+        })?;
+        ALL.into_iter().find(|known| known.reduce_op.code() == number).ok_or_else(|| {
+            PyValueError::new_err(format!("ReduceOp({number}): no operator has this number"))
+        })
+    }
+
+    /// `SUM`, `AVG`, …
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.reduce_op.name()
+    }
+
+    /// The number, which is c10d's.
+    #[getter]
+    fn value(&self) -> u8 {
+        self.reduce_op.code()
+    }
+
+    /// The operator itself; there for c10d's callers.
+    #[getter]
+    fn op(&self) -> ReduceOp {
+        *self
+    }
+
+    /// The factor of `premul_sum(factor)`, else None.
+    #[getter]
+    fn factor(&self) -> Option<f64> {
+        match self.reduce_op {
+            polyrank::ReduceOp::PremulSum(factor) if !self.lacks_factor => Some(factor),
+            _ => None,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match self.factor() {
+            Some(factor) => format!("premul_sum({factor})"),
+            None => format!("<ReduceOp.{}: {}>", self.name(), self.value()),
+        }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<ReduceOp>().is_ok_and(|other| other.get() == self)
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.value(), self.factor().map(f64::to_bits)).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __int__(&self) -> u8 {
+        self.value()
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
+        let py = slf.py();
+        Ok(match slf.get().factor() {
+            Some(factor) => {
+                let maker = slf.py().import("polyrank")?.getattr("premul_sum")?;
+                (maker.unbind(), (factor,).into_pyobject(py)?.into_any().unbind())
+            }
+            None => {
+                let class = slf.get_type().into_any().unbind();
+                (class, (slf.get().value(),).into_pyobject(py)?.into_any().unbind())
+            }
+        })
+    }
+}
+
+const fn plain(reduce_op: polyrank::ReduceOp) -> ReduceOp {
+    ReduceOp { reduce_op, lacks_factor: false }
+}
+
+const ALL: [ReduceOp; 9] = [
+    ReduceOp::SUM,
+    ReduceOp::AVG,
+    ReduceOp::PRODUCT,
+    ReduceOp::MIN,
+    ReduceOp::MAX,
+    ReduceOp::BAND,
+    ReduceOp::BOR,
+    ReduceOp::BXOR,
+    ReduceOp::PREMUL_SUM,
+];
+
+/// Each rank's elements times `factor`, then the sum.
+#[pyfunction]
+pub(crate) fn premul_sum(factor: f64) -> ReduceOp {
+    ReduceOp::from(polyrank::ReduceOp::PremulSum(factor))
+}
+
+/// The type of a tensor's elements: `DType("f32")`.
+#[pyclass(frozen, eq, hash, module = "polyrank", from_py_object)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct DType(pub(crate) polyrank::DType);
+
+#[pymethods]
+impl DType {
+    /// The dtype of a name: `f32`, `complex64`, …
+    #[new]
+    fn new(name: &Bound<'_, PyString>) -> PyResult<DType> {
+        let name = name.to_str()?;
+        polyrank::DType::ALL.into_iter().find(|dtype| dtype.name() == name).map(DType).ok_or_else(
+            || {
+                let known = polyrank::DType::ALL.map(polyrank::DType::name).join(", ");
+                PyValueError::new_err(format!("no dtype is called '{name}'; known are {known}"))
+            },
+        )
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Bytes of one element.
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.0.size_bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("DType({:?})", self.0.name())
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyAny>, (&'static str,)) {
+        (slf.get_type().into_any().unbind(), (slf.get().0.name(),))
+    }
+}

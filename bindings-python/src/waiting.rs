@@ -1,0 +1,36 @@
+//! Waiting for operations without the GIL. Knows nothing of asyncio.
+
+use std::time::{Duration, Instant};
+
+use polyrank::{Error, Work};
+use pyo3::prelude::*;
+
+use crate::convert::raise;
+
+/// How long a wait goes on without looking whether Python has a signal to handle.
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
+
+/// Waits for `work` without the GIL, in slices, so that Ctrl-C and other signals are handled.
+/// A timeout of zero is none.
+pub(crate) fn wait(py: Python<'_>, work: &Work, timeout: Option<Duration>) -> PyResult<()> {
+    let start = Instant::now();
+    let timeout = timeout.filter(|timeout| !timeout.is_zero());
+    loop {
+        let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let slice = left.map_or(SLICE, |left| left.min(SLICE));
+        match py.detach(|| work.wait_slice(slice)) {
+            Some(result) => return result.map_err(|error| raise(py, &error)),
+            None => py.check_signals()?,
+        }
+        if timeout.is_some_and(|timeout| start.elapsed() >= timeout) {
+            return Err(raise(
+                py,
+                &Error::WaitTimeout {
+                    collective: work.name().to_owned(),
+                    sequence: work.sequence(),
+                    waited_ms: start.elapsed().as_millis() as u64,
+                },
+            ));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+"""The free functions over the default group, as programs for torch.distributed use them."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import polyrank
+import polyrank.distributed as dist
+from ranks import PATIENCE_S
+
+
+def free_functions(here):
+    assert not dist.is_initialized()
+    for call in (dist.get_rank, dist.barrier, lambda: dist.all_reduce(np.ones(1))):
+        with pytest.raises(polyrank.NotInitializedError):
+            call()
+    store = polyrank.PrefixStore("default", here.store)
+    dist.init_process_group("tcp", store=store, rank=here.rank, world_size=here.size, timeout=30)
+    with pytest.raises(polyrank.AlreadyInitializedError):
+        dist.init_process_group("tcp", store=store, rank=here.rank, world_size=here.size)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    assert (rank, size) == (here.rank, here.size)
+    assert dist.get_backend() == "tcp"
+
+    collectives(rank, size)
+    messages(rank, size)
+    subgroups(rank)
+    dist.barrier()
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    # A new default group can be made.
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def collectives(rank, size):
+    tensor = np.full(3, rank + 1.0)
+    assert dist.all_reduce(tensor) is None
+    assert (tensor == sum(range(1, size + 1))).all()
+    work = dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True)
+    assert work.wait()
+    dist.broadcast(tensor, src=size - 1)
+    dist.broadcast(tensor, group_src=0)
+    tensors = [np.zeros(2) for _ in range(size)]
+    dist.all_gather(tensors, np.full(2, float(rank)))
+    assert [t[0] for t in tensors] == [float(r) for r in range(size)]
+    flat = np.zeros(2 * size)
+    dist.all_gather_into_tensor(flat, np.full(2, float(rank)))
+    part = np.zeros(2)
+    dist.reduce_scatter_tensor(part, flat)
+    assert (part == rank * size).all()
+    reduced = np.ones(2)
+    dist.reduce(reduced, dst=size - 1)
+    assert (reduced == (size if rank == size - 1 else 1)).all()
+    dist.gather(np.full(1, float(rank)), [np.zeros(1) for _ in range(size)] if rank == 0 else None)
+    mine = np.zeros(1)
+    dist.scatter(mine, [np.full(1, float(r)) for r in range(size)] if rank == 1 else None, src=1)
+    assert mine[0] == rank
+    dist.all_to_all_single(np.zeros(size), np.ones(size))
+    dist.barrier()
+    with pytest.raises(ValueError):
+        dist.broadcast(tensor, src=0, group_src=0)
+
+
+def messages(rank, size):
+    right, left = (rank + 1) % size, (rank - 1) % size
+    works = [dist.isend(np.full(2, float(rank)), right), dist.irecv(got := np.zeros(2), left)]
+    for work in works:
+        work.wait()
+    assert (got == left).all()
+    if rank == 0:
+        dist.send(np.ones(1), 1, tag=4)
+    elif rank == 1:
+        assert dist.recv(np.zeros(1), tag=4) == 0
+    operations = [
+        dist.P2POp(dist.isend, np.full(1, float(rank)), right),
+        dist.P2POp(dist.irecv, got := np.zeros(1), left),
+    ]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert got[0] == left
+    with pytest.raises(ValueError):
+        dist.P2POp(dist.send, got, right)
+
+
+def subgroups(rank):
+    # Global ranks are not ranks in the group.
+    group = dist.new_group([2, 1])
+    if rank in (1, 2):
+        assert dist.get_process_group_ranks(group) == [1, 2]
+        assert dist.get_group_rank(group, 2) == 1
+        assert dist.get_global_rank(group, 1) == 2
+        tensor = np.full(1, float(rank))
+        dist.broadcast(tensor, src=2, group=group)
+        assert tensor[0] == 2.0
+        with pytest.raises(ValueError):
+            dist.broadcast(tensor, src=0, group=group)
+    else:
+        assert group is None
+
+
+def test_free_functions(trio):
+    trio.run(free_functions)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import polyrank as dist
+dist.init_process_group(**eval(sys.argv[1]))
+tensor = np.ones(2)
+dist.all_reduce(tensor)
+assert tensor[0] == dist.get_world_size() == 2
+dist.destroy_process_group()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("method", ["env", "tcp", "file"])
+def test_rendezvous(method, tmp_path):
+    port = free_port()
+    processes = []
+    for rank in range(2):
+        environment = dict(os.environ)
+        arguments = {"init_method": "env://", "timeout": 30}
+        if method == "env":
+            environment.update(
+                RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+            )
+        elif method == "tcp":
+            url = f"tcp://127.0.0.1:{port}?rank={rank}&world_size=2"
+            arguments["init_method"] = url
+        else:
+            url = f"file://{tmp_path}/rendezvous"
+            arguments.update(init_method=url, rank=rank, world_size=2)
+        command = [sys.executable, "-c", SCRIPT, repr(arguments)]
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        )
+    for process in processes:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert out == "done\n"
+
+
+def test_launcher(tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, sys, numpy as np, polyrank as dist\n"
+        "dist.init_process_group()\n"
+        "tensor = np.ones(1); dist.all_reduce(tensor)\n"
+        "print('total', tensor[0], flush=True)\n"
+        "dist.destroy_process_group()\n"
+        "sys.exit(int(sys.argv[1]) if dist is not None and os.environ['RANK'] == '1' else 0)\n"
+    )
+    for code in (0, 7):
+        command = [sys.executable, "-m", "polyrank.run", "--nproc-per-node=3"]
+        command += [str(script), str(code)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert ended.returncode == code, ended.stderr
+        assert ended.stdout.count("total 3.0") == 3, ended.stdout + ended.stderr

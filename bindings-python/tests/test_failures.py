@@ -1,0 +1,146 @@
+"""Ranks that die, disagree or come too late: every rank gets an error that says so."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import polyrank
+from ranks import Pool
+
+
+def disagree(here, name, kind):
+    group = here.make_group(f"mismatch {name}", timeout=20)
+    odd = here.rank == here.size - 1
+    tensor = np.ones(4, np.float32)
+    with pytest.raises(polyrank.CollectiveMismatchError) as caught:
+        if kind == "collective":
+            (group.barrier() if odd else group.allreduce(tensor)).wait()
+        elif kind == "dtype":
+            group.allreduce(tensor.astype(np.int32) if odd else tensor).wait()
+        elif kind == "size":
+            group.allreduce(np.ones(5, np.float32) if odd else tensor).wait()
+        elif kind == "operator":
+            op = polyrank.ReduceOp.MAX if odd else polyrank.ReduceOp.SUM
+            group.allreduce(tensor, op).wait()
+        elif kind == "root":
+            group.broadcast(tensor, 1 if odd else 0).wait()
+        # A rank that exchanges no frame with the odd one may be done; its next call raises.
+        for _ in range(100):
+            group.barrier().wait()
+    error = caught.value
+    assert isinstance(error, RuntimeError)
+    assert error.kind == "CollectiveMismatch"
+    assert error.group is not None and error.rank is not None
+    assert error.ours != error.theirs
+    return str(error)
+
+
+@pytest.mark.parametrize("kind", ["collective", "dtype", "size", "operator", "root"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_disagreeing_ranks(pools, kind, size):
+    messages = pools(size).run(disagree, kind, kind)
+    for message in messages:
+        assert "rank" in message
+
+
+def too_late(here):
+    group = here.make_group("too late", timeout=20)
+    if here.rank == 0:
+        work = group.allreduce(np.ones(2), timeout=0.3)
+        with pytest.raises(polyrank.CollectiveTimeoutError) as caught:
+            work.wait()
+        assert isinstance(caught.value, TimeoutError)
+        assert caught.value.collective == "allreduce"
+        # The group is broken now.
+        with pytest.raises(polyrank.PolyrankError):
+            group.barrier().wait()
+        here.store.set("too late", "")
+    else:
+        here.store.wait(["too late"])
+        with pytest.raises(polyrank.PolyrankError):
+            group.allreduce(np.ones(2)).wait()
+
+
+def test_an_operation_past_its_deadline(pair):
+    pair.run(too_late)
+
+
+def aborts(here):
+    group = here.make_group("aborts", timeout=20)
+    if here.rank == 0:
+        here.store.wait(["waiting1", "waiting2"])
+        group.abort()
+    with pytest.raises(polyrank.AbortedError) as caught:
+        work = group.allreduce(np.ones(2))
+        here.store.set(f"waiting{here.rank}", "")
+        work.wait()
+    assert "rank 0" in str(caught.value)
+    with pytest.raises(polyrank.AbortedError):
+        group.barrier().wait()
+
+
+def test_abort(trio):
+    trio.run(aborts)
+
+
+def die(here):
+    here.group.barrier().wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def survive(here, dead, collective):
+    here.group.barrier().wait()
+    started = time.monotonic()
+    with pytest.raises(polyrank.RankFailedError) as caught:
+        for _ in range(1_000_000):
+            if collective == "allreduce":
+                here.group.allreduce(np.ones(1000)).wait()
+            elif collective == "broadcast":
+                here.group.broadcast(np.ones(10), (dead + 1) % here.size).wait()
+            else:
+                here.group.barrier().wait()
+    error = caught.value
+    assert error.rank == dead, str(error)
+    assert f"rank {dead}" in str(error)
+    assert error.collective, str(error)
+    # Later calls fail at once, with the same error.
+    with pytest.raises(polyrank.RankFailedError):
+        here.group.barrier().wait()
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("dead", [0, 2])
+@pytest.mark.parametrize("collective", ["allreduce", "broadcast"])
+def test_a_killed_rank_is_named_on_all_others(dead, collective):
+    pool = Pool(4)
+    try:
+        others = [rank for rank in range(4) if rank != dead]
+        pool.connections[dead].send((die, ()))
+        pool.run(survive, dead, collective, ranks=others)
+    finally:
+        pool.close(kill=True)
+
+
+def idle_then_call(here, dead):
+    here.group.barrier().wait()
+    here.store.wait(["killed"])
+    with pytest.raises(polyrank.RankFailedError) as caught:
+        for _ in range(1_000_000):
+            here.group.barrier().wait()
+    assert caught.value.rank == dead
+
+
+def test_a_rank_killed_while_idle_is_named_by_the_next_call():
+    pool = Pool(3)
+    try:
+        for rank in range(2):
+            pool.connections[rank].send((idle_then_call, (2,)))
+        pool.connections[2].send((die, ()))
+        pool.processes[2].join()
+        pool.store.set("killed", "")
+        pool.collect([0, 1])
+    finally:
+        pool.close(kill=True)

@@ -1,0 +1,93 @@
+"""Importing starts no thread, and a process that imported forks ranks that form a group."""
+
+import subprocess
+import sys
+
+from ranks import PATIENCE_S
+
+SCRIPT = """
+import os, sys
+import numpy as np
+
+def threads():
+    return os.listdir("/proc/self/task") if sys.platform == "linux" else []
+
+# NumPy's linear algebra has threads of its own.
+before = threads()
+import polyrank
+assert threads() == before, "importing polyrank started threads"
+
+path = sys.argv[1]
+children = []
+for rank in range(4):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            polyrank.init_process_group(
+                init_method=f"file://{path}", rank=rank, world_size=4, timeout=30
+            )
+            tensor = np.full(1000, float(rank))
+            polyrank.all_reduce(tensor)
+            assert (tensor == 6.0).all()
+            polyrank.destroy_process_group()
+            status = 0
+        finally:
+            os._exit(status)
+    children.append(child)
+statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+assert statuses == [0] * 4, statuses
+assert not polyrank.is_initialized()
+"""
+
+AFTER = """
+import os, sys
+import numpy as np
+import polyrank
+
+# The parent uses a group, and threads have started; a child starts clean.
+polyrank.init_process_group(store=polyrank.HashStore(), rank=0, world_size=1, timeout=20)
+polyrank.all_reduce(np.ones(4))
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        assert not polyrank.is_initialized()
+        polyrank.init_process_group(store=polyrank.HashStore(), rank=0, world_size=1, timeout=20)
+        tensor = np.ones(4)
+        polyrank.all_reduce(tensor)
+        polyrank.destroy_process_group()
+        status = 0
+    finally:
+        os._exit(status)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+polyrank.all_reduce(np.ones(4))
+polyrank.destroy_process_group()
+"""
+
+EXIT = """
+import sys
+import numpy as np
+import polyrank
+group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="exits")
+work = group.recv_anysource([np.zeros(4)])
+sys.exit(0)
+"""
+
+
+def run(script, *arguments):
+    command = [sys.executable, "-c", script, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_import_then_fork_four_ranks(tmp_path):
+    run(SCRIPT, str(tmp_path / "rendezvous"))
+
+
+def test_fork_after_use(tmp_path):
+    run(AFTER)
+
+
+def test_exit_with_an_operation_in_flight():
+    run(EXIT)

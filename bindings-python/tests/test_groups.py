@@ -1,0 +1,99 @@
+"""Several groups: at once, of some of the ranks, under one store."""
+
+import numpy as np
+import pytest
+
+import polyrank
+
+
+def two_at_once(here):
+    one, other = here.make_group("one"), here.make_group("other")
+    first, second = np.ones(1000), np.full(10, 2.0)
+    # Each rank uses the groups in another order, which is allowed.
+    if here.rank % 2:
+        works = [one.allreduce(first), other.allreduce(second)]
+    else:
+        works = [other.allreduce(second), one.allreduce(first)]
+    for work in works:
+        work.wait()
+    assert (first == here.size).all() and (second == 2 * here.size).all()
+    # One tensor may be the input of both.
+    given = np.full(2, float(here.rank))
+    outputs = [[np.zeros(2) for _ in range(here.size)] for _ in range(2)]
+    works = [one.allgather(outputs[0], given), other.allgather(outputs[1], given)]
+    for work in works:
+        work.wait()
+    assert all((o == r).all() for out in outputs for r, o in enumerate(out))
+    one.shutdown()
+    other.shutdown()
+
+
+def test_two_groups_at_once(trio):
+    trio.run(two_at_once)
+
+
+def splits(here):
+    # Each rank gives the ranks of its own new group.
+    ranks = [1, 0] if here.rank < 2 else list(range(2, here.size))
+    group = here.group.split_group(ranks)
+    assert group.size() == len(ranks)
+    assert group.rank() == ranks.index(here.rank)
+    assert group.ranks() == ranks
+    tensor = np.full(2, float(here.rank))
+    group.allreduce(tensor).wait()
+    assert tensor.tolist() == [float(sum(ranks))] * 2
+    outputs = [np.zeros(1) for _ in ranks]
+    group.allgather(outputs, np.full(1, float(here.rank))).wait()
+    assert [o[0] for o in outputs] == [float(r) for r in ranks]
+    assert here.group.split_group([0]) is None or here.rank == 0
+    for wrong in ([], [0, 0], [here.size]):
+        with pytest.raises(ValueError):
+            here.group.split_group(wrong)
+    here.group.barrier().wait()
+
+
+def test_split_group(pools):
+    pools(5).run(splits)
+
+
+def queries(here):
+    group = here.group
+    assert group.rank() == here.rank
+    assert group.size() == here.size
+    assert group.name() == "tcp"
+    assert group.group_name == "pool"
+    assert group.ranks() == list(range(here.size))
+    assert group.timeout.total_seconds() == 30.0
+    group.set_timeout(29)
+    assert group.timeout.total_seconds() == 29.0
+    group.set_timeout(30)
+    store = group.get_group_store()
+    store.set(f"key{here.rank}", str(here.rank))
+    other = (here.rank + 1) % here.size
+    assert store.get(f"key{other}") == str(other).encode()
+    assert "pool" in repr(group)
+
+
+def test_queries(pair):
+    pair.run(queries)
+
+
+def test_wrong_groups_are_refused():
+    store = polyrank.HashStore()
+    with pytest.raises(ValueError):
+        polyrank.ProcessGroup(store, 2, 2)
+    with pytest.raises(ValueError):
+        polyrank.ProcessGroup(store, 0, 0)
+    with pytest.raises(polyrank.UnknownBackendError):
+        polyrank.ProcessGroup(store, 0, 1, backend="carrier pigeon")
+    with pytest.raises(TypeError):
+        polyrank.ProcessGroup("store", 0, 1)
+
+
+def test_missing_ranks_are_named():
+    store = polyrank.HashStore()
+    with pytest.raises(polyrank.RendezvousTimeoutError) as caught:
+        polyrank.ProcessGroup(store, 1, 4, timeout=0.3, group_name="incomplete")
+    assert isinstance(caught.value, TimeoutError)
+    for rank in ("0", "2", "3"):
+        assert rank in str(caught.value)

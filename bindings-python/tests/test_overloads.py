@@ -1,0 +1,122 @@
+"""Every form in which an operation can be called, and what wrong calls raise."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+import polyrank
+from polyrank import ReduceOp
+
+
+def every_form(here):
+    group, size = here.group, float(here.size)
+
+    def total(*arguments, **keywords):
+        tensor = np.ones(3)
+        group.allreduce(tensor, *arguments, **keywords).wait()
+        return tensor.tolist()
+
+    options = polyrank.AllreduceOptions()
+    options.reduce_op = ReduceOp.MAX
+    assert total() == [size] * 3
+    assert total(ReduceOp.MAX) == [1.0] * 3
+    assert total(op=ReduceOp.AVG, timeout=datetime.timedelta(seconds=20)) == [1.0] * 3
+    assert total(ReduceOp.SUM, 20) == [size] * 3
+    assert total(ReduceOp.SUM, timeout=20.5) == [size] * 3
+    assert total(ReduceOp.SUM, None) == [size] * 3
+
+    tensor = np.ones(3)
+    group.allreduce([tensor]).wait()
+    group.allreduce([tensor], options).wait()
+    group.allreduce(tensors=[tensor], opts=options).wait()
+    group.allreduce((tensor,), ReduceOp.SUM).wait()
+    group.allreduce(tensor=tensor).wait()
+    assert tensor.tolist() == [size**3] * 3
+
+    root = polyrank.BroadcastOptions()
+    root.root_rank = here.size - 1
+    tensor = np.full(2, float(here.rank))
+    group.broadcast([tensor], root).wait()
+    assert tensor.tolist() == [size - 1] * 2
+    for rank in (1, np.int64(1), np.uint8(1)):
+        tensor = np.full(2, float(here.rank))
+        group.broadcast(tensor, rank).wait()
+        assert tensor.tolist() == [1.0] * 2
+    group.broadcast(tensor, root=0, timeout=datetime.timedelta(seconds=9)).wait()
+
+    outputs = [np.zeros(1) for _ in range(here.size)]
+    mine = np.full(1, float(here.rank))
+    group.allgather(outputs, mine).wait()
+    group.allgather([outputs], [mine]).wait()
+    group.allgather([outputs], [mine], polyrank.AllgatherOptions()).wait()
+    flat = np.zeros(here.size)
+    group.all_gather_single(flat, mine).wait()
+    group._allgather_base(flat, mine).wait()
+    assert flat.tolist() == [float(r) for r in range(here.size)]
+    group.barrier(polyrank.BarrierOptions()).wait()
+    group.barrier(opts=polyrank.BarrierOptions()).wait()
+
+
+def test_every_form(trio):
+    trio.run(every_form)
+
+
+def wrong_calls(here):
+    group, tensor = here.group, np.ones(2)
+    wrong = [
+        lambda: group.allreduce(),
+        lambda: group.allreduce(3),
+        lambda: group.allreduce("tensor"),
+        lambda: group.allreduce(tensor, "SUM"),
+        lambda: group.allreduce(tensor, ReduceOp.SUM, 1, 2),
+        lambda: group.allreduce(tensor, oop=ReduceOp.SUM),
+        lambda: group.allreduce([tensor, 3]),
+        lambda: group.allreduce(tensor, tensor=tensor),
+        lambda: group.broadcast(tensor),
+        lambda: group.broadcast(tensor, "0"),
+        lambda: group.broadcast(tensor, 0.0),
+        lambda: group.broadcast(tensor, True),
+        lambda: group.allreduce(np.array(["text"])),
+        lambda: group.allreduce(np.array([object()])),
+        lambda: group.allreduce(np.zeros(2, "datetime64[s]")),
+        lambda: group.allreduce(b"bytes are no tensor"),
+    ]
+    for call in wrong:
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(TypeError) as caught:
+        group.allreduce(tensor, "SUM")
+    message = str(caught.value)
+    assert message.count("allreduce(") >= 3, message
+    assert "op: ReduceOp" in message, message
+    for timeout in (-1, float("nan"), datetime.timedelta(seconds=-1)):
+        with pytest.raises(ValueError):
+            group.allreduce(tensor, timeout=timeout)
+    with pytest.raises(OverflowError):
+        group.broadcast(tensor, 2**64)
+    group.barrier().wait()
+    assert tensor.tolist() == [1.0, 1.0]
+
+
+def test_wrong_calls_are_type_errors_that_list_the_forms(pair):
+    pair.run(wrong_calls)
+
+
+def unbuilt(here):
+    with pytest.raises(polyrank.UnsupportedError, match="monitored_barrier") as caught:
+        here.group.monitored_barrier()
+    assert isinstance(caught.value, NotImplementedError)
+
+
+def test_what_is_not_built_says_so(pair):
+    pair.run(unbuilt)
+
+
+def test_options_have_defaults_and_take_keywords():
+    options = polyrank.AllreduceOptions()
+    assert options.reduce_op == ReduceOp.SUM
+    assert options.timeout is None
+    options.timeout = datetime.timedelta(seconds=3)
+    assert options.timeout == datetime.timedelta(seconds=3)
+    assert polyrank.ReduceOptions(root_rank=2).root_rank == 2

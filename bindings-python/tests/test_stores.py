@@ -1,0 +1,132 @@
+"""The stores from Python: one set of rules for all of them."""
+
+import datetime
+import os
+import signal
+import threading
+
+import pytest
+
+import polyrank
+
+
+@pytest.fixture(params=["hash", "file", "tcp", "prefix"])
+def store(request, tmp_path):
+    if request.param == "hash":
+        return polyrank.HashStore()
+    if request.param == "file":
+        return polyrank.FileStore(str(tmp_path / "store"), -1)
+    if request.param == "tcp":
+        return polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    return polyrank.PrefixStore("prefix", polyrank.HashStore())
+
+
+def test_values(store):
+    assert isinstance(store, polyrank.Store)
+    store.set("text", "value")
+    store.set(key="bytes", value=b"\x00\xff")
+    store.set("array", bytearray(b"ab"))
+    assert store.get("text") == b"value"
+    assert store.get("bytes") == b"\x00\xff"
+    assert store.get("array") == b"ab"
+    assert store.add("counter", 2) == 2
+    assert store.add("counter", -5) == -3
+    assert store.get("counter") == b"-3"
+    assert store.check(["text", "counter"]) is True
+    assert store.check(["missing"]) is False
+    assert store.compare_set("text", "value", "other") == b"other"
+    assert store.compare_set("text", "wrong", "third") == b"other"
+    store.append("text", "!")
+    assert store.get("text") == b"other!"
+    store.multi_set(["a", "b"], ["1", b"2"])
+    assert store.multi_get(["b", "a"]) == [b"2", b"1"]
+    assert store.num_keys() >= 6
+    with pytest.raises(TypeError):
+        store.add("text", 1)
+
+
+def test_waiting(store):
+    with pytest.raises(polyrank.StoreTimeoutError) as caught:
+        store.wait(["missing"], datetime.timedelta(milliseconds=50))
+    assert isinstance(caught.value, TimeoutError)
+    assert isinstance(caught.value, polyrank.DistStoreError)
+    assert "missing" in str(caught.value)
+    store.set_timeout(datetime.timedelta(milliseconds=60))
+    assert store.timeout == datetime.timedelta(milliseconds=60)
+    with pytest.raises(polyrank.StoreTimeoutError):
+        store.get("missing")
+    store.set_timeout(20)
+    # A handle serves one request at a time, as c10d's; another one is for another thread.
+    twin = store.clone()
+    setter = threading.Thread(target=lambda: twin.set("late", "x"))
+    setter.start()
+    store.wait(["late"])
+    setter.join()
+
+
+def test_wrong_arguments(store):
+    for call in (
+        lambda: store.set("key"),
+        lambda: store.set(1, "value"),
+        lambda: store.set("key", 1),
+        lambda: store.get(),
+        lambda: store.add("key", "1"),
+        lambda: store.wait("key"),
+        lambda: store.check("key"),
+    ):
+        with pytest.raises(TypeError, match=r"\("):
+            call()
+
+
+def test_keyboard_interrupt_ends_a_wait(store):
+    started = threading.Event()
+
+    def press():
+        started.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        started.set()
+        store.wait(["never"], 30)
+    presser.join()
+    store.set("key", "usable")
+    assert store.get("key") == b"usable"
+
+
+def test_tcp_clients_and_queues():
+    server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    assert server.port > 0
+    assert server.host == "127.0.0.1"
+    client = polyrank.TCPStore("127.0.0.1", server.port, None, False, timeout=20)
+    client.set("key", "value")
+    assert server.get("key") == b"value"
+    assert server.delete_key("key") is True
+    assert server.delete_key("key") is False
+    client.queue_push("queue", "1")
+    client.queue_push("queue", "2")
+    assert server.queue_len("queue") == 2
+    assert server.queue_pop("queue") == b"1"
+    assert server.queue_pop("queue", block=False) == b"2"
+    with pytest.raises(polyrank.QueueEmptyError):
+        server.queue_pop("queue", block=False)
+    twin = client.clone()
+    twin.set("from twin", "x")
+    assert client.get("from twin") == b"x"
+
+
+def test_no_server_is_a_network_error():
+    with pytest.raises((polyrank.DistNetworkError, polyrank.StoreTimeoutError)):
+        polyrank.TCPStore("127.0.0.1", 1, is_master=False, timeout=0.3)
+
+
+def test_prefix_and_file_attributes(tmp_path):
+    below = polyrank.HashStore()
+    prefixed = polyrank.PrefixStore("one", below)
+    prefixed.set("key", "value")
+    assert below.get("one/key") == b"value"
+    assert prefixed.underlying_store is below
+    assert prefixed.prefix == "one"
+    path = str(tmp_path / "store")
+    assert polyrank.FileStore(path).path == path

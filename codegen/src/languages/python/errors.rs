@@ -1,0 +1,75 @@
+//! The exception classes, and the fields of each kind of error.
+
+use askama::Template;
+
+use super::spelling::{exception, name};
+use crate::languages::stamp;
+use crate::model::{Api, ErrorKind, Type};
+
+/// `errors.rs`.
+#[derive(Template)]
+#[template(path = "python/errors.rs.jinja", escape = "none")]
+pub(super) struct Errors {
+    stamp: String,
+    errors: Vec<Error>,
+}
+
+struct Error {
+    variant: String,
+    python: String,
+    parent: String,
+    bases: String,
+    doc: String,
+    /// The Rust pattern: `Error::QueueEmpty`.
+    pattern: String,
+    /// The fields: `("rank", Field::Number(u64::from(*rank)))`.
+    fields: String,
+}
+
+/// What the template prints.
+pub(super) fn view(api: &Api) -> Errors {
+    let errors = api.errors.iter().map(|error| view_of(api, error)).collect();
+    Errors { stamp: stamp("idl/errors.webidl"), errors }
+}
+
+/// The name of the core's variant, which is the kind's name in the table.
+fn variant(error: &ErrorKind) -> &str {
+    error.notes.rust.as_deref().unwrap_or(&error.name)
+}
+
+fn view_of(api: &Api, error: &ErrorKind) -> Error {
+    let kind = variant(error).to_owned();
+    let parent = error.parent.as_ref().and_then(|parent| {
+        let parent = api.errors.iter().find(|known| known.name == *parent)?;
+        Some(format!("Some(\"{}\")", variant(parent)))
+    });
+    let bases: Vec<String> = error.bases.iter().map(|base| format!("\"{base}\"")).collect();
+    let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
+    let pattern = match names.as_slice() {
+        [] => format!("Error::{kind}"),
+        names => format!("Error::{kind} {{ {} }}", names.join(", ")),
+    };
+    let fields: Vec<String> = error
+        .fields
+        .iter()
+        .map(|field| {
+            let rust = &field.name;
+            let python = name(&field.name, &field.notes);
+            let value = match field.ty {
+                Type::UnsignedLong => format!("Field::Number(u64::from(*{rust}))"),
+                Type::UnsignedLongLong => format!("Field::Number(*{rust})"),
+                _ => format!("Field::Text({rust}.clone())"),
+            };
+            format!("(\"{python}\", {value})")
+        })
+        .collect();
+    Error {
+        python: exception(api, &error.name),
+        variant: kind,
+        parent: parent.unwrap_or_else(|| "None".into()),
+        bases: bases.join(", "),
+        doc: error.doc.replace('\n', " ").replace('"', "\\\""),
+        pattern,
+        fields: fields.join(", "),
+    }
+}

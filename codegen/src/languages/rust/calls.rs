@@ -1,0 +1,164 @@
+//! The view of the tables that the resolver reads.
+
+use askama::Template;
+
+use crate::languages::stamp;
+use crate::model::names::{camel_case, snake_case};
+use crate::model::{self, Api, Constant, Type};
+
+#[derive(Template)]
+#[template(path = "rust/calls.rs.jinja", escape = "none")]
+pub(super) struct Calls {
+    stamp: String,
+    records: Vec<Record>,
+    methods: Vec<Method>,
+}
+
+struct Record {
+    name: String,
+    constant: String,
+    base: String,
+    members: Vec<String>,
+}
+
+struct Method {
+    interface: String,
+    name: String,
+    constant: String,
+    collective: String,
+    coalesced: bool,
+    unbuilt: bool,
+    overloads: Vec<Overload>,
+}
+
+struct Overload {
+    form: String,
+    parameters: Vec<String>,
+}
+
+pub(super) fn calls(api: &Api) -> Calls {
+    let arguments = api.dictionaries.iter().filter(|dictionary| dictionary.is_argument);
+    let record = |dictionary: &model::Dictionary| Record {
+        name: dictionary.name.clone(),
+        constant: record_constant(&dictionary.name),
+        base: match &dictionary.inherits {
+            Some(base) => format!("Some({base:?})"),
+            None => "None".to_owned(),
+        },
+        members: dictionary.members.iter().map(|member| member_row(api, member)).collect(),
+    };
+    let of_interfaces = api
+        .interfaces
+        .iter()
+        .flat_map(|interface| interface.constructor.iter().chain(&interface.methods));
+    let functions = api.namespaces.iter().flat_map(|namespace| &namespace.functions);
+    Calls {
+        stamp: stamp("idl/*.webidl"),
+        records: arguments.map(record).collect(),
+        methods: of_interfaces.chain(functions).map(|method| view(api, method)).collect(),
+    }
+}
+
+/// The name of the table of a method: `PROCESS_GROUP_ALLREDUCE`.
+pub(super) fn method_constant(method: &model::Method) -> String {
+    format!("{}_{}", snake_case(&method.owner), method.name).to_uppercase()
+}
+
+fn record_constant(name: &str) -> String {
+    snake_case(name).to_uppercase()
+}
+
+fn view(api: &Api, method: &model::Method) -> Method {
+    let collective = method.collective.as_ref().map(|name| {
+        let found = api.collectives.iter().find(|collective| collective.name == *name);
+        let variant = found.map_or_else(|| camel_case(name), |found| found.variant.clone());
+        format!("Some(Collective::{variant})")
+    });
+    let overload = |overload: &model::Overload| Overload {
+        form: overload.form.clone(),
+        parameters: overload.parameters.iter().map(|it| parameter_row(api, it)).collect(),
+    };
+    Method {
+        interface: method.owner.clone(),
+        name: method.name.clone(),
+        constant: method_constant(method),
+        collective: collective.unwrap_or_else(|| "None".to_owned()),
+        coalesced: method.coalesced,
+        unbuilt: method.notes.unbuilt,
+        overloads: method.overloads.iter().map(overload).collect(),
+    }
+}
+
+fn parameter_row(api: &Api, parameter: &model::Parameter) -> String {
+    let model::Parameter { name, ty, role, optional, default, .. } = parameter;
+    let default = optional.then_some(default.as_ref());
+    row(api, name, ty, *role, default)
+}
+
+fn member_row(api: &Api, member: &model::Member) -> String {
+    let model::Member { name, ty, role, required, default, .. } = member;
+    row(api, name, ty, *role, (!required).then_some(default.as_ref()))
+}
+
+/// `default` is given where the argument may be left out.
+fn row(
+    api: &Api,
+    name: &str,
+    ty: &Type,
+    role: model::Role,
+    default: Option<Option<&Constant>>,
+) -> String {
+    let ty = type_of(api, ty);
+    match default {
+        None => format!("required({name:?}, {ty}, Role::{role:?})"),
+        Some(default) => {
+            let default = constant(default.unwrap_or(&Constant::Null));
+            format!("optional({name:?}, {ty}, Role::{role:?}, {default})")
+        }
+    }
+}
+
+fn type_of(api: &Api, ty: &Type) -> String {
+    match ty {
+        Type::Undefined | Type::Object => "Type::Object".to_owned(),
+        Type::Boolean => "Type::Bool".to_owned(),
+        Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong => {
+            "Type::Int".to_owned()
+        }
+        Type::Double => "Type::Float".to_owned(),
+        Type::String => "Type::Str".to_owned(),
+        Type::Bytes => "Type::Bytes".to_owned(),
+        Type::Duration => "Type::Duration".to_owned(),
+        Type::Tensor => "Type::Tensor".to_owned(),
+        Type::ReduceOp => "Type::ReduceOp".to_owned(),
+        Type::DType => "Type::DType".to_owned(),
+        Type::Callback(_) => "Type::Callback".to_owned(),
+        Type::Dictionary(name) => format!("Type::Record(&{})", record_constant(name)),
+        Type::Interface(name) => format!("Type::Interface({name:?})"),
+        Type::Enum(name) => {
+            let found = api.enums.iter().find(|it| it.name == *name);
+            let values = found.map(|it| it.values.as_slice()).unwrap_or_default();
+            let values: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
+            format!("Type::Enum(&{values:?})")
+        }
+        Type::Sequence(inner) => format!("Type::Sequence(&{})", type_of(api, inner)),
+        Type::Nullable(inner) => format!("Type::Nullable(&{})", type_of(api, inner)),
+    }
+}
+
+fn constant(constant: &Constant) -> String {
+    match constant {
+        Constant::Null => "Constant::Null".to_owned(),
+        Constant::Boolean(value) => format!("Constant::Bool({value})"),
+        Constant::Integer(value) => format!("Constant::Int({value})"),
+        Constant::Float(value) => format!("Constant::Float({value:?})"),
+        Constant::Seconds(value) => format!("Constant::Seconds({value:?})"),
+        Constant::String(value) | Constant::Enum(_, value) => format!("Constant::Str({value:?})"),
+        Constant::ReduceOp(name) => {
+            format!("Constant::ReduceOp(ReduceOp::{})", camel_case(name))
+        }
+        Constant::DType(name) => format!("Constant::DType(crate::DType::{})", camel_case(name)),
+        Constant::EmptySequence => "Constant::EmptySequence".to_owned(),
+        Constant::EmptyDictionary => "Constant::EmptyRecord".to_owned(),
+    }
+}

@@ -1,0 +1,106 @@
+//! The view of the error enum.
+
+use askama::Template;
+
+use super::doc_comment;
+use crate::languages::stamp;
+use crate::model::{Api, ErrorKind, Type};
+
+#[derive(Template)]
+#[template(path = "rust/error.rs.jinja", escape = "none")]
+pub(super) struct Errors {
+    stamp: String,
+    errors: Vec<Kind>,
+    accessors: Vec<Accessor>,
+}
+
+struct Kind {
+    doc: String,
+    kind: String,
+    variant: String,
+    /// A Rust string literal.
+    message: String,
+    fields: Vec<Field>,
+    /// A pattern that fits every error of this kind.
+    any: String,
+}
+
+struct Field {
+    doc: String,
+    name: String,
+    ty: &'static str,
+}
+
+/// A method that gives one field of whichever kinds have it.
+struct Accessor {
+    doc: &'static str,
+    name: &'static str,
+    ty: &'static str,
+    pattern: String,
+    value: &'static str,
+}
+
+pub(super) fn errors(api: &Api) -> Errors {
+    let file = api.errors.first().map_or("idl/*.webidl", |error| error.source.file.as_str());
+    let accessors = [
+        ("/// The rank that it is about, if it is about one.", "rank", "u32", "*rank"),
+        ("/// The collective that failed, if one did.", "collective", "&str", "collective"),
+        (
+            "/// The sequence number of the operation that failed, if one did.",
+            "sequence",
+            "u64",
+            "*sequence",
+        ),
+    ];
+    let accessor = |(doc, name, ty, value)| {
+        let having =
+            api.errors.iter().filter(|error| error.fields.iter().any(|it| it.name == name));
+        let patterns: Vec<String> =
+            having.map(|error| format!("Error::{} {{ {name}, .. }}", variant(error))).collect();
+        Accessor { doc, name, ty, pattern: patterns.join(" | "), value }
+    };
+    Errors {
+        stamp: stamp(file),
+        errors: api.errors.iter().map(kind).collect(),
+        accessors: accessors
+            .into_iter()
+            .map(accessor)
+            .filter(|it| !it.pattern.is_empty())
+            .collect(),
+    }
+}
+
+fn kind(error: &ErrorKind) -> Kind {
+    let fields = error.fields.iter().map(|field| Field {
+        doc: doc_comment(&field.doc),
+        name: field.name.clone(),
+        ty: field_type(&field.ty),
+    });
+    let variant = variant(error);
+    let any = if error.fields.is_empty() { "" } else { " { .. }" };
+    Kind {
+        doc: doc_comment(&error.doc),
+        kind: error.name.clone(),
+        message: format!("{:?}", error.message),
+        fields: fields.collect(),
+        any: format!("Error::{variant}{any}"),
+        variant,
+    }
+}
+
+fn variant(error: &ErrorKind) -> String {
+    error.notes.rust.clone().unwrap_or_else(|| error.name.clone())
+}
+
+fn field_type(ty: &Type) -> &'static str {
+    match ty {
+        Type::Boolean => "bool",
+        Type::Long => "i32",
+        Type::UnsignedLong => "u32",
+        Type::LongLong => "i64",
+        Type::UnsignedLongLong => "u64",
+        Type::Double => "f64",
+        // Every other value is shown in words.
+        _ => "String",
+    }
+}

@@ -1,0 +1,279 @@
+//! The views of the typed methods, and of the traits of what they take after their tensors.
+
+use askama::Template;
+
+use super::calls::method_constant;
+use super::options::{Options, views};
+use super::values::source;
+use super::{any_of, doc_comment};
+use crate::languages::stamp;
+use crate::model::names::camel_case;
+use crate::model::{self, Api, Parameter, Role, Type};
+
+#[derive(Template)]
+#[template(path = "rust/arguments.rs.jinja", escape = "none")]
+pub(super) struct AllArguments {
+    stamp: String,
+    all_options: Vec<Options>,
+    all: Vec<Arguments>,
+}
+
+struct Arguments {
+    name: String,
+    method: String,
+    forms: Vec<Form>,
+    doc: String,
+    note: String,
+}
+
+/// A type that a trait is implemented for.
+struct Form {
+    generics: &'static str,
+    ty: String,
+}
+
+#[derive(Template)]
+#[template(path = "rust/process_group.rs.jinja", escape = "none")]
+pub(super) struct ProcessGroup {
+    stamp: String,
+    methods: Vec<Method>,
+}
+
+#[derive(Template)]
+#[template(path = "rust/scope.rs.jinja", escape = "none")]
+pub(super) struct Scope {
+    stamp: String,
+    methods: Vec<Method>,
+}
+
+struct Method {
+    name: String,
+    /// What it does, what it takes, its errors.
+    doc: String,
+    generics: String,
+    buffers: Vec<Buffer>,
+    arguments: String,
+    constant: String,
+}
+
+struct Buffer {
+    name: String,
+    role: String,
+    borrowed: String,
+    scoped: String,
+    lend: &'static str,
+}
+
+pub(super) fn arguments(api: &Api) -> AllArguments {
+    let all = typed(api).map(|method| {
+        let shown = shown_forms(method);
+        Arguments {
+            name: trait_name(method),
+            method: method.name.clone(),
+            forms: forms(method),
+            doc: doc_comment(&format!(
+                "What `{}` takes after its tensors: {}.",
+                method.name,
+                any_of(&shown)
+            )),
+            note: format!("it takes {}{}", any_of(&shown), explanation(&shown)),
+        }
+    });
+    AllArguments { stamp: stamp(&source(api)), all: all.collect(), all_options: views(api) }
+}
+
+pub(super) fn process_group(api: &Api) -> ProcessGroup {
+    ProcessGroup { stamp: stamp(&source(api)), methods: methods(api) }
+}
+
+pub(super) fn scope(api: &Api) -> Scope {
+    Scope { stamp: stamp(&source(api)), methods: methods(api) }
+}
+
+/// The collectives of `ProcessGroup` that are built.
+fn typed(api: &Api) -> impl Iterator<Item = &model::Method> {
+    let groups = api.interfaces.iter().filter(|interface| interface.name == "ProcessGroup");
+    let methods = groups.flat_map(|interface| &interface.methods);
+    methods.filter(|method| method.collective.is_some() && !method.notes.unbuilt)
+}
+
+fn methods(api: &Api) -> Vec<Method> {
+    typed(api).map(|method| view(api, method)).collect()
+}
+
+fn view(api: &Api, method: &model::Method) -> Method {
+    let parameters = method.overloads.first().map(|it| it.parameters.as_slice());
+    let parameters = parameters.unwrap_or_default().iter().filter(|it| is_buffer(it));
+    let generics: Vec<char> = ('A'..='Z').take(parameters.clone().count()).collect();
+    let buffers: Vec<Buffer> =
+        parameters.zip(&generics).map(|(parameter, generic)| buffer(parameter, *generic)).collect();
+    let bounds = buffers.iter().zip(&generics).map(|(buffer, generic)| {
+        let bound = if buffer.lend == "lend" { "ConstBuffers" } else { "Buffers" };
+        format!("{generic}: {bound} + ?Sized")
+    });
+    let bounds: Vec<String> = bounds.collect();
+    Method {
+        name: method.name.clone(),
+        doc: doc_comment(&documentation(api, method)),
+        generics: if bounds.is_empty() {
+            String::new()
+        } else {
+            format!("<{}>", bounds.join(", "))
+        },
+        buffers,
+        arguments: trait_name(method),
+        constant: method_constant(method),
+    }
+}
+
+fn buffer(parameter: &Parameter, generic: char) -> Buffer {
+    let reads = matches!(parameter.role, Role::In | Role::FlatIn);
+    let word = if reads { "" } else { "mut " };
+    Buffer {
+        name: parameter.name.clone(),
+        role: format!("{:?}", parameter.role),
+        borrowed: format!("&{word}{generic}"),
+        scoped: format!("&'scope {word}{generic}"),
+        lend: if reads { "lend" } else { "lend_mut" },
+    }
+}
+
+fn documentation(api: &Api, method: &model::Method) -> String {
+    let (doc, aliases, errors) = (&method.doc, aliases(method), errors(api, method));
+    let accepted = any_of(&shown_forms(method));
+    format!(
+        "{doc}{aliases}\n\n`arguments`: {accepted}. Returns when it is done.\n\n# Errors\n{errors}"
+    )
+}
+
+fn aliases(method: &model::Method) -> String {
+    let names: Vec<String> = method.notes.aliases.iter().map(|it| format!("`{it}`")).collect();
+    if names.is_empty() { String::new() } else { format!("\n\nFormerly {}.", names.join(", ")) }
+}
+
+/// The kinds of error that the IDL names, and the ones that every operation can end with.
+fn errors(api: &Api, method: &model::Method) -> String {
+    let always = ["InvalidArgument", "CollectiveTimeout", "RankFailed", "Aborted"];
+    let throws = method.notes.throws.iter().map(String::as_str);
+    let mut lines = Vec::new();
+    for name in throws.chain(always) {
+        let Some(error) = api.errors.iter().find(|error| error.name == name) else { continue };
+        let variant = error.notes.rust.as_ref().unwrap_or(&error.name);
+        let doc = error.doc.lines().next().unwrap_or_default();
+        let line = format!("- [`Error::{variant}`](crate::Error::{variant}): {doc}");
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
+}
+
+fn is_buffer(parameter: &Parameter) -> bool {
+    matches!(parameter.role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut)
+}
+
+fn trait_name(method: &model::Method) -> String {
+    format!("{}Arguments", camel_case(&method.name))
+}
+
+/// What may follow the tensors, over all overloads, each once.
+fn forms(method: &model::Method) -> Vec<Form> {
+    let mut forms = Vec::new();
+    for types in choices(method) {
+        let has = |mark: &str| types.iter().any(|ty| ty == mark);
+        let (mark, spellings): (&str, &[&str]) = match (has(ROOT), has(SPLITS)) {
+            (true, _) => (ROOT, &["u32", "usize", "i32"]),
+            (_, true) => (SPLITS, &["&[usize]", "&[usize; N]", "&Vec<usize>"]),
+            _ => (ROOT, &[""]),
+        };
+        for spelling in spellings {
+            let generics = if spelling.contains('N') { "<const N: usize>" } else { "" };
+            forms.push(Form { generics, ty: tuple(&replace(&types, mark, spelling)) });
+        }
+    }
+    forms
+}
+
+/// As [`forms`], for people: one spelling of each.
+fn shown_forms(method: &model::Method) -> Vec<String> {
+    let by_value = |types: &Vec<String>| !types.iter().any(|ty| ty.starts_with('&'));
+    let show = |types: Vec<String>| {
+        let types = replace(&types, ROOT, "root");
+        format!("`{}`", tuple(&replace(&types, SPLITS, "&[usize]")))
+    };
+    choices(method).into_iter().filter(by_value).map(show).collect()
+}
+
+fn explanation(shown: &[String]) -> &'static str {
+    let has_root = shown.iter().any(|form| form.contains("root"));
+    if has_root { "; `root` is a `u32`, `usize` or `i32`" } else { "" }
+}
+
+/// Stands for the types that a root may have.
+const ROOT: &str = "{root}";
+
+/// Stands for the types that a list of row counts may have.
+const SPLITS: &str = "{splits}";
+
+fn replace(types: &[String], mark: &str, spelling: &str) -> Vec<String> {
+    types.iter().map(|ty| ty.replace(mark, spelling)).collect()
+}
+
+fn tuple(types: &[String]) -> String {
+    match types {
+        [only] => only.clone(),
+        several => format!("({})", several.join(", ")),
+    }
+}
+
+/// Every choice of what follows the tensors, in every overload: all that is required, and any
+/// of the rest, in order. Where two choices have the same types, the first counts.
+fn choices(method: &model::Method) -> Vec<Vec<String>> {
+    let mut choices: Vec<Vec<String>> = Vec::new();
+    for overload in &method.overloads {
+        let rest: Vec<&Parameter> =
+            overload.parameters.iter().filter(|it| !is_buffer(it)).collect();
+        let optional: Vec<usize> = (0..rest.len()).filter(|&index| rest[index].optional).collect();
+        for chosen in 0u32..1 << optional.len() {
+            let taken = |index: &usize| match optional.iter().position(|it| it == index) {
+                Some(bit) => chosen & (1 << bit) != 0,
+                None => true,
+            };
+            let parameters = (0..rest.len()).filter(taken).map(|index| rest[index]);
+            for types in spelled(&parameters.collect::<Vec<_>>()) {
+                if !choices.contains(&types) {
+                    choices.push(types);
+                }
+            }
+        }
+    }
+    choices
+}
+
+/// The Rust types of these parameters: an options struct is taken by value and by reference.
+/// Nothing if one has no Rust type, or if one of two lists of splits is left out, because the one
+/// that is there could be either.
+fn spelled(parameters: &[&Parameter]) -> Vec<Vec<String>> {
+    let is_splits = |it: &&&Parameter| matches!(it.role, Role::InSplits | Role::OutSplits);
+    if parameters.iter().filter(is_splits).count() == 1 {
+        return Vec::new();
+    }
+    let mut all = vec![Vec::new()];
+    for parameter in parameters {
+        let types = match (parameter.role, parameter.ty.non_null()) {
+            (Role::Options, Type::Dictionary(name)) => vec![name.clone(), format!("&{name}")],
+            (Role::Op, _) => vec!["ReduceOp".to_owned()],
+            (Role::Timeout, _) => vec!["Duration".to_owned()],
+            (Role::Root, _) => vec![ROOT.to_owned()],
+            (Role::InSplits | Role::OutSplits, _) => vec![SPLITS.to_owned()],
+            _ => return Vec::new(),
+        };
+        let longer = |start: &Vec<String>| {
+            let extended =
+                types.iter().map(|ty| [start.as_slice(), std::slice::from_ref(ty)].concat());
+            extended.collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}

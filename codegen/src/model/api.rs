@@ -1,0 +1,413 @@
+//! The API as every language sees it: what the IDL says, merged, resolved and checked.
+//!
+//! Templates print these structs. Knows nothing of syntax, of files, or of any one language.
+
+use serde::Serialize;
+
+use super::types::{Constant, Type};
+
+/// Everything that the files under `idl/` say. Each list is in the order of declaration, files in
+/// alphabetical order, except the ones that are ordered by number.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Api {
+    /// The doc comment of `DType`.
+    pub dtype_doc: String,
+    /// Where `DType` was declared.
+    pub dtype_source: Source,
+    /// Element types, by number.
+    pub dtypes: Vec<DType>,
+    /// The doc comment of `ReduceOp`.
+    pub reduce_op_doc: String,
+    /// Where `ReduceOp` was declared.
+    pub reduce_op_source: Source,
+    /// Reduction operators, by number.
+    pub reduce_ops: Vec<ReduceOp>,
+    /// Collectives, by number.
+    pub collectives: Vec<Collective>,
+    /// Kinds of error.
+    pub errors: Vec<ErrorKind>,
+    /// Enums: sets of strings.
+    pub enums: Vec<Enum>,
+    /// Callbacks: functions that the user gives.
+    pub callbacks: Vec<Callback>,
+    /// Dictionaries that are not errors: options, records.
+    pub dictionaries: Vec<Dictionary>,
+    /// Interfaces: classes, with their partial interfaces joined.
+    pub interfaces: Vec<Interface>,
+    /// Namespaces: modules of free functions. `ReduceOp` and `DType` are not among them.
+    pub namespaces: Vec<Namespace>,
+}
+
+/// Where something was declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The file, as it was given: `idl/process_group.webidl`.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// What extended attributes say of an item of any sort.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Notes {
+    /// `[Alias=…]`: further names.
+    pub aliases: Vec<String>,
+    /// `[Python=…]`: the Python name, if it is not the IDL's.
+    pub python: Option<String>,
+    /// `[Rust=…]`: the Rust name, if it is not the IDL's.
+    pub rust: Option<String>,
+    /// `[Since=…]`: the first version that has it.
+    pub since: Option<String>,
+    /// `[Throws=…]`: names of error kinds.
+    pub throws: Vec<String>,
+    /// `[Backends="…"]`: names of the backends that have it; empty: all of them.
+    pub backends: Vec<String>,
+    /// `[Unbuilt]`: stands in the surface, raises `Unsupported`.
+    pub unbuilt: bool,
+    /// `[Handwritten]`: the binding gives the body.
+    pub handwritten: bool,
+}
+
+/// One element type.
+#[derive(Clone, Debug, Serialize)]
+pub struct DType {
+    /// The name that every language uses: `f32`.
+    pub name: String,
+    /// The name in CamelCase: `F32`.
+    pub variant: String,
+    /// Its doc comment, lines joined by newlines.
+    pub doc: String,
+    /// The number that travels.
+    pub number: u32,
+    /// Bytes of one element.
+    pub size_bytes: u32,
+    /// `bool`, `integer`, `float` or `complex`.
+    pub class: String,
+}
+
+/// One reduction operator.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReduceOp {
+    /// The name that every language uses: `PREMUL_SUM`.
+    pub name: String,
+    /// The name in CamelCase: `PremulSum`.
+    pub variant: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// The number that travels.
+    pub number: u32,
+    /// Names of the dtypes that it reduces, by number.
+    pub dtypes: Vec<String>,
+    /// `[Factor]`: whether it carries a factor.
+    pub factor: bool,
+}
+
+/// One collective: the facts that stand on one of its overloads.
+#[derive(Clone, Debug, Serialize)]
+pub struct Collective {
+    /// The name that every language uses, and the name of its schedule module: `reduce_scatter`.
+    pub name: String,
+    /// The name in CamelCase: `ReduceScatter`.
+    pub variant: String,
+    /// The doc comment of that overload.
+    pub doc: String,
+    /// The number that travels.
+    pub number: u32,
+    /// `None`, `One`, `All`, `OneAtRoot` or `AllAtRoot`.
+    pub input: String,
+    /// As `input`.
+    pub output: String,
+    /// `Equal`, `PerRank`, `PerRankAtRoot` or `Pairwise`.
+    pub sizes: String,
+    /// Whether one rank is the root.
+    pub rooted: bool,
+    /// Whether elements are reduced.
+    pub reduces: bool,
+    /// Where the facts stand.
+    pub source: Source,
+}
+
+/// One kind of error.
+#[derive(Clone, Debug, Serialize)]
+pub struct ErrorKind {
+    /// The name: `CollectiveTimeout`. Its Python class is `notes.python`, or the language's rule.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// `[Bases=(…)]`: the built-in exceptions that it is as well.
+    pub bases: Vec<String>,
+    /// `[Parent=…]`: the error kind that it is a case of.
+    pub parent: Option<String>,
+    /// `[Message="…"]`, with `{field}` for the fields.
+    pub message: String,
+    /// The fields, in order.
+    pub fields: Vec<Member>,
+    /// The other attributes.
+    pub notes: Notes,
+}
+
+/// A set of strings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Enum {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// The values, in order.
+    pub values: Vec<EnumValue>,
+    /// The attributes.
+    pub notes: Notes,
+}
+
+/// One string of an enum.
+#[derive(Clone, Debug, Serialize)]
+pub struct EnumValue {
+    /// The string.
+    pub value: String,
+    /// Its number, from `[Numbers="…"]` on the enum.
+    pub number: Option<u32>,
+    /// Its doc comment.
+    pub doc: String,
+}
+
+/// The type of a function that the user gives.
+#[derive(Clone, Debug, Serialize)]
+pub struct Callback {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// What it is called with.
+    pub parameters: Vec<Parameter>,
+    /// What it returns.
+    pub returns: Type,
+    /// The attributes.
+    pub notes: Notes,
+}
+
+/// A record of named values: options, or a result with several parts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dictionary {
+    /// The name: `AllreduceOptions`.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// The dictionary whose members it has too; they are in `members`, first.
+    pub inherits: Option<String>,
+    /// All members, in order, the inherited ones first.
+    pub members: Vec<Member>,
+    /// Whether a parameter of some method has this type: a language then lets the user build it.
+    pub is_argument: bool,
+    /// The attributes.
+    pub notes: Notes,
+}
+
+/// One member of a dictionary, or one field of an error.
+#[derive(Clone, Debug, Serialize)]
+pub struct Member {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: Type,
+    /// `required`: whether it must be given.
+    pub required: bool,
+    /// What it is if it is not given.
+    pub default: Option<Constant>,
+    /// What it means for a collective.
+    pub role: Role,
+    /// The attributes.
+    pub notes: Notes,
+}
+
+/// A class.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interface {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// Its base class.
+    pub inherits: Option<String>,
+    /// How it is made, if the user can make one. Its name is `new`.
+    pub constructor: Option<Method>,
+    /// Its attributes (properties).
+    pub attributes: Vec<Attribute>,
+    /// Its constants.
+    pub constants: Vec<NamedConstant>,
+    /// Its methods, without the inherited ones.
+    pub methods: Vec<Method>,
+    /// The extended attributes.
+    pub notes: Notes,
+}
+
+/// A module of free functions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Namespace {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// Its values.
+    pub attributes: Vec<Attribute>,
+    /// Its constants.
+    pub constants: Vec<NamedConstant>,
+    /// Its functions.
+    pub functions: Vec<Method>,
+    /// The extended attributes.
+    pub notes: Notes,
+}
+
+/// A property.
+#[derive(Clone, Debug, Serialize)]
+pub struct Attribute {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: Type,
+    /// Whether it cannot be set.
+    pub readonly: bool,
+    /// Whether it belongs to the class, not to its instances.
+    pub is_static: bool,
+    /// The extended attributes.
+    pub notes: Notes,
+}
+
+/// A constant of an interface or a namespace.
+#[derive(Clone, Debug, Serialize)]
+pub struct NamedConstant {
+    /// The name.
+    pub name: String,
+    /// Its doc comment.
+    pub doc: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: Type,
+    /// Its value.
+    pub value: Constant,
+    /// The extended attributes.
+    pub notes: Notes,
+}
+
+/// A method, a free function or a constructor, with all its overloads.
+#[derive(Clone, Debug, Serialize)]
+pub struct Method {
+    /// The interface or namespace that it belongs to.
+    pub owner: String,
+    /// The name; `new` for a constructor.
+    pub name: String,
+    /// The doc comment of its first overload that has one.
+    pub doc: String,
+    /// Where its first overload was declared.
+    pub source: Source,
+    /// Whether it belongs to the class, not to its instances.
+    pub is_static: bool,
+    /// `[Collective=…]`: the collective that a call becomes.
+    pub collective: Option<String>,
+    /// `[Coalesced]`: each tensor of a list is an operation of its own.
+    pub coalesced: bool,
+    /// In the order in which a call is tried against them.
+    pub overloads: Vec<Overload>,
+    /// The attributes of all its overloads together.
+    pub notes: Notes,
+}
+
+/// One way to call a method.
+#[derive(Clone, Debug, Serialize)]
+pub struct Overload {
+    /// How a person reads it: `allreduce(tensor: Tensor, op: ReduceOp = SUM)`.
+    pub form: String,
+    /// Its doc comment, perhaps empty.
+    pub doc: String,
+    /// Where it was declared.
+    pub source: Source,
+    /// What it is called with.
+    pub parameters: Vec<Parameter>,
+    /// What it returns.
+    pub returns: Type,
+}
+
+/// One parameter.
+#[derive(Clone, Debug, Serialize)]
+pub struct Parameter {
+    /// The name, also as a keyword.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: Type,
+    /// Whether a call may leave it out.
+    pub optional: bool,
+    /// What it is if it is left out; `None` if it is required, or simply absent then.
+    pub default: Option<Constant>,
+    /// What it means for a collective.
+    pub role: Role,
+    /// For a flat buffer: the parameter that says how it is cut.
+    pub splits: Option<String>,
+    /// The extended attributes.
+    pub notes: Notes,
+}
+
+/// What a parameter, or a member of an options dictionary, means for a collective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub enum Role {
+    /// Nothing.
+    #[default]
+    None,
+    /// `[In]`: a buffer that is read.
+    In,
+    /// `[Out]`: a buffer that is written.
+    Out,
+    /// `[InOut]`: a buffer that is both.
+    InOut,
+    /// `[In, Flat]`: one tensor with all blocks, which are read.
+    FlatIn,
+    /// `[Out, Flat]`: one tensor with all blocks, which are written.
+    FlatOut,
+    /// `[Splits]`, named by a flat input: how that is cut.
+    InSplits,
+    /// `[Splits]`, named by a flat output: how that is cut.
+    OutSplits,
+    /// A `ReduceOp`.
+    Op,
+    /// `[Root]`.
+    Root,
+    /// `[RootTensor]`.
+    RootTensor,
+    /// `[GlobalRoot]`: the root as a rank of the default group.
+    GlobalRoot,
+    /// `[Peer]`: the other rank of a point-to-point operation.
+    Peer,
+    /// `[GlobalPeer]`: the other rank as a rank of the default group.
+    GlobalPeer,
+    /// `[Tag]`.
+    Tag,
+    /// `[Group]`: the process group, none for the default group.
+    Group,
+    /// `[AsyncOp]`: whether a function returns a `Work` or waits.
+    AsyncOp,
+    /// A `Duration`.
+    Timeout,
+    /// An options dictionary.
+    Options,
+    /// `[Unbuilt]` on a parameter or member: any value but none is refused.
+    Unbuilt,
+}

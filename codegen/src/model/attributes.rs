@@ -1,0 +1,309 @@
+//! Extended attributes: which there are, where they stand, what values they take.
+//!
+//! The table below is the one that `idl/README.md` explains. Knows nothing of what they do.
+
+use std::collections::BTreeMap;
+
+use super::api::Notes;
+use super::names::nearest;
+use crate::idl::{AttributeValue, Diagnostic, Diagnostics, ExtendedAttribute, Name, Rule, Span};
+
+/// What an extended attribute stands before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Interface,
+    Namespace,
+    Dictionary,
+    Enum,
+    Callback,
+    Typedef,
+    Operation,
+    Constructor,
+    Attribute,
+    Constant,
+    /// An attribute of the namespaces `DType` and `ReduceOp`.
+    Value,
+    Parameter,
+    Member,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Place::Interface => "an interface",
+            Place::Namespace => "a namespace",
+            Place::Dictionary => "a dictionary",
+            Place::Enum => "an enum",
+            Place::Callback => "a callback",
+            Place::Typedef => "a typedef",
+            Place::Operation => "an operation",
+            Place::Constructor => "a constructor",
+            Place::Attribute => "an attribute",
+            Place::Constant => "a constant",
+            Place::Value => "a value of `DType` or `ReduceOp`",
+            Place::Parameter => "a parameter",
+            Place::Member => "a dictionary member",
+        }
+    }
+}
+
+/// What stands after the `=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Nothing,
+    Word,
+    NothingOrWord,
+    Words,
+    OneOf(&'static [&'static str]),
+    Text,
+    NothingOrText,
+    Integer,
+    Number,
+}
+
+struct Known {
+    name: &'static str,
+    places: &'static [Place],
+    form: Form,
+}
+
+const fn known(name: &'static str, places: &'static [Place], form: Form) -> Known {
+    Known { name, places, form }
+}
+
+const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
+const SIZES: Form = Form::OneOf(&["Equal", "PerRank", "PerRankAtRoot", "Pairwise"]);
+const CLASSES: Form = Form::OneOf(&["bool", "integer", "float", "complex"]);
+const ANYWHERE: &[Place] = &[
+    Place::Interface,
+    Place::Namespace,
+    Place::Dictionary,
+    Place::Enum,
+    Place::Callback,
+    Place::Typedef,
+    Place::Operation,
+    Place::Constructor,
+    Place::Attribute,
+    Place::Constant,
+    Place::Value,
+    Place::Parameter,
+    Place::Member,
+];
+const CALLED: &[Place] = &[Place::Operation, Place::Constructor, Place::Attribute];
+const BUILT: &[Place] = &[
+    Place::Interface,
+    Place::Namespace,
+    Place::Operation,
+    Place::Constructor,
+    Place::Attribute,
+    Place::Parameter,
+    Place::Member,
+];
+const ALIASED: &[Place] = &[
+    Place::Interface,
+    Place::Operation,
+    Place::Attribute,
+    Place::Constant,
+    Place::Dictionary,
+    Place::Enum,
+];
+const ARGUMENT: &[Place] = &[Place::Parameter, Place::Member];
+
+const TABLE: &[Known] = &[
+    known("Alias", ALIASED, Form::Words),
+    known("AsyncOp", ARGUMENT, Form::Nothing),
+    known("Backends", BUILT, Form::Text),
+    known("Bases", &[Place::Dictionary], Form::Words),
+    known("Bytes", &[Place::Value], Form::Integer),
+    known("Class", &[Place::Value], CLASSES),
+    known("Coalesced", &[Place::Operation], Form::Nothing),
+    known("Collective", &[Place::Operation], Form::Word),
+    known("DTypes", &[Place::Namespace, Place::Value], Form::NothingOrText),
+    known("Error", &[Place::Dictionary], Form::Nothing),
+    known("Factor", &[Place::Value], Form::Nothing),
+    known("Flat", &[Place::Parameter], Form::Nothing),
+    known("GlobalPeer", &[Place::Parameter], Form::Nothing),
+    known("GlobalRoot", &[Place::Parameter], Form::Nothing),
+    known("Group", &[Place::Parameter], Form::Nothing),
+    known("Handwritten", BUILT, Form::Nothing),
+    known("In", &[Place::Parameter], Form::Nothing),
+    known("InOut", &[Place::Parameter], Form::Nothing),
+    known("Input", &[Place::Operation], BLOCKS),
+    known("Message", &[Place::Dictionary], Form::Text),
+    known("Number", &[Place::Operation, Place::Value], Form::Integer),
+    known("Numbers", &[Place::Enum], Form::Text),
+    known("Opaque", &[Place::Typedef], Form::Nothing),
+    known("Out", &[Place::Parameter], Form::Nothing),
+    known("Output", &[Place::Operation], BLOCKS),
+    known("Parent", &[Place::Dictionary], Form::Word),
+    known("Peer", ARGUMENT, Form::Nothing),
+    known("Python", ANYWHERE, Form::Word),
+    known("ReduceOps", &[Place::Namespace], Form::Nothing),
+    known("Reduces", &[Place::Operation], Form::Nothing),
+    known("Root", ARGUMENT, Form::Nothing),
+    known("RootTensor", ARGUMENT, Form::Nothing),
+    known("Rooted", &[Place::Operation], Form::Nothing),
+    known("Rust", ANYWHERE, Form::Word),
+    known("Since", ANYWHERE, Form::Number),
+    known("Sizes", &[Place::Operation], SIZES),
+    known("Splits", &[Place::Parameter], Form::NothingOrWord),
+    known("Tag", ARGUMENT, Form::Nothing),
+    known("Throws", CALLED, Form::Words),
+    known("Unbuilt", BUILT, Form::Nothing),
+    known("Variant", &[Place::Operation], Form::Word),
+];
+
+/// The extended attributes of one item, known and of the right form.
+#[derive(Clone, Debug)]
+pub(super) struct Attributes<'a> {
+    by_name: BTreeMap<&'static str, &'a ExtendedAttribute>,
+    /// Those that are there with a wrong value, which was reported.
+    malformed: Vec<&'static str>,
+}
+
+impl<'a> Attributes<'a> {
+    /// Those of `written` that obey the rules; the others are reported.
+    pub(super) fn read(
+        place: Place,
+        written: &'a [ExtendedAttribute],
+        diagnostics: &mut Diagnostics,
+    ) -> Attributes<'a> {
+        let mut by_name = BTreeMap::new();
+        let mut malformed = Vec::new();
+        for attribute in written {
+            let Some(known) = find(place, attribute, diagnostics) else { continue };
+            if !check_form(known, &attribute.value, attribute.span, diagnostics) {
+                malformed.push(known.name);
+                continue;
+            }
+            if let Some(first) = by_name.insert(known.name, attribute) {
+                let message = format!("`{}` stands here twice", known.name);
+                let diagnostic = Diagnostic::new(Rule::RepeatedAttribute, attribute.span, message);
+                diagnostics.push(diagnostic.related(first.span, "first here").advice("keep one"));
+            }
+        }
+        Attributes { by_name, malformed }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Whether it is neither there nor was reported.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        !self.has(name) && !self.malformed.contains(&name)
+    }
+
+    /// Where it stands, if it does.
+    pub(super) fn span(&self, name: &str) -> Option<Span> {
+        self.by_name.get(name).map(|attribute| attribute.span)
+    }
+
+    /// The identifier, string or number after its `=`, with its place.
+    pub(super) fn value(&self, name: &str) -> Option<&'a Name> {
+        match &self.by_name.get(name)?.value {
+            AttributeValue::None => None,
+            AttributeValue::Words(words) => words.first(),
+            AttributeValue::Text(value) | AttributeValue::Number(value) => Some(value),
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.value(name).map(|value| value.text.clone())
+    }
+
+    pub(super) fn words(&self, name: &str) -> &'a [Name] {
+        match self.by_name.get(name).map(|attribute| &attribute.value) {
+            Some(AttributeValue::Words(words)) => words,
+            Some(AttributeValue::Text(text)) => std::slice::from_ref(text),
+            _ => &[],
+        }
+    }
+
+    pub(super) fn integer(&self, name: &str) -> Option<u32> {
+        self.value(name)?.text.parse().ok()
+    }
+
+    /// What stands on items of any sort.
+    pub(super) fn notes(&self) -> Notes {
+        let texts = |name| self.words(name).iter().map(|word| word.text.clone()).collect();
+        let backends = self.text("Backends").unwrap_or_default();
+        Notes {
+            aliases: texts("Alias"),
+            python: self.text("Python"),
+            rust: self.text("Rust"),
+            since: self.text("Since"),
+            throws: texts("Throws"),
+            backends: backends.split_whitespace().map(str::to_owned).collect(),
+            unbuilt: self.has("Unbuilt"),
+            handwritten: self.has("Handwritten"),
+        }
+    }
+}
+
+fn find(
+    place: Place,
+    attribute: &ExtendedAttribute,
+    diagnostics: &mut Diagnostics,
+) -> Option<&'static Known> {
+    let name = attribute.name.text.as_str();
+    let Some(known) = TABLE.iter().find(|known| known.name == name) else {
+        let message = format!("there is no extended attribute `{name}`");
+        let advice = match nearest(name, TABLE.iter().map(|known| known.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "idl/README.md lists the extended attributes".to_owned(),
+        };
+        let diagnostic = Diagnostic::new(Rule::UnknownAttribute, attribute.name.span, message);
+        diagnostics.push(diagnostic.advice(advice));
+        return None;
+    };
+    if !known.places.contains(&place) {
+        let message = format!("`{name}` means nothing on {}", place.name());
+        let places: Vec<&str> = known.places.iter().map(|place| place.name()).collect();
+        let advice = format!("it stands on {}", places.join(", "));
+        let diagnostic = Diagnostic::new(Rule::MisplacedAttribute, attribute.name.span, message);
+        diagnostics.push(diagnostic.advice(advice));
+        return None;
+    }
+    Some(known)
+}
+
+fn check_form(
+    known: &Known,
+    value: &AttributeValue,
+    span: Span,
+    diagnostics: &mut Diagnostics,
+) -> bool {
+    // WebIDL wants its own keywords in quotes, so that a string may stand for an identifier.
+    let words = match value {
+        AttributeValue::Words(_) | AttributeValue::Text(_) => value.words(),
+        AttributeValue::None | AttributeValue::Number(_) => &[],
+    };
+    let fits = match (known.form, value) {
+        (Form::Nothing | Form::NothingOrWord | Form::NothingOrText, AttributeValue::None) => true,
+        (Form::Word | Form::NothingOrWord, _) => words.len() == 1,
+        (Form::Words, _) => !words.is_empty(),
+        (Form::OneOf(names), _) => matches!(words, [it] if names.contains(&it.text.as_str())),
+        (Form::Text | Form::NothingOrText, AttributeValue::Text(_)) => true,
+        (Form::Integer, AttributeValue::Number(number)) => number.text.parse::<u32>().is_ok(),
+        (Form::Number, AttributeValue::Number(_) | AttributeValue::Text(_)) => true,
+        _ => false,
+    };
+    if !fits {
+        let name = known.name;
+        let message = format!("`{name}` does not take this value");
+        let advice = match known.form {
+            Form::Nothing => format!("write `[{name}]` without a value"),
+            Form::Word => format!("write `[{name}=identifier]`"),
+            Form::NothingOrWord => format!("write `[{name}]` or `[{name}=identifier]`"),
+            Form::Words => format!("write `[{name}=identifier]` or `[{name}=(a, b)]`"),
+            Form::OneOf(names) => format!("write one of {}", names.join(", ")),
+            Form::Text => format!("write `[{name}=\"text\"]`"),
+            Form::NothingOrText => format!("write `[{name}]` or `[{name}=\"text\"]`"),
+            Form::Integer => format!("write a number from 0 on: `[{name}=0]`"),
+            Form::Number => format!("write a version: `[{name}=0.1]`"),
+        };
+        diagnostics.push(Diagnostic::new(Rule::AttributeValue, span, message).advice(advice));
+    }
+    fits
+}

@@ -1,0 +1,226 @@
+//! Interfaces and namespaces, with their partial definitions.
+
+use super::api::{Attribute, Interface, Method, NamedConstant, Namespace, Notes};
+use super::attributes::{Attributes, Place};
+use super::build::Builder;
+use super::scope::Defined;
+use super::types::Constant;
+use super::{constants, methods, numbers};
+use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule};
+
+pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>) {
+    let definition = defined.definition;
+    let (attributes, members) = members(builder, defined, Place::Interface);
+    check_bases(builder, definition);
+    let inherits = inherits_of(definition).map(|name| name.text.clone());
+    let mut parts = parts(builder, definition, &members);
+    let constructor = match parts.methods.iter().position(|method| method.name == "new") {
+        Some(index) => Some(parts.methods.remove(index)),
+        None => None,
+    };
+    let interface = Interface {
+        name: definition.name.text.clone(),
+        doc: builder.doc(&definition.doc, &definition.name),
+        source: builder.source(definition.name.span),
+        inherits,
+        constructor,
+        attributes: parts.attributes,
+        constants: parts.constants,
+        methods: parts.methods,
+        notes: attributes.notes(),
+    };
+    builder.api.interfaces.push(interface);
+}
+
+pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>) {
+    let definition = defined.definition;
+    let (attributes, members) = members(builder, defined, Place::Namespace);
+    let doc = builder.doc(&definition.doc, &definition.name);
+    if attributes.has("DTypes") {
+        builder.api.dtype_doc = doc;
+        builder.api.dtype_source = builder.source(definition.name.span);
+        return numbers::dtypes(builder, &members);
+    }
+    if attributes.has("ReduceOps") {
+        builder.api.reduce_op_doc = doc;
+        builder.api.reduce_op_source = builder.source(definition.name.span);
+        return numbers::reduce_ops(builder, &members);
+    }
+    for (member, _) in &members {
+        let is_static = matches!(
+            member.kind,
+            MemberKind::Operation { is_static: true, .. }
+                | MemberKind::Attribute { is_static: true, .. }
+        );
+        if is_static || matches!(member.kind, MemberKind::Constructor { .. }) {
+            let message = "a namespace has no instances".to_owned();
+            let advice = "leave `static` away; a constructor belongs to an interface";
+            builder.report(Rule::Syntax, member.name.span, message, advice);
+        }
+    }
+    let parts = parts(builder, definition, &members);
+    let namespace = Namespace {
+        name: definition.name.text.clone(),
+        doc,
+        source: builder.source(definition.name.span),
+        attributes: parts.attributes,
+        constants: parts.constants,
+        functions: parts.methods,
+        notes: attributes.notes(),
+    };
+    builder.api.namespaces.push(namespace);
+}
+
+/// A member, and what the (partial) definition around it says.
+pub(super) type Placed<'a> = (&'a Member, Notes);
+
+#[derive(Default)]
+struct Parts {
+    attributes: Vec<Attribute>,
+    constants: Vec<NamedConstant>,
+    methods: Vec<Method>,
+}
+
+/// The attributes of the whole definition, and the members of all its parts.
+fn members<'a>(
+    builder: &mut Builder<'a, '_>,
+    defined: &Defined<'a>,
+    place: Place,
+) -> (Attributes<'a>, Vec<Placed<'a>>) {
+    let whole = builder.attributes(place, &defined.definition.attributes);
+    let notes = whole.notes();
+    let mut members: Vec<Placed<'a>> =
+        members_of(defined.definition).iter().map(|member| (member, notes.clone())).collect();
+    for partial in &defined.partials {
+        let mut own = builder.attributes(place, &partial.attributes).notes();
+        own.unbuilt |= notes.unbuilt;
+        own.handwritten |= notes.handwritten;
+        members.extend(members_of(partial).iter().map(|member| (member, own.clone())));
+    }
+    (whole, members)
+}
+
+fn parts<'a>(
+    builder: &mut Builder<'a, '_>,
+    definition: &Definition,
+    members: &[Placed<'a>],
+) -> Parts {
+    let mut parts = Parts::default();
+    check_names(builder, members);
+    for (index, (member, around)) in members.iter().enumerate() {
+        match &member.kind {
+            MemberKind::Attribute { is_static, readonly, ty } => {
+                let mut notes = builder.attributes(Place::Attribute, &member.attributes).notes();
+                notes.unbuilt |= around.unbuilt;
+                notes.handwritten |= around.handwritten;
+                let attribute = Attribute {
+                    name: member.name.text.clone(),
+                    doc: builder.doc(&member.doc, &member.name),
+                    source: builder.source(member.name.span),
+                    ty: builder.value_type(ty),
+                    readonly: *readonly,
+                    is_static: *is_static,
+                    notes,
+                };
+                parts.attributes.push(attribute);
+            }
+            MemberKind::Constant { ty, value } => {
+                let attributes = builder.attributes(Place::Constant, &member.attributes);
+                let ty = builder.value_type(ty);
+                let value = constants::constant(builder, value, &ty).unwrap_or(Constant::Null);
+                let name = member.name.text.clone();
+                let doc = builder.doc(&member.doc, &member.name);
+                parts.constants.push(NamedConstant {
+                    name,
+                    doc,
+                    ty,
+                    value,
+                    notes: attributes.notes(),
+                });
+            }
+            MemberKind::Constructor { .. } | MemberKind::Operation { .. } => {
+                let same = |other: &&Placed<'a>| is_method(other.0) && named(other.0, member);
+                if members[..index].iter().any(|other| same(&other)) {
+                    continue;
+                }
+                let overloads: Vec<(&'a Member, &Notes)> =
+                    members.iter().filter(same).map(|(member, notes)| (*member, notes)).collect();
+                let method = methods::method(builder, &definition.name.text, &overloads);
+                parts.methods.push(method);
+            }
+        }
+    }
+    parts
+}
+
+/// Attributes, constants and methods have different names, and no alias is another one's name.
+fn check_names(builder: &mut Builder<'_, '_>, members: &[Placed<'_>]) {
+    let single = members.iter().map(|(member, _)| *member).enumerate().filter(|(index, member)| {
+        !is_method(member)
+            || !members[..*index].iter().any(|(other, _)| is_method(other) && named(other, member))
+    });
+    let single: Vec<&Member> = single.map(|(_, member)| member).collect();
+    builder.distinct("members", single.iter().map(|member| &member.name));
+    let mut taken: Vec<(&Name, &Member)> =
+        single.iter().map(|member| (&member.name, *member)).collect();
+    for (member, _) in members {
+        let aliases = member.attributes.iter().filter(|attribute| attribute.name.text == "Alias");
+        for alias in aliases.flat_map(|attribute| attribute.value.words()) {
+            let first = taken.iter().find(|(name, _)| name.text == alias.text);
+            match first.filter(|(_, other)| !named(other, member) || other.name.text == alias.text)
+            {
+                None => taken.push((alias, member)),
+                Some((first, _)) => {
+                    let message = format!("`{}` is the name of another member", alias.text);
+                    let diagnostic = Diagnostic::new(Rule::DuplicateAlias, alias.span, message)
+                        .related(first.span, "here")
+                        .advice("choose another alias, or take it away");
+                    builder.diagnostics.push(diagnostic);
+                }
+            }
+        }
+    }
+}
+
+fn check_bases(builder: &mut Builder<'_, '_>, definition: &Definition) {
+    let mut seen = vec![definition.name.text.clone()];
+    let mut current = definition;
+    while let Some(base) = inherits_of(current) {
+        let reported = builder.diagnostics.len();
+        let found = builder.scope.base(base, "interface", builder.diagnostics);
+        if seen.len() > 1 {
+            builder.diagnostics.truncate(reported);
+        }
+        let Some(found) = found else { return };
+        if seen.contains(&base.text) {
+            let message = format!("`{}` is its own base", base.text);
+            return builder.report(Rule::Cycle, base.span, message, "take one of the bases away");
+        }
+        seen.push(base.text.clone());
+        current = found.definition;
+    }
+}
+
+fn inherits_of(definition: &Definition) -> Option<&Name> {
+    match &definition.kind {
+        DefinitionKind::Interface { inherits, .. } => inherits.as_ref(),
+        _ => None,
+    }
+}
+
+fn members_of(definition: &Definition) -> &[Member] {
+    match &definition.kind {
+        DefinitionKind::Interface { members, .. } | DefinitionKind::Namespace { members } => {
+            members
+        }
+        _ => &[],
+    }
+}
+
+fn is_method(member: &Member) -> bool {
+    matches!(member.kind, MemberKind::Operation { .. } | MemberKind::Constructor { .. })
+}
+
+fn named(left: &Member, right: &Member) -> bool {
+    left.name.text == right.name.text
+}

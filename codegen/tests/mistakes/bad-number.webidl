@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// Sets the port.
+  undefined set_port(optional unsigned long port = 99999999999999999999);
+};

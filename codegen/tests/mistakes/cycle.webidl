@@ -1,0 +1,2 @@
+/// A rank.
+typedef Rank Rank;

@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// Sets a key.
+  undefined set(DOMString key, DOMString key);
+};

@@ -1,0 +1,5 @@
+/// A store.
+interface Store {};
+
+/// Another store.
+interface Store {};

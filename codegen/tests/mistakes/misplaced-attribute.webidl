@@ -1,0 +1,3 @@
+/// A store.
+[Rooted]
+interface Store {};

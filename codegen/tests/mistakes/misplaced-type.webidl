@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// Sets a key.
+  boolean set(undefined key);
+};

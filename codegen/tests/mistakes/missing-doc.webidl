@@ -1,0 +1,4 @@
+/// A store.
+interface Store {
+  long long num_keys();
+};

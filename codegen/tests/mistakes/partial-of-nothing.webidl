@@ -1,0 +1,7 @@
+/// A process group.
+interface ProcessGroup {};
+
+partial interface ProcessGruop {
+  /// The number of ranks.
+  unsigned long size();
+};

@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// The number of keys.
+  long num_keys() @;
+};

@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// Sets a key.
+  undefined set(sequence<sequence<sequence<sequence<sequence<sequence<sequence<sequence<sequence<long>>>>>>>>> key);
+};

@@ -1,0 +1,3 @@
+/// A store.
+[Sinse=0.1]
+interface Store {};

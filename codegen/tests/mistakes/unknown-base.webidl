@@ -1,0 +1,5 @@
+/// A store.
+interface Store {};
+
+/// A store in a file.
+interface FileStore : Stor {};

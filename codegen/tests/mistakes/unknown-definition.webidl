@@ -1,0 +1,4 @@
+/// A store.
+class Store {
+  boolean delete_key(DOMString key);
+};

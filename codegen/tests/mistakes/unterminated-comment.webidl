@@ -1,0 +1,4 @@
+/// A store.
+interface Store {};
+
+/* The rest of the file.

@@ -1,0 +1,5 @@
+/// How it ended.
+enum WorkResult {
+  /// Well.
+  "SUCCESS
+};

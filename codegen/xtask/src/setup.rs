@@ -1,0 +1,172 @@
+//! Prepares a machine for the other tasks: missing Debian packages, the virtual environment with
+//! its Python packages, the Node packages. What is up to date is left alone. Knows nothing of what
+//! the packages are for.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::progress::{Finished, Progress};
+use crate::workspace::Workspace;
+
+const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
+const NODE_FOLDER: &str = "tests";
+const NODE_LOCK: &str = "tests/package-lock.json";
+/// The oldest Python with the buffer protocol in its stable ABI.
+const OLDEST_PYTHON: (u32, u32) = (3, 11);
+/// Names under which a Python that is new enough may be found, most usual first.
+const PYTHONS: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
+
+/// `cargo xtask setup`.
+///
+/// # Errors
+/// Something is missing that cannot be installed from here; the message says what to do.
+pub(crate) fn run() -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let progress = Progress::new(workspace.target("xtask"))?;
+    python(&workspace, &progress)?;
+    node(&workspace, &progress)?;
+    eprintln!("setup: everything is in place");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The virtual environment `.venv` with the packages of `requirements-dev.txt`.
+///
+/// # Errors
+/// No Python, no network, or a package that does not install.
+pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    debian_packages(progress, &[("cc", &["gcc", "libc6-dev"])])?;
+    let (python, version) = match find_python() {
+        Some(found) => found,
+        None => {
+            install(progress, &["python3", "python3-venv"])?;
+            find_python().context("needs Python 3.11 or newer; set POLYRANK_PYTHON to one")?
+        }
+    };
+    let path = workspace.path(REQUIREMENTS);
+    let requirements = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let stamp = Stamp::new(workspace, "python", format!("{version}\n{requirements}"));
+    if stamp.is_current() && answers(&workspace.python(), &["-c", "import maturin, numpy"]) {
+        return Ok(());
+    }
+    if !answers(Path::new(&python), &["-c", "import ensurepip, venv"]) {
+        install(progress, &["python3-venv"])?;
+    }
+    let venv = workspace.path(".venv");
+    let mut make = Command::new(&python);
+    make.args(["-m", "venv", "--clear"]).arg(&venv);
+    demand(progress.run("setup", &mut make)?)?;
+    let mut pip = workspace.command(workspace.python());
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]);
+    pip.args(["-r", REQUIREMENTS]);
+    demand(progress.run("setup", &mut pip)?)?;
+    stamp.write()
+}
+
+/// The Node packages of `tests/package-lock.json`.
+///
+/// # Errors
+/// No Node, no network, or a package that does not install.
+pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
+    let path = workspace.path(NODE_LOCK);
+    let lock = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let stamp = Stamp::new(workspace, "node", lock);
+    let folder = workspace.path(NODE_FOLDER);
+    if stamp.is_current() && folder.join("node_modules").is_dir() {
+        return Ok(());
+    }
+    let mut npm = workspace.command("npm");
+    npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
+    demand(progress.run("setup", &mut npm)?)?;
+    stamp.write()
+}
+
+/// A note of what was installed last.
+struct Stamp {
+    path: std::path::PathBuf,
+    content: String,
+}
+
+impl Stamp {
+    fn new(workspace: &Workspace, name: &str, content: String) -> Stamp {
+        // Next to other checkouts' notes when several share a target folder.
+        let content = format!("{}\n{content}", workspace.path("").display());
+        Stamp { path: workspace.target(&format!("xtask/{name}.stamp")), content }
+    }
+
+    fn is_current(&self) -> bool {
+        std::fs::read_to_string(&self.path).is_ok_and(|content| content == self.content)
+    }
+
+    fn write(&self) -> Result<()> {
+        std::fs::write(&self.path, &self.content)
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// The first interpreter that is new enough, and its version.
+fn find_python() -> Option<(String, String)> {
+    let chosen = std::env::var("POLYRANK_PYTHON").ok();
+    let names = chosen.into_iter().chain(PYTHONS.map(str::to_owned));
+    let print = "import sys; print('%d %d %s' % (*sys.version_info[:2], sys.version.split()[0]))";
+    for name in names {
+        let Ok(output) = Command::new(&name).args(["-c", print]).output() else { continue };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut words = text.split_whitespace();
+        let major = words.next().and_then(|word| word.parse().ok());
+        let minor = words.next().and_then(|word| word.parse().ok());
+        if let (Some(major), Some(minor), Some(version)) = (major, minor, words.next())
+            && (major, minor) >= OLDEST_PYTHON
+        {
+            return Some((name, version.to_owned()));
+        }
+    }
+    None
+}
+
+/// Installs the Debian packages of those programs that are missing.
+fn debian_packages(progress: &Progress, programs: &[(&str, &[&str])]) -> Result<()> {
+    let is_missing = |program: &str| !answers(Path::new(program), &["--version"]);
+    let missing = programs.iter().filter(|(program, _)| is_missing(program));
+    let packages: Vec<&str> = missing.flat_map(|(_, packages)| packages.iter().copied()).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    install(progress, &packages)
+}
+
+/// Installs Debian packages, as root or through sudo where that asks for no password.
+fn install(progress: &Progress, packages: &[&str]) -> Result<()> {
+    let list = packages.join(" ");
+    if !Path::new("/etc/debian_version").exists() {
+        bail!("missing: {list} (names of the Debian packages); please install them");
+    }
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let prefix: &[&str] = if is_root { &[] } else { &["sudo", "-n"] };
+    let apt = |words: &[&str]| -> Result<()> {
+        let line = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], words].concat();
+        let mut command = Command::new(line[0]);
+        command.args(&line[1..]);
+        demand(progress.run("setup", &mut command)?)
+    };
+    apt(&["update"])
+        .and_then(|()| apt(&[&["install", "-y", "--no-install-recommends"], packages].concat()))
+        .with_context(|| format!("please install by hand: apt-get install {list}"))
+}
+
+/// Whether the program can be run with these words and returns 0.
+fn answers(program: &Path, words: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// An error with what the command wrote, unless it succeeded.
+fn demand(finished: Finished) -> Result<()> {
+    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
+    Ok(())
+}

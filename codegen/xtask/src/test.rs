@@ -1,0 +1,341 @@
+//! `cargo xtask test`: every check and every suite, one after the other, and a table at the end.
+//! Knows how the tools are called and how they count; nothing of what they test.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::progress::Progress;
+use crate::setup;
+use crate::workspace::Workspace;
+
+/// Lines of a failed step's output that are shown; the whole of it is in its log.
+const SHOWN_LINES: usize = 200;
+
+/// The options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Run only this step (and what it needs); may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Show the steps and end
+    #[arg(long)]
+    list: bool,
+}
+
+/// One line of the table.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    /// Steps that must have succeeded before.
+    needs: &'static [&'static str],
+    action: Action,
+}
+
+enum Action {
+    /// Prepare Python and Node.
+    SetUp,
+    /// Run this.
+    Run(Command),
+    /// Run this if the second command works, else report the step as skipped.
+    RunIf(Command, Command),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// How one step went.
+struct Outcome {
+    name: &'static str,
+    verdict: Verdict,
+    passed: u64,
+    failed: u64,
+    took: Duration,
+    note: String,
+}
+
+/// Runs the steps; the exit code is 0 if nothing failed.
+///
+/// # Errors
+/// An unknown step, or logs that cannot be written. A step that fails is no error but a line of
+/// the table.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let steps = steps(&workspace)?;
+    if arguments.list {
+        for step in &steps {
+            println!("{:12} {}", step.name, step.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = choose(&steps, &arguments.only)?;
+    let progress = Progress::new(workspace.target("xtask"))?;
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for step in steps {
+        if !chosen.contains(&step.name) {
+            continue;
+        }
+        let outcome = run_step(step, &outcomes, &workspace, &progress)?;
+        eprintln!("{}", row(&outcome));
+        outcomes.push(outcome);
+    }
+    Ok(summarise(&outcomes))
+}
+
+/// All steps, in the order in which they run: what fails fast first, what others need before them.
+fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
+    let cargo = |words: &[&str]| workspace.cargo(words);
+    let python = |words: &[&str]| {
+        let mut command = workspace.command(workspace.python());
+        command.args(words).current_dir(workspace.path("bindings-python"));
+        command
+    };
+    let mut generate = workspace.command(std::env::current_exe().context("where am I?")?);
+    generate.args(["codegen", "--check"]);
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    let warnings = ["--", "-D", "warnings"];
+    // One set of features for all suites, so that the library is compiled once for them.
+    let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
+    let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
+    let mut rustdoc = cargo(&[&documents[..], &["--all-features"]].concat());
+    rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+    let mut node = workspace.command("node");
+    node.arg("tests/webidl2.mjs");
+    let mut pyright = workspace.command(workspace.path("tests/node_modules/.bin/pyright"));
+    pyright.args(["--pythonpath"]).arg(workspace.python()).current_dir(workspace.path(PYTHON));
+    const PYTHON: &str = "bindings-python";
+    let step = |name, about, needs, action| Step { name, about, needs, action };
+    let run = Action::Run;
+    Ok(vec![
+        step("setup", "Python environment and Node packages", &[], Action::SetUp),
+        step(
+            "format",
+            "rustfmt --check",
+            &[],
+            Action::RunIf(
+                cargo(&["fmt", "--all", "--", "--check", "--color", "never"]),
+                cargo(&["fmt", "--version"]),
+            ),
+        ),
+        step("codegen", "generated files are what the IDL says", &[], run(generate)),
+        step("webidl2", "the W3C's parser accepts the IDL", &["setup"], run(node)),
+        step(
+            "clippy",
+            "lints, warnings are errors",
+            &["setup"],
+            Action::RunIf(
+                cargo(&[&clippy[..], &warnings].concat()),
+                cargo(&["clippy", "--version"]),
+            ),
+        ),
+        step(
+            "extension",
+            "build the Python package into .venv",
+            &["setup"],
+            run(python(&["-m", "maturin", "develop"])),
+        ),
+        step(
+            "rust",
+            "Rust suites, and those that cross languages",
+            // Those that cross languages fail without the extension; the others still tell.
+            &["setup"],
+            run(cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
+        ),
+        step("rustdoc", "documentation, warnings are errors", &[], run(rustdoc)),
+        step("pytest", "Python suite", &["extension"], run(python(&["-m", "pytest", "-q"]))),
+        step("mypy", "Python types, by mypy", &["extension"], run(python(&["-m", "mypy"]))),
+        step("pyright", "Python types, by pyright", &["extension"], run(pyright)),
+        step(
+            "stubtest",
+            "the stubs say what the module does",
+            &["extension"],
+            run(python(&["-m", "mypy.stubtest", "polyrank"])),
+        ),
+    ])
+}
+
+/// The names to run: all, or those asked for with everything that they need.
+fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
+    if only.is_empty() {
+        return Ok(steps.iter().map(|step| step.name).collect());
+    }
+    let mut chosen = Vec::new();
+    let mut open: Vec<&str> = only.iter().map(String::as_str).collect();
+    while let Some(name) = open.pop() {
+        let Some(step) = steps.iter().find(|step| step.name == name) else {
+            let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+            bail!("no step is called {name:?}; there are {}", names.join(", "));
+        };
+        if !chosen.contains(&step.name) {
+            chosen.push(step.name);
+            open.extend(step.needs);
+        }
+    }
+    Ok(chosen)
+}
+
+fn run_step(
+    step: Step,
+    before: &[Outcome],
+    workspace: &Workspace,
+    progress: &Progress,
+) -> Result<Outcome> {
+    let name = step.name;
+    progress.clear(name)?;
+    let end =
+        |verdict, passed, failed, took, note| Outcome { name, verdict, passed, failed, took, note };
+    let unfit =
+        before.iter().find(|old| step.needs.contains(&old.name) && old.verdict != Verdict::Passed);
+    if let Some(unfit) = unfit {
+        let note = format!("needs {}", unfit.name);
+        return Ok(end(Verdict::Failed, 0, 1, Duration::ZERO, note));
+    }
+    let started = Instant::now();
+    let mut command = match step.action {
+        Action::SetUp => {
+            let python = setup::python(workspace, progress);
+            return Ok(match python.and_then(|()| setup::node(workspace, progress)) {
+                Ok(()) => end(Verdict::Passed, 1, 0, started.elapsed(), String::new()),
+                Err(error) => {
+                    eprintln!("{error:#}");
+                    end(Verdict::Failed, 0, 1, started.elapsed(), String::new())
+                }
+            });
+        }
+        Action::Run(command) => command,
+        Action::RunIf(command, mut probe) => {
+            if !probe.output().is_ok_and(|output| output.status.success()) {
+                let note = format!("{name} is not installed in this toolchain");
+                return Ok(end(Verdict::Skipped, 0, 0, started.elapsed(), note));
+            }
+            command
+        }
+    };
+    let finished = match progress.run(name, &mut command) {
+        Ok(finished) => finished,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return Ok(end(Verdict::Failed, 0, 1, started.elapsed(), String::new()));
+        }
+    };
+    let (passed, failed) = totals(&finished.output, finished.success);
+    if finished.success {
+        return Ok(end(Verdict::Passed, passed, failed, finished.took, String::new()));
+    }
+    let note = format!("see {}", progress.log(name).display());
+    show_failure(name, &finished.output);
+    Ok(end(Verdict::Failed, passed, failed, finished.took, note))
+}
+
+fn show_failure(name: &str, output: &str) {
+    let lines: Vec<&str> = output.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    eprintln!("---- {name} failed; the last {} lines of its output:", shown.len());
+    eprintln!("{}\n----", shown.join("\n"));
+}
+
+/// Adds up what the tools counted; a tool that counts nothing is one check.
+fn totals(output: &str, success: bool) -> (u64, u64) {
+    let counts = output.lines().filter_map(counted);
+    let (passed, failed) = counts.fold((0, 0), |sum, line| (sum.0 + line.0, sum.1 + line.1));
+    match (passed + failed, success) {
+        (0, true) => (1, 0),
+        // A suite that does not compile, or dies, has failed whatever was counted.
+        (_, false) => (passed, failed.max(1)),
+        (_, true) => (passed, failed),
+    }
+}
+
+/// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest) and
+/// "3 passed, 1 failed" (ours).
+fn counted(line: &str) -> Option<(u64, u64)> {
+    let line = line.trim_matches(['=', ' ']);
+    let line = match line.strip_prefix("test result: ") {
+        Some(result) => result.split_once(". ")?.1,
+        None => line,
+    };
+    if !line.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let (mut passed, mut failed, mut found) = (0, 0, false);
+    for entry in line.split([',', ';']) {
+        let mut words = entry.split_whitespace();
+        let Some(count) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
+        match words.next() {
+            Some("passed") => (passed, found) = (passed + count, true),
+            Some("failed" | "error" | "errors") => (failed, found) = (failed + count, true),
+            _ => {}
+        }
+    }
+    found.then_some((passed, failed))
+}
+
+fn row(outcome: &Outcome) -> String {
+    let verdict = match outcome.verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed => "FAILED",
+        Verdict::Skipped => "skipped",
+    };
+    let Outcome { name, passed, failed, took, note, .. } = outcome;
+    let seconds = took.as_secs_f64();
+    let line = format!("{name:12} {verdict:8} {passed:>7} {failed:>7} {seconds:>8.1} s  {note}");
+    line.trim_end().to_owned()
+}
+
+/// Prints the table and the closing line.
+fn summarise(outcomes: &[Outcome]) -> ExitCode {
+    println!("\n{:12} {:8} {:>7} {:>7} {:>10}", "step", "result", "passed", "failed", "time");
+    for outcome in outcomes {
+        println!("{}", row(outcome));
+    }
+    let sum = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>();
+    let (passed, failed) = (sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
+    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    println!("{:12} {:35.1} s\n\n{passed} passed, {failed} failed", "", took.as_secs_f64());
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_tools_own_counts_are_read() {
+        let cargo = "test result: FAILED. 18 passed; 2 failed; 1 ignored; 0 measured; finished";
+        assert_eq!(counted(cargo), Some((18, 2)));
+        assert_eq!(counted("=== 3 failed, 12 passed, 1 error in 0.50s ==="), Some((12, 4)));
+        assert_eq!(counted("12 passed in 0.50s"), Some((12, 0)));
+        assert_eq!(counted("17 passed, 0 failed"), Some((17, 0)));
+        assert_eq!(counted("test a_test_that ... ok"), None);
+        assert_eq!(counted("0 errors, 0 warnings, 0 informations"), Some((0, 0)));
+    }
+
+    #[test]
+    fn a_step_counts_at_least_once() {
+        assert_eq!(totals("nothing", true), (1, 0));
+        assert_eq!(totals("nothing", false), (0, 1));
+        assert_eq!(totals("3 passed\n4 passed, 2 failed", false), (7, 2));
+        assert_eq!(totals("3 passed", false), (3, 1));
+    }
+
+    #[test]
+    fn steps_bring_what_they_need_in_order() {
+        let steps = steps(&Workspace::find().unwrap()).unwrap();
+        let chosen = choose(&steps, &["pytest".to_owned()]).unwrap();
+        assert_eq!(chosen, ["pytest", "extension", "setup"]);
+        assert!(choose(&steps, &["nonsense".to_owned()]).is_err());
+        for (index, step) in steps.iter().enumerate() {
+            for need in step.needs {
+                let before = &steps[..index];
+                assert!(before.iter().any(|other| other.name == *need), "{} {need}", step.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Values of a resolved call as Rust types. Knows nothing of overloads.
+
+use std::time::Duration;
+
+use super::value::{Foreign, Value};
+use crate::{DType, ReduceOp, Tensor};
+
+/// A Rust type that a [`Value`] can become.
+pub trait FromValue: Sized {
+    /// The value as this type; else what it must be: `an integer from 0 to 255`.
+    ///
+    /// # Errors
+    /// What the value must be.
+    fn from_value(value: Value) -> Result<Self, String>;
+}
+
+macro_rules! from_variant {
+    ($($variant:ident => $rust:ty, $what:literal;)*) => {$(
+        impl FromValue for $rust {
+            fn from_value(value: Value) -> Result<Self, String> {
+                match value {
+                    Value::$variant(value) => Ok(value),
+                    _ => Err($what.to_owned()),
+                }
+            }
+        }
+    )*};
+}
+
+from_variant! {
+    Bool => bool, "bool";
+    Str => String, "str";
+    Tensor => Tensor, "Tensor";
+    ReduceOp => ReduceOp, "ReduceOp";
+    DType => DType, "DType";
+    Duration => Duration, "Duration";
+    Foreign => Foreign, "object";
+}
+
+macro_rules! from_integer {
+    ($($rust:ty),*) => {$(
+        impl FromValue for $rust {
+            fn from_value(value: Value) -> Result<Self, String> {
+                let number = match value {
+                    Value::Int(number) => <$rust>::try_from(number).ok(),
+                    _ => None,
+                };
+                let range = || format!("an integer from {} to {}", <$rust>::MIN, <$rust>::MAX);
+                number.ok_or_else(range)
+            }
+        }
+    )*};
+}
+
+from_integer!(u16, u32, u64, usize, i32, i64);
+
+impl FromValue for f64 {
+    fn from_value(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Float(number) => Ok(number),
+            // Numbers that people write have no more digits than a float holds.
+            Value::Int(number) => Ok(number as f64),
+            _ => Err("float".to_owned()),
+        }
+    }
+}
+
+impl FromValue for Value {
+    fn from_value(value: Value) -> Result<Self, String> {
+        Ok(value)
+    }
+}
+
+/// Bytes, or the UTF-8 encoding of a string.
+impl FromValue for Vec<u8> {
+    fn from_value(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Str(text) => Ok(text.into_bytes()),
+            _ => Err("bytes".to_owned()),
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: Value) -> Result<Self, String> {
+        match value {
+            Value::None => Ok(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+macro_rules! from_list {
+    ($($rust:ty),*) => {$(
+        impl FromValue for Vec<$rust> {
+            fn from_value(value: Value) -> Result<Self, String> {
+                list(value)
+            }
+        }
+    )*};
+}
+
+// One for each type, because `Vec<u8>` is bytes.
+from_list!(
+    String,
+    Tensor,
+    Foreign,
+    Value,
+    Vec<u8>,
+    Vec<Tensor>,
+    Vec<u32>,
+    u32,
+    u64,
+    usize,
+    i32,
+    i64
+);
+
+fn list<T: FromValue>(value: Value) -> Result<Vec<T>, String> {
+    match value {
+        Value::List(values) => values
+            .into_iter()
+            .map(|value| T::from_value(value).map_err(|what| format!("a list of {what}")))
+            .collect(),
+        _ => Err("list".to_owned()),
+    }
+}

@@ -1,0 +1,25 @@
+//! Calls from other languages: which overload they mean, and what they ask for.
+//!
+//! One resolver for all languages, so that the same call gets the same answer, and the same
+//! message, everywhere. The tables of methods are generated. Knows nothing of any one language:
+//! a binding turns its values into [`Value`]s and back.
+
+mod describe;
+mod from_value;
+mod request;
+mod resolve;
+mod typed;
+mod types;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+/// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
+pub use crate::generated::calls as tables;
+pub use from_value::FromValue;
+pub use resolve::{Resolved, resolve};
+// Outside this crate nobody can name these two, so that nobody can add to what methods take.
+pub(crate) use typed::{Argument, Call};
+pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
+pub use value::{Arguments, Foreign, Value};

@@ -1,0 +1,280 @@
+//! Which overload a call means: declaration order decides. Knows nothing of what calls do.
+
+use std::time::Duration;
+
+use super::from_value::FromValue;
+use super::types::{Method, Overload, Parameter, RecordType, Type};
+use super::value::{Arguments, Value};
+use crate::{Error, Result};
+
+/// A call whose overload is known.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The method.
+    pub method: &'static Method,
+    /// The position of its overload.
+    pub overload: usize,
+    /// One value for each parameter of the overload, defaults filled in.
+    pub values: Vec<Value>,
+}
+
+/// Finds the overload that takes `arguments`: the first, in the order of declaration.
+///
+/// # Errors
+/// - [`Error::Unsupported`] if the method is not built.
+/// - [`Error::InvalidType`] if no overload takes the arguments; it lists the accepted forms.
+/// - [`Error::InvalidArgument`] for a negative length of time.
+pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<Resolved> {
+    if method.unbuilt {
+        return Err(unsupported(format!("{}.{}", method.interface, method.name)));
+    }
+    for (position, overload) in method.overloads.iter().enumerate() {
+        if let Ok(places) = places(overload, &arguments) {
+            let values = fill(method, overload, &places, &mut arguments)?;
+            return Ok(Resolved { method, overload: position, values });
+        }
+    }
+    Err(Error::InvalidType { message: message(method, &arguments) })
+}
+
+impl Resolved {
+    /// The parameters of the overload.
+    pub fn parameters(&self) -> &'static [Parameter] {
+        self.method.overloads[self.overload].parameters
+    }
+
+    /// Takes the value of parameter `position`, as a `T`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it is out of the type's range.
+    pub fn take<T: FromValue>(&mut self, position: usize) -> Result<T> {
+        let value = std::mem::replace(&mut self.values[position], Value::None);
+        let given = match &value {
+            Value::Int(number) => number.to_string(),
+            other => other.to_string(),
+        };
+        T::from_value(value).map_err(|what| {
+            let name = self.parameters()[position].name;
+            let message =
+                format!("{}(): argument '{name}' must be {what}, not {given}", self.method.name);
+            Error::InvalidArgument { message }
+        })
+    }
+}
+
+/// The error of something that stands in the surface only.
+pub(super) fn unsupported(operation: String) -> Error {
+    let who = format!("polyrank {}", env!("CARGO_PKG_VERSION"));
+    Error::Unsupported { who, operation }
+}
+
+/// Where the value of a parameter comes from.
+#[derive(Clone, Copy)]
+enum Place {
+    Position(usize),
+    Keyword(usize),
+    Default,
+}
+
+/// Why an overload does not take a call, and how many arguments it took until then. Not in words
+/// yet: most calls are taken by a later overload, and words cost more than the whole call.
+#[derive(Clone, Copy)]
+struct Mismatch {
+    taken: usize,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy)]
+enum Reason {
+    /// There are more positional arguments than parameters.
+    TooMany,
+    /// No parameter has the name of this keyword.
+    UnknownKeyword(usize),
+    /// This parameter is given by position and by name, or twice by name.
+    Twice(usize),
+    /// This parameter does not take the value from there.
+    WrongType(usize, Place),
+    /// This parameter must be given.
+    Missing(usize),
+}
+
+/// Where each parameter of `overload` gets its value from, if it takes `arguments`.
+fn places(overload: &Overload, arguments: &Arguments) -> Result<Vec<Place>, Mismatch> {
+    let parameters = overload.parameters;
+    let mut taken = 0;
+    for (index, value) in arguments.positional.iter().enumerate() {
+        let Some(parameter) = parameters.get(index) else {
+            return Err(Mismatch { taken, reason: Reason::TooMany });
+        };
+        if !takes(&parameter.ty, value) {
+            let reason = Reason::WrongType(index, Place::Position(index));
+            return Err(Mismatch { taken, reason });
+        }
+        taken += 1;
+    }
+    let mut places: Vec<Place> = (0..taken).map(Place::Position).collect();
+    places.resize(parameters.len(), Place::Default);
+    for (position, (keyword, value)) in arguments.keywords.iter().enumerate() {
+        let Some(index) = parameters.iter().position(|p| is_name(keyword, p.name)) else {
+            return Err(Mismatch { taken, reason: Reason::UnknownKeyword(position) });
+        };
+        if !matches!(places[index], Place::Default) {
+            return Err(Mismatch { taken, reason: Reason::Twice(index) });
+        }
+        let place = Place::Keyword(position);
+        if !takes(&parameters[index].ty, value) {
+            return Err(Mismatch { taken, reason: Reason::WrongType(index, place) });
+        }
+        places[index] = place;
+        taken += 1;
+    }
+    for (index, parameter) in parameters.iter().enumerate() {
+        if !parameter.optional && matches!(places[index], Place::Default) {
+            return Err(Mismatch { taken, reason: Reason::Missing(index) });
+        }
+    }
+    Ok(places)
+}
+
+impl Reason {
+    fn in_words(self, overload: &Overload, arguments: &Arguments) -> String {
+        let parameters = overload.parameters;
+        match self {
+            Reason::TooMany => {
+                let came = arguments.positional.len();
+                format!("it takes at most {} positional arguments, not {came}", parameters.len())
+            }
+            Reason::UnknownKeyword(position) => {
+                format!("there is no argument '{}'", arguments.keywords[position].0)
+            }
+            Reason::Twice(index) => format!("argument '{}' is given twice", parameters[index].name),
+            Reason::Missing(index) => format!("argument '{}' is missing", parameters[index].name),
+            Reason::WrongType(index, place) => {
+                let Parameter { name, ty, .. } = &parameters[index];
+                let value = match place {
+                    Place::Position(position) => &arguments.positional[position],
+                    Place::Keyword(position) => &arguments.keywords[position].1,
+                    Place::Default => &Value::None,
+                };
+                format!("argument '{name}' must be {ty}, not {value}")
+            }
+        }
+    }
+}
+
+/// Whether `keyword` is `name`, in snake_case or in camelCase.
+fn is_name(keyword: &str, name: &str) -> bool {
+    if keyword == name {
+        return true;
+    }
+    let mut letters = keyword.chars();
+    let mut raise = false;
+    for letter in name.chars() {
+        if letter == '_' {
+            raise = true;
+            continue;
+        }
+        let expected = if raise { letter.to_ascii_uppercase() } else { letter };
+        raise = false;
+        if letters.next() != Some(expected) {
+            return false;
+        }
+    }
+    letters.next().is_none()
+}
+
+/// Whether a parameter of type `ty` takes `value`.
+fn takes(ty: &Type, value: &Value) -> bool {
+    match (ty, value) {
+        (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
+        (Type::Nullable(inner), value) => takes(inner, value),
+        (Type::Sequence(inner), Value::List(values)) => {
+            values.iter().all(|value| takes(inner, value))
+        }
+        (Type::Bool, Value::Bool(_))
+        | (Type::Int, Value::Int(_))
+        | (Type::Float, Value::Float(_) | Value::Int(_))
+        | (Type::Str, Value::Str(_))
+        | (Type::Bytes, Value::Bytes(_) | Value::Str(_))
+        | (Type::Duration, Value::Duration(_) | Value::Float(_) | Value::Int(_))
+        | (Type::Tensor, Value::Tensor(_))
+        | (Type::ReduceOp, Value::ReduceOp(_))
+        | (Type::DType, Value::DType(_)) => true,
+        (Type::Enum(values), Value::Str(text)) => values.contains(&text.as_str()),
+        (Type::Record(wanted), Value::Record(given, _)) => is_record(given, wanted),
+        (Type::Interface(name), Value::Foreign(foreign)) => foreign.interfaces.contains(name),
+        (Type::Callback, Value::Foreign(foreign)) => foreign.callable,
+        _ => false,
+    }
+}
+
+fn is_record(given: &RecordType, wanted: &RecordType) -> bool {
+    given.name == wanted.name || given.base == Some(wanted.name)
+}
+
+/// One value for each parameter, taken from `arguments`, converted to the parameter's type.
+fn fill(
+    method: &Method,
+    overload: &'static Overload,
+    places: &[Place],
+    arguments: &mut Arguments,
+) -> Result<Vec<Value>> {
+    let take = |value: &mut Value| std::mem::replace(value, Value::None);
+    let mut values = Vec::with_capacity(places.len());
+    for (parameter, place) in overload.parameters.iter().zip(places) {
+        let value = match *place {
+            Place::Position(position) => take(&mut arguments.positional[position]),
+            Place::Keyword(position) => take(&mut arguments.keywords[position].1),
+            Place::Default => match parameter.default {
+                Some(constant) => Value::of_constant(constant, &parameter.ty),
+                None => Value::None,
+            },
+        };
+        values.push(converted(value, &parameter.ty).map_err(|what| {
+            let message = format!("{}(): argument '{}' must {what}", method.name, parameter.name);
+            Error::InvalidArgument { message }
+        })?);
+    }
+    Ok(values)
+}
+
+/// Numbers for lengths of time become such; else what the number must be.
+fn converted(value: Value, ty: &Type) -> Result<Value, String> {
+    let seconds = match (ty, &value) {
+        (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
+            return converted(value, inner);
+        }
+        (Type::Duration, Value::Float(seconds)) => *seconds,
+        (Type::Duration, Value::Int(seconds)) => *seconds as f64,
+        _ => return Ok(value),
+    };
+    Duration::try_from_secs_f64(seconds)
+        .map(Value::Duration)
+        .map_err(|_| format!("be a number of seconds that is not negative, not {seconds}"))
+}
+
+/// What is wrong with a call that no overload takes: the accepted forms, and what those overloads
+/// missed that took most of it.
+fn message(method: &Method, arguments: &Arguments) -> String {
+    let overloads = method.overloads;
+    let mismatch = |overload| places(overload, arguments).err();
+    let mismatches = || overloads.iter().filter_map(|o| mismatch(o).map(|mismatch| (o, mismatch)));
+    let most = mismatches().map(|(_, mismatch)| mismatch.taken).max().unwrap_or(0);
+    let mut reasons: Vec<String> = Vec::new();
+    for (overload, mismatch) in mismatches().filter(|(_, mismatch)| mismatch.taken == most) {
+        let reason = mismatch.reason.in_words(overload, arguments);
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    let name = method.name;
+    let mut text = match overloads.len() {
+        1 => format!("{name}() does not take {arguments}. Accepted form:"),
+        _ => format!("{name}(): no overload takes {arguments}. Accepted forms:"),
+    };
+    for overload in overloads {
+        text.push_str("\n  ");
+        text.push_str(overload.form);
+    }
+    text + "\nClosest: " + &reasons.join("; or ")
+}

@@ -1,0 +1,96 @@
+//! Values of a call, the same for all languages. Knows nothing of methods.
+
+use std::time::Duration;
+
+use super::types::{Constant, RecordType, Type};
+use crate::{DType, ReduceOp, Tensor};
+
+/// A value that a caller gave.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// None.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A string.
+    Str(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A length of time.
+    Duration(Duration),
+    /// A tensor.
+    Tensor(Tensor),
+    /// A reduction operator.
+    ReduceOp(ReduceOp),
+    /// An element type.
+    DType(DType),
+    /// A list or tuple.
+    List(Vec<Value>),
+    /// An options record: its type, and a value for each member in order.
+    Record(&'static RecordType, Vec<Value>),
+    /// A value that only the language understands.
+    Foreign(Foreign),
+}
+
+/// A value that only the language understands.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// Its type's name in the language, for messages.
+    pub type_name: String,
+    /// The interface of the IDL that it is an object of, and those which that inherits from.
+    /// Empty if it is of none.
+    pub interfaces: &'static [&'static str],
+    /// Whether it can be called.
+    pub callable: bool,
+    /// Where the binding keeps it.
+    pub slot: usize,
+}
+
+/// What a caller gave.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// Values by position.
+    pub positional: Vec<Value>,
+    /// Values by name, in the order in which they came.
+    pub keywords: Vec<(String, Value)>,
+}
+
+impl Value {
+    /// The value of a constant of the IDL, for a parameter of type `ty`.
+    pub(super) fn of_constant(constant: Constant, ty: &Type) -> Value {
+        match constant {
+            Constant::Null => Value::None,
+            Constant::Bool(value) => Value::Bool(value),
+            Constant::Int(value) => Value::Int(value),
+            Constant::Float(value) => Value::Float(value),
+            Constant::Str(value) => Value::Str(value.to_owned()),
+            Constant::Seconds(seconds) => {
+                Value::Duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
+            }
+            Constant::ReduceOp(value) => Value::ReduceOp(value),
+            Constant::DType(value) => Value::DType(value),
+            Constant::EmptySequence => Value::List(Vec::new()),
+            Constant::EmptyRecord => match ty {
+                Type::Record(record) => Value::Record(record, record.defaults()),
+                _ => Value::None,
+            },
+        }
+    }
+}
+
+impl RecordType {
+    /// The defaults of all members, in order.
+    pub fn defaults(&'static self) -> Vec<Value> {
+        self.members
+            .iter()
+            .map(|member| match member.default {
+                Some(constant) => Value::of_constant(constant, &member.ty),
+                None => Value::None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,196 @@
+//! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
+
+use std::time::Instant;
+
+use super::failure::{Broken, StallReport};
+use super::state::{Finished, State};
+use super::{Message, Operation};
+use crate::transport::{Interest, Rank, Transport};
+use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
+
+/// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
+const ROUNDS: usize = 16;
+
+/// Which group an executor works for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupIdentity {
+    /// The name, for errors.
+    pub name: String,
+    /// Generation of the membership: frames of another generation are dropped.
+    pub generation: u32,
+}
+
+/// What [`Executor::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether anything moved.
+    pub moved: bool,
+    /// Whether it stopped while things still moved: another call may do more, without waiting.
+    pub unfinished: bool,
+}
+
+/// Runs one rank's operations of one group.
+///
+/// Operations that are over are collected; whoever holds the executor takes them with
+/// [`Executor::take_finished`] and settles them when it no longer holds any lock.
+pub struct Executor {
+    transport: Box<dyn Transport>,
+    state: State,
+}
+
+impl Executor {
+    /// An executor of the transport's rank. Starts to connect to the ring neighbours, so that a
+    /// death is noticed by somebody even where no data flows.
+    pub fn new(mut transport: Box<dyn Transport>, group: GroupIdentity, now: Instant) -> Executor {
+        let (rank, size) = (transport.rank(), transport.size());
+        let mut state = State::new(group, rank, size, now);
+        if size > 1 {
+            let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+            for peer in [next, previous] {
+                if !state.peers[peer as usize].touched {
+                    state.peers[peer as usize].touched = true;
+                    transport.connect(peer);
+                }
+            }
+        }
+        Executor { transport, state }
+    }
+
+    /// Starts a collective. The sequence numbers of one group rise by one.
+    pub fn submit(&mut self, operation: Operation, now: Instant) {
+        self.state.now = now;
+        self.state.submit(operation);
+        self.run();
+    }
+
+    /// Starts to send a message.
+    pub fn send(&mut self, message: Message, now: Instant) {
+        self.state.now = now;
+        self.state.send_message(message);
+        self.run();
+    }
+
+    /// Starts to receive a message.
+    pub fn recv(&mut self, message: Message, now: Instant) {
+        self.state.now = now;
+        self.state.receive_message(message);
+        self.run();
+    }
+
+    /// Moves what can be moved now, for a bounded time.
+    pub fn advance(&mut self, now: Instant) -> Progress {
+        self.state.now = now;
+        let mut progress = Progress { moved: false, unfinished: false };
+        if self.is_closed() {
+            return progress;
+        }
+        for round in 1..=ROUNDS {
+            let arrived = self.transport.advance(&mut self.state);
+            let ran = self.run();
+            if !arrived && !ran {
+                break;
+            }
+            progress = Progress { moved: true, unfinished: round == ROUNDS };
+        }
+        self.state.check_time(&mut *self.transport);
+        self.state.break_if_needed(&mut *self.transport);
+        progress
+    }
+
+    /// Appends the operations that are over. They are to be settled without any lock.
+    pub fn take_finished(&mut self, finished: &mut Vec<Finished>) {
+        finished.append(&mut self.state.finished);
+    }
+
+    /// Whether anything is in flight, or is to be done by the clock.
+    pub fn is_busy(&self) -> bool {
+        self.state.is_busy()
+    }
+
+    /// When [`Executor::advance`] must be called at the latest, even if nothing arrives.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.state.next_deadline()
+    }
+
+    /// Appends what to wait for when [`Executor::advance`] has nothing to do.
+    pub fn interests(&self, interests: &mut Vec<Interest>) {
+        if !self.is_closed() {
+            self.transport.interests(interests);
+        }
+    }
+
+    /// The oldest operation in flight and how long nothing of it has moved.
+    pub fn stalled(&self, now: Instant) -> Option<StallReport> {
+        self.state.stalled(now)
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.state.in_flight.history()
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&mut self, sequence: u64, ranks: Vec<Rank>) {
+        self.state.elsewhere = Some((sequence, ranks));
+    }
+
+    /// The reason why the group is broken, if it is.
+    pub fn broken(&self) -> Option<&Abort> {
+        self.state.broken.as_ref().map(|broken| &broken.abort)
+    }
+
+    /// Breaks the group: everything in flight and everything later fails, and all ranks are told.
+    pub fn break_with(&mut self, abort: Abort, now: Instant) {
+        self.state.now = now;
+        self.state.fail(abort);
+        self.run();
+    }
+
+    /// Begins to leave the group. With nothing in flight it says goodbye and is out; otherwise it
+    /// breaks the group, and is out when [`Executor::is_busy`] ends, after the others were told or
+    /// a second has passed. Does not wait; nothing can be started afterwards.
+    pub fn leave(&mut self, now: Instant) {
+        self.state.now = now;
+        if self.state.broken.is_some() {
+            return;
+        }
+        let rank = self.state.rank;
+        let left = Abort::User { rank, why: "the process group was destroyed".to_owned() };
+        if self.state.is_busy() {
+            let reason = self.state.suspected().unwrap_or(left);
+            self.break_with(reason, now);
+        } else {
+            self.transport.close(true);
+            self.state.broken = Some(Broken::closed(left, now));
+        }
+    }
+
+    /// Closes everything at once, after [`Executor::leave`].
+    pub fn close(&mut self, now: Instant) {
+        self.leave(now);
+        self.transport.close(false);
+        if let Some(broken) = &mut self.state.broken {
+            broken.closed = true;
+        }
+    }
+
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(super) fn vanish(&mut self) {
+        self.transport.close(false);
+        let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
+        self.state.broken = Some(Broken::closed(abort, self.state.now));
+    }
+
+    /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.
+    fn run(&mut self) -> bool {
+        let ran = self.state.run(&mut *self.transport);
+        self.state.break_if_needed(&mut *self.transport);
+        ran
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.broken.as_ref().is_some_and(|broken| broken.closed)
+    }
+}

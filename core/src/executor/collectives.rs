@@ -1,0 +1,415 @@
+//! Collectives: steps become frames, frames become progress of steps.
+
+use std::sync::Arc;
+
+use super::failure::Cause;
+use super::peers::Incoming;
+use super::running::{Allowed, Running};
+use super::state::{Ahead, Finished, State, bytes_of};
+use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
+use crate::Error;
+use crate::schedule::Action;
+use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
+use crate::wire::abort::{Abort, Side};
+use crate::wire::frame::{Header, Kind};
+
+/// How far apart the numbers of two operations in flight may be.
+const MAX_GAP: u64 = 1 << 16;
+
+impl State {
+    /// Starts an operation: checks it and lists its first steps.
+    pub(super) fn submit(&mut self, operation: Operation) {
+        let sequence = operation.sequence;
+        if let Some(broken) = &self.broken {
+            let error = broken.error(&self.group, &operation.fingerprint, sequence);
+            self.finished.push(Finished::new(operation.completion, Err(error)));
+            return;
+        }
+        if sequence <= self.issued
+            || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
+        {
+            let why = format!("operation {sequence} comes after operation {}", self.issued);
+            self.refuse(sequence, operation.completion, why);
+            return;
+        }
+        self.issued = sequence;
+        self.tell_issued();
+        let analysis = match self.analyses.get(&operation.schedule, self.rank, self.size) {
+            Ok(analysis) => analysis,
+            Err(why) => return self.refuse(sequence, operation.completion, why),
+        };
+        let steps = self.spare_steps.pop().unwrap_or_default();
+        let running = match Running::new(operation, analysis, steps, &mut self.scratch, self.now) {
+            Ok(running) => running,
+            Err((completion, why)) => return self.refuse(sequence, completion, why),
+        };
+        self.note_deadline(running.deadline);
+        let analysis = running.analysis.clone();
+        self.in_flight.push(running);
+        for step in 0..analysis.schedule.steps.len() as u32 {
+            if analysis.predecessors(step).is_empty() {
+                self.list(sequence, step);
+            }
+        }
+        self.take_ahead(sequence);
+        if self.departed > 0 {
+            self.check_departed(sequence);
+        }
+        self.finish_if_done(sequence);
+    }
+
+    /// Ends an operation that cannot be run. The others wait for it in vain, so the group breaks.
+    fn refuse(&mut self, sequence: u64, completion: Arc<Completion>, why: String) {
+        let message = format!("operation {sequence} cannot run: {why}");
+        let error = Error::InvalidArgument { message: message.clone() };
+        self.finished.push(Finished::new(completion, Err(error)));
+        self.fail(Abort::User { rank: self.rank, why: message });
+    }
+
+    /// Treats the frames that came before operation `sequence` was issued.
+    fn take_ahead(&mut self, sequence: u64) {
+        if self.ahead.is_empty() {
+            return;
+        }
+        // Operations without a frame of their own may lie in between; older entries belong to
+        // numbers that were never issued here.
+        while let Some(entry) = self.ahead.first_entry() {
+            if *entry.key() > sequence {
+                return;
+            }
+            for frame in entry.remove() {
+                let cost = frame.payload.len() + FRAME_COST;
+                let peer = &mut self.peers[frame.peer as usize];
+                peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
+                match frame.header.kind {
+                    Kind::Ready => self.ready_arrived(frame.peer, &frame.header),
+                    _ => self.early_arrived(frame),
+                }
+            }
+        }
+    }
+
+    /// A message that came before its operation.
+    fn early_arrived(&mut self, frame: Ahead) {
+        let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
+        let Some(running) = self.in_flight.get_mut(frame.header.sequence) else { return };
+        let bytes = running.step(step).bytes;
+        let twice = running.early.iter().any(|early| early.0 == step);
+        if twice || bytes > EAGER || bytes != frame.payload.len() {
+            self.protocol_error(frame.peer, "a message came twice or in parts too early");
+            return;
+        }
+        running.early.push((step, frame.payload));
+        self.list(frame.header.sequence, step);
+    }
+
+    /// Carries a step as far as it goes now.
+    pub(super) fn look_at(&mut self, transport: &mut dyn Transport, sequence: u64, step: u32) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let state = running.step(step);
+        state.listed = false;
+        if state.done || state.held {
+            return;
+        }
+        let allowed = running.allowed(step);
+        match running.action(step) {
+            Action::Send { peer, .. } => self.send_step(transport, sequence, step, peer, allowed),
+            Action::Recv { peer, .. } | Action::RecvReduce { peer, .. } => {
+                self.receive_step(transport, sequence, step, peer, allowed);
+            }
+            Action::Reduce { .. } | Action::Copy { .. } => {
+                self.local_step(sequence, step, allowed);
+            }
+        }
+        self.finish_if_done(sequence);
+    }
+
+    /// Does the next segment of a step that needs no peer.
+    fn local_step(&mut self, sequence: u64, step: u32, allowed: Allowed) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let state = *running.step(step);
+        let Some(bytes) = next_segment(state.finished, state.bytes, allowed) else { return };
+        running.run_locally(step, state.finished, bytes);
+        running.progress(step, bytes, &mut self.work);
+        self.list(sequence, step);
+    }
+
+    /// Hands the segments of a message that may go to the transport.
+    fn send_step(
+        &mut self,
+        transport: &mut dyn Transport,
+        sequence: u64,
+        step: u32,
+        peer: Rank,
+        allowed: Allowed,
+    ) {
+        let header = self.header(Kind::Data, sequence);
+        loop {
+            let Some(running) = self.in_flight.get_mut(sequence) else { return };
+            let state = *running.step(step);
+            if state.begun && state.handed == state.bytes {
+                return;
+            }
+            let Some(bytes) = next_segment(state.handed, state.bytes, allowed) else { return };
+            let end = state.handed + bytes;
+            let large = state.bytes > EAGER;
+            if large && (end > state.permitted || end - state.finished > IN_TRANSPORT) {
+                return;
+            }
+            if !self.peers[peer as usize].admit(sequence, bytes + FRAME_COST) {
+                self.hold(sequence, step, peer, bytes + FRAME_COST);
+                return;
+            }
+            let header = Header {
+                message: running.analysis.message(step),
+                offset: state.handed as u64,
+                message_bytes: state.bytes as u64,
+                payload_bytes: bytes as u32,
+                fingerprint: running.fingerprint,
+                ..header
+            };
+            let payload = match bytes {
+                0 => Payload::Empty,
+                _ => Payload::Region(running.memory(step).slice(state.handed..end)),
+            };
+            let state = running.step(step);
+            state.begun = true;
+            state.handed = end;
+            self.send_frame(transport, peer, header, payload);
+        }
+    }
+
+    /// Keeps a step back until the peer has issued its operation.
+    fn hold(&mut self, sequence: u64, step: u32, peer: Rank, bytes: usize) {
+        if let Some(running) = self.in_flight.get_mut(sequence) {
+            running.step(step).held = true;
+        }
+        if let Some(told) = self.peers[peer as usize].hold(sequence, step, bytes) {
+            self.replies.push_back((peer, self.header(Kind::Held, told)));
+        }
+    }
+
+    /// Takes a message that is here already, or allows the sender to send a large one.
+    fn receive_step(
+        &mut self,
+        transport: &mut dyn Transport,
+        sequence: u64,
+        step: u32,
+        peer: Rank,
+        allowed: Allowed,
+    ) {
+        let header = self.header(Kind::Ready, sequence);
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let state = *running.step(step);
+        if state.bytes <= EAGER {
+            if allowed.all
+                && let Some(place) = running.early.iter().position(|early| early.0 == step)
+            {
+                let (_, payload) = running.early.swap_remove(place);
+                running.take_in(step, 0, &payload);
+                running.progressed = self.now;
+                running.progress(step, payload.len(), &mut self.work);
+            }
+            return;
+        }
+        if next_segment(state.handed, state.bytes, allowed).is_none() {
+            return;
+        }
+        if !self.peers[peer as usize].admit(sequence, FRAME_COST) {
+            self.hold(sequence, step, peer, FRAME_COST);
+            return;
+        }
+        running.step(step).handed = allowed.bytes;
+        let header = Header {
+            message: running.analysis.message(step),
+            offset: allowed.bytes as u64,
+            message_bytes: state.bytes as u64,
+            fingerprint: running.fingerprint,
+            ..header
+        };
+        self.send_frame(transport, peer, header, Payload::Empty);
+    }
+
+    /// The step that receives the message of `header`, if the two ranks agree on the operation. If
+    /// they do not, the group breaks.
+    fn receiving_step(&mut self, peer: Rank, header: &Header) -> Option<u32> {
+        let running = self.in_flight.get(header.sequence)?;
+        let step = running.analysis.receive_step(peer, header.message);
+        self.agreed(peer, header, step)
+    }
+
+    /// `step`, if it exists and both ranks mean the same operation and length; else breaks the
+    /// group.
+    fn agreed(&mut self, peer: Rank, header: &Header, step: Option<u32>) -> Option<u32> {
+        let running = self.in_flight.get(header.sequence)?;
+        let ours = running.fingerprint;
+        let bytes = step.map(|step| running.steps[step as usize].bytes as u64);
+        if ours == header.fingerprint && bytes == Some(header.message_bytes) {
+            return step;
+        }
+        // The same call, but messages of different sizes: sizes on which the ranks disagree.
+        let same_call = ours == header.fingerprint;
+        let one =
+            Side { rank: self.rank, fingerprint: ours, message_bytes: bytes.filter(|_| same_call) };
+        let other = Side {
+            rank: peer,
+            fingerprint: header.fingerprint,
+            message_bytes: Some(header.message_bytes).filter(|_| same_call),
+        };
+        self.fail(Abort::Mismatch { sequence: header.sequence, one, other });
+        None
+    }
+
+    /// A frame of an operation that is not in flight: compares with what ended here.
+    fn check_finished(&mut self, peer: Rank, header: &Header) {
+        let Some(ours) = self.in_flight.finished(header.sequence) else { return };
+        if ours != header.fingerprint {
+            let one = Side { rank: self.rank, fingerprint: ours, message_bytes: None };
+            let other = Side { rank: peer, fingerprint: header.fingerprint, message_bytes: None };
+            self.fail(Abort::Mismatch { sequence: header.sequence, one, other });
+        }
+    }
+
+    /// Breaks the group because `peer` sent what the protocol does not allow.
+    pub(super) fn protocol_error(&mut self, peer: Rank, what: &str) {
+        let why = format!("it broke the protocol: {what}");
+        self.fail(Abort::Failed { rank: peer, why });
+    }
+
+    /// Where the payload of a `Data` frame goes.
+    pub(super) fn data_announced(
+        &mut self,
+        peer: Rank,
+        header: &Header,
+    ) -> (Incoming, Destination) {
+        let nothing = (Incoming::Nothing, Destination::Discard);
+        if header.sequence > self.issued {
+            return (Incoming::Ahead, Destination::Borrowed);
+        }
+        if self.in_flight.get(header.sequence).is_none() {
+            self.check_finished(peer, header);
+            return nothing;
+        }
+        let Some(step) = self.receiving_step(peer, header) else { return nothing };
+        let Some(running) = self.in_flight.get(header.sequence) else { return nothing };
+        let state = running.steps[step as usize];
+        let (offset, bytes) = (header.offset, u64::from(header.payload_bytes));
+        let whole = state.bytes <= EAGER;
+        let end = if whole { state.bytes } else { state.handed } as u64;
+        let in_order = offset == state.finished as u64 && bytes <= end - offset.min(end);
+        let complete = !whole || bytes == state.bytes as u64;
+        let aligned = bytes.is_multiple_of(running.element_bytes() as u64);
+        let waits = running.early.iter().any(|early| early.0 == step);
+        if state.done || !in_order || !complete || !aligned || waits {
+            self.protocol_error(peer, "a segment came twice, too early or in a wrong place");
+            return nothing;
+        }
+        let sequence = header.sequence;
+        if whole && !running.allowed(step).all {
+            return (Incoming::Early { sequence, step }, Destination::Borrowed);
+        }
+        let destination = match running.action(step) {
+            _ if bytes == 0 => Destination::Discard,
+            Action::Recv { .. } => {
+                let (start, length) = (offset as usize, bytes as usize);
+                Destination::Into(running.memory(step).slice(start..start + length))
+            }
+            _ => Destination::Borrowed,
+        };
+        (Incoming::Step { sequence, step }, destination)
+    }
+
+    /// A `Data` frame is complete.
+    pub(super) fn data_arrived(
+        &mut self,
+        peer: Rank,
+        header: &Header,
+        incoming: Incoming,
+        payload: &Arrived<'_>,
+    ) {
+        match incoming {
+            Incoming::Step { sequence, step } => {
+                let Some(running) = self.in_flight.get_mut(sequence) else { return };
+                if let Arrived::Borrowed(bytes) = payload {
+                    running.take_in(step, header.offset as usize, bytes);
+                }
+                running.progressed = self.now;
+                running.progress(step, header.payload_bytes as usize, &mut self.work);
+                self.finish_if_done(sequence);
+            }
+            Incoming::Early { sequence, step } => {
+                let Some(running) = self.in_flight.get_mut(sequence) else { return };
+                running.early.push((step, bytes_of(payload).to_vec()));
+                // The steps before it may have ended while the payload came.
+                self.list(sequence, step);
+            }
+            Incoming::Ahead => self.keep_ahead(peer, header, bytes_of(payload)),
+            _ => {}
+        }
+    }
+
+    /// Keeps a frame of an operation that is not issued here yet.
+    fn keep_ahead(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
+        let state = &mut self.peers[peer as usize];
+        state.received_ahead_bytes += payload.len() + FRAME_COST;
+        if state.received_ahead_bytes > 2 * WINDOW {
+            self.protocol_error(peer, "it sent too much ahead of the operations issued here");
+            return;
+        }
+        let frame = Ahead { peer, header: *header, payload: payload.to_vec() };
+        if header.sequence <= self.issued {
+            // It was issued while the payload came.
+            state.received_ahead_bytes -= payload.len() + FRAME_COST;
+            self.early_arrived(frame);
+        } else {
+            self.ahead.entry(header.sequence).or_default().push(frame);
+        }
+    }
+
+    /// The receiver allows a large message, or more of it.
+    pub(super) fn ready_arrived(&mut self, peer: Rank, header: &Header) {
+        if header.sequence > self.issued {
+            self.keep_ahead(peer, header, &[]);
+            return;
+        }
+        let Some(running) = self.in_flight.get(header.sequence) else {
+            self.check_finished(peer, header);
+            return;
+        };
+        let step = running.analysis.send_step(peer, header.message);
+        let Some(step) = self.agreed(peer, header, step) else { return };
+        let Some(running) = self.in_flight.get_mut(header.sequence) else { return };
+        let state = running.step(step);
+        // `agreed` has compared the lengths, so that the offset fits if it does not exceed them.
+        let permitted = header.offset.min(header.message_bytes) as usize;
+        state.permitted = state.permitted.max(permitted);
+        running.progressed = self.now;
+        self.list(header.sequence, step);
+    }
+
+    /// A segment has left: its memory may be overwritten.
+    pub(super) fn data_sent(&mut self, peer: Rank, header: &Header) {
+        let Some(running) = self.in_flight.get_mut(header.sequence) else { return };
+        let Some(step) = running.analysis.send_step(peer, header.message) else { return };
+        running.progressed = self.now;
+        running.progress(step, header.payload_bytes as usize, &mut self.work);
+        self.list(header.sequence, step);
+        self.finish_if_done(header.sequence);
+    }
+
+    /// Breaks the group for a reason found here.
+    pub(super) fn fail(&mut self, abort: Abort) {
+        self.fail_with(Cause { abort, found_here: true });
+    }
+}
+
+/// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
+/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the
+/// message.
+fn next_segment(start: usize, bytes: usize, allowed: Allowed) -> Option<usize> {
+    if bytes == 0 {
+        return allowed.all.then_some(0);
+    }
+    let end = bytes.min(start + SEGMENT);
+    (start < end && end <= allowed.bytes).then(|| end - start)
+}

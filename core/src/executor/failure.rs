@@ -1,0 +1,399 @@
+//! How a group breaks: deaths, deadlines, disagreements and aborts, and the errors that say so.
+
+use std::time::{Duration, Instant};
+
+use super::GroupIdentity;
+use super::analysis::peer_of;
+use super::running::Running;
+use super::state::{Finished, State};
+use crate::schedule::Action;
+use crate::transport::{Lost, Payload, Rank, Transport};
+use crate::wire::abort::{Abort, Side};
+use crate::wire::frame::{Fingerprint, Header, Kind};
+use crate::{Collective, DType, Error, ReduceOp};
+
+/// How long an abort of another rank may take to explain why a connection ended.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// How long a broken group tells the others before it closes its connections.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Why a group must break.
+pub(super) struct Cause {
+    pub(super) abort: Abort,
+    /// Whether this rank found it; else another rank told.
+    pub(super) found_here: bool,
+}
+
+/// A peer whose connection ended; an abort may still explain it better.
+pub(super) struct Suspicion {
+    peer: Rank,
+    why: String,
+    until: Instant,
+}
+
+/// A group that is broken.
+pub(super) struct Broken {
+    pub(super) abort: Abort,
+    /// When its connections are closed, whether or not all others were told.
+    until: Instant,
+    pub(super) closed: bool,
+}
+
+/// An operation that does not move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StallReport {
+    /// Its number.
+    pub sequence: u64,
+    /// What it is.
+    pub fingerprint: Fingerprint,
+    /// How long nothing has moved.
+    pub stalled_for: Duration,
+    /// The ranks it waits for.
+    pub waiting_for: Vec<Rank>,
+}
+
+impl Broken {
+    pub(super) fn closed(abort: Abort, now: Instant) -> Broken {
+        Broken { abort, until: now, closed: true }
+    }
+
+    /// What a collective of this rank ends with.
+    pub(super) fn error(
+        &self,
+        group: &GroupIdentity,
+        fingerprint: &Fingerprint,
+        sequence: u64,
+    ) -> Error {
+        self.error_named(group, name_of(fingerprint), sequence)
+    }
+
+    /// What the operation of this rank with this name and number ends with.
+    pub(super) fn error_named(&self, group: &GroupIdentity, name: &str, sequence: u64) -> Error {
+        let group = group.name.clone();
+        match &self.abort {
+            Abort::Mismatch { sequence, one, other } => {
+                let (ours, theirs) = describe_both(one, other);
+                Error::CollectiveMismatch {
+                    group,
+                    sequence: *sequence,
+                    rank: one.rank,
+                    ours,
+                    other_rank: other.rank,
+                    theirs,
+                }
+            }
+            Abort::Failed { rank, why } => Error::RankFailed {
+                group,
+                rank: *rank,
+                why: why.clone(),
+                collective: name.to_owned(),
+                sequence,
+            },
+            Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
+                Error::CollectiveTimeout {
+                    group,
+                    collective: operation.clone(),
+                    sequence: *sequence,
+                    rank: *rank,
+                    waited_ms: *waited_ms,
+                    detail: waiting_text(waiting_for),
+                }
+            }
+            Abort::User { rank, why } => {
+                Error::Aborted { group, why: format!("rank {rank}: {why}") }
+            }
+            Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
+                from: *from,
+                to: *to,
+                tag: *tag,
+                sent_bytes: *sent_bytes,
+                buffer_bytes: *buffer_bytes,
+            },
+        }
+    }
+}
+
+impl State {
+    /// Notes why the group must break; the first reason counts.
+    pub(super) fn fail_with(&mut self, cause: Cause) {
+        if !self.is_failing() {
+            self.cause = Some(cause);
+        }
+    }
+
+    /// Breaks the group if there is a reason: releases all memory, ends everything in flight, tells
+    /// the others.
+    pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
+        let Some(Cause { abort, found_here }) = self.cause.take() else { return };
+        transport.abandon();
+        self.work.clear();
+        self.replies.clear();
+        self.ahead.clear();
+        let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
+        let payload = abort.encode();
+        for peer in 0..self.size {
+            let state = &mut self.peers[peer as usize];
+            state.forget();
+            // Whoever finds the reason tells everybody; the others pass it on along the connections
+            // that there are, so that it arrives even if its finder dies.
+            if peer == self.rank || state.lost.is_some() || !(found_here || state.touched) {
+                continue;
+            }
+            let header = Header {
+                message_bytes: payload.len() as u64,
+                payload_bytes: payload.len() as u32,
+                ..header
+            };
+            self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
+        }
+        let broken = Broken { abort, until: self.now + FAREWELL, closed: false };
+        for running in self.in_flight.take_all() {
+            let error = broken.error(&self.group, &running.fingerprint, running.sequence);
+            let released = running.release(&mut self.scratch);
+            drop(released.finish);
+            self.finished.push(Finished::new(released.completion, Err(error)));
+        }
+        for (name, number, ending) in self.messages.take_all() {
+            let error = broken.error_named(&self.group, name, number);
+            ending.fail(error, &mut self.finished);
+        }
+        self.suspicion = None;
+        self.earliest = None;
+        self.broken = Some(broken);
+    }
+
+    /// Does what is due by the clock: deadlines, graces, the end of a broken group's farewell.
+    pub(super) fn check_time(&mut self, transport: &mut dyn Transport) {
+        if let Some(broken) = &mut self.broken {
+            let settled = |peer: &super::peers::Peer| peer.is_settled();
+            if !broken.closed && (self.now >= broken.until || self.peers.iter().all(settled)) {
+                broken.closed = true;
+                transport.close(false);
+            }
+            return;
+        }
+        if self.earliest.is_some_and(|earliest| self.now >= earliest) {
+            self.check_deadlines();
+        }
+        if self.suspicion.as_ref().is_some_and(|suspicion| self.now >= suspicion.until)
+            && let Some(reason) = self.suspected()
+        {
+            self.fail(reason);
+        }
+    }
+
+    /// The ranks that hold up an operation: those that are known not to have come, or else all that
+    /// it waits for, which may themselves wait for others.
+    fn late_ranks(&self, running: &Running) -> Vec<Rank> {
+        match &self.elsewhere {
+            Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
+                ranks.clone()
+            }
+            _ => running.waits_for(),
+        }
+    }
+
+    /// Breaks the group if an operation is past its deadline; else finds the next deadline.
+    fn check_deadlines(&mut self) {
+        let rank = self.rank;
+        let mut earliest: Option<Instant> = None;
+        let mut late = None;
+        for running in self.in_flight.iter() {
+            if running.deadline <= self.now && late.is_none() {
+                late = Some(Abort::TimedOut {
+                    rank,
+                    sequence: running.sequence,
+                    operation: name_of(&running.fingerprint).to_owned(),
+                    waited_ms: millis(self.now - running.started),
+                    waiting_for: self.late_ranks(running),
+                });
+            }
+            earliest = Some(earliest.map_or(running.deadline, |known| known.min(running.deadline)));
+        }
+        let messages = &self.messages;
+        let sends = messages.sending.iter().map(|m| ("send", m.number, Some(m.peer), &m.ending));
+        let receives = messages.posted.iter().chain(&messages.matched);
+        let receives = receives.map(|m| ("recv", u64::from(m.tag), m.peer, &m.ending));
+        for (name, sequence, peer, ending) in sends.chain(receives) {
+            if ending.deadline <= self.now && late.is_none() {
+                late = Some(Abort::TimedOut {
+                    rank,
+                    sequence,
+                    operation: name.to_owned(),
+                    waited_ms: millis(self.now - ending.started),
+                    waiting_for: peer.into_iter().collect(),
+                });
+            }
+            earliest = Some(earliest.map_or(ending.deadline, |known| known.min(ending.deadline)));
+        }
+        self.earliest = earliest;
+        if let Some(abort) = late {
+            self.fail(abort);
+        }
+    }
+
+    /// When [`State::check_time`] has something to do at the latest.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
+        let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
+        [self.earliest, farewell, suspicion].into_iter().flatten().min()
+    }
+
+    /// The death that is suspected, as a reason for breaking the group.
+    pub(super) fn suspected(&mut self) -> Option<Abort> {
+        let Suspicion { peer, why, .. } = self.suspicion.take()?;
+        Some(Abort::Failed { rank: peer, why })
+    }
+
+    /// Whether time or frames may change something.
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.broken {
+            Some(broken) => !broken.closed,
+            None => {
+                !self.in_flight.is_empty() || !self.messages.is_idle() || self.suspicion.is_some()
+            }
+        }
+    }
+
+    /// The oldest operation in flight, and how long it has not moved.
+    pub(super) fn stalled(&self, now: Instant) -> Option<StallReport> {
+        let running = self.in_flight.iter().next()?;
+        Some(StallReport {
+            sequence: running.sequence,
+            fingerprint: running.fingerprint,
+            stalled_for: now.saturating_duration_since(running.progressed),
+            waiting_for: running.waits_for(),
+        })
+    }
+
+    /// The connection to a peer is gone.
+    pub(super) fn peer_lost(&mut self, peer: Rank, why: Lost) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        state.incoming = super::peers::Incoming::Nothing;
+        if state.lost.is_some() {
+            return;
+        }
+        state.lost = Some(why.clone());
+        if self.is_failing() {
+            return;
+        }
+        let why = match why {
+            Lost::Goodbye => {
+                self.departed += 1;
+                self.settle_departed(peer);
+                for sequence in self.in_flight.sequences() {
+                    self.check_departed(sequence);
+                }
+                self.check_departed_messages();
+                return;
+            }
+            Lost::Died(why) | Lost::Unreachable(why) => why,
+            Lost::Protocol(why) => format!("it broke the protocol: {why}"),
+        };
+        if self.suspicion.is_none() {
+            self.suspicion = Some(Suspicion { peer, why, until: self.now + GRACE });
+        }
+    }
+
+    /// Ends the sends to a peer that left: it leaves when its operations are done, so it has had
+    /// what was handed over.
+    fn settle_departed(&mut self, peer: Rank) {
+        for sequence in self.in_flight.sequences() {
+            let Some(running) = self.in_flight.get_mut(sequence) else { continue };
+            let steps: Vec<u32> = running.unfinished().collect();
+            for step in steps {
+                let state = *running.step(step);
+                let to_peer =
+                    matches!(running.action(step), Action::Send { peer: to, .. } if to == peer);
+                if to_peer && state.begun && state.handed == state.bytes {
+                    running.progress(step, state.bytes - state.finished, &mut self.work);
+                }
+            }
+            self.finish_if_done(sequence);
+        }
+    }
+
+    /// Breaks the group if operation `sequence` needs a peer that left.
+    pub(super) fn check_departed(&mut self, sequence: u64) {
+        let Some(running) = self.in_flight.get(sequence) else { return };
+        let needed = running.unfinished().find_map(|step| {
+            let (peer, _) = peer_of(&running.action(step))?;
+            let here = running.early.iter().any(|early| early.0 == step);
+            (self.peers[peer as usize].lost == Some(Lost::Goodbye) && !here).then_some(peer)
+        });
+        if let Some(rank) = needed {
+            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+        }
+    }
+
+    /// Breaks the group if a message needs a peer that left.
+    pub(super) fn check_departed_messages(&mut self) {
+        let gone = |peer: &Rank| self.peers[*peer as usize].lost == Some(Lost::Goodbye);
+        let needed = (0..self.size).filter(gone).find(|&peer| self.messages_need(peer));
+        if let Some(rank) = needed {
+            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+        }
+    }
+}
+
+/// The name of the collective of a fingerprint.
+pub(super) fn name_of(fingerprint: &Fingerprint) -> &'static str {
+    Collective::from_code(fingerprint.collective).map_or("operation", |known| known.facts().name)
+}
+
+/// What two ranks run, in words that differ.
+fn describe_both(one: &Side, other: &Side) -> (String, String) {
+    let (mut ours, mut theirs) = (describe(one), describe(other));
+    if ours == theirs {
+        let hint = |side: &Side| format!(" (other arguments: {:016x})", side.fingerprint.detail);
+        ours += &hint(one);
+        theirs += &hint(other);
+    }
+    (ours, theirs)
+}
+
+/// What a rank runs: `allreduce of 1000 f32 with SUM`.
+fn describe(side: &Side) -> String {
+    let fingerprint = &side.fingerprint;
+    let Some(collective) = Collective::from_code(fingerprint.collective) else {
+        return format!("collective number {}", fingerprint.collective);
+    };
+    let facts = collective.facts();
+    let mut text = facts.name.to_owned();
+    if collective != Collective::Barrier {
+        let dtype = DType::ALL.get(usize::from(fingerprint.dtype)).map_or("?", |d| d.name());
+        match fingerprint.elements {
+            0 => text += &format!(" of {dtype}"),
+            elements => text += &format!(" of {elements} {dtype}"),
+        }
+    }
+    if facts.reduces {
+        text += &format!(" with {}", ReduceOp::name_of_code(fingerprint.reduce_op));
+    }
+    if facts.rooted {
+        text += &format!(", root {}", fingerprint.root);
+    }
+    if let Some(algorithm) = collective.algorithms().get(usize::from(fingerprint.algorithm)) {
+        text += &format!(", algorithm {}", algorithm.name);
+    }
+    if let Some(bytes) = side.message_bytes {
+        text += &format!(", with a message of {bytes} bytes between the two");
+    }
+    text
+}
+
+fn waiting_text(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "waiting for a message from any rank".to_owned(),
+        [rank] => format!("waiting for rank {rank}"),
+        _ => {
+            let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+            format!("waiting for ranks {}", ranks.join(", "))
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,100 @@
+//! The collectives in flight and the fingerprints of those that ended last, by sequence number.
+
+use std::collections::VecDeque;
+
+use super::running::Running;
+use crate::wire::frame::Fingerprint;
+
+/// How many fingerprints of finished operations are remembered.
+const REMEMBERED: usize = 64;
+
+/// The operations from the oldest unfinished one on. Numbers are consecutive, so the place follows
+/// from the number.
+#[derive(Default)]
+pub(super) struct InFlight {
+    /// Sequence number of the first entry.
+    first: u64,
+    operations: VecDeque<Option<Running>>,
+    /// How many entries are not empty.
+    count: usize,
+    finished: VecDeque<(u64, Fingerprint)>,
+}
+
+impl InFlight {
+    /// Adds the next operation. Its number is higher than all before.
+    pub(super) fn push(&mut self, running: Running) {
+        if self.operations.is_empty() {
+            self.first = running.sequence;
+        }
+        // Numbers that failed at once leave a gap; `State::submit` keeps gaps small.
+        while self.first + (self.operations.len() as u64) < running.sequence {
+            self.operations.push_back(None);
+        }
+        self.operations.push_back(Some(running));
+        self.count += 1;
+    }
+
+    fn place(&self, sequence: u64) -> Option<usize> {
+        usize::try_from(sequence.checked_sub(self.first)?).ok()
+    }
+
+    /// The operation, if it is in flight.
+    pub(super) fn get(&self, sequence: u64) -> Option<&Running> {
+        self.operations.get(self.place(sequence)?)?.as_ref()
+    }
+
+    /// The operation, if it is in flight.
+    pub(super) fn get_mut(&mut self, sequence: u64) -> Option<&mut Running> {
+        let place = self.place(sequence)?;
+        self.operations.get_mut(place)?.as_mut()
+    }
+
+    /// Takes the operation out.
+    pub(super) fn take(&mut self, sequence: u64) -> Option<Running> {
+        let place = self.place(sequence)?;
+        let running = self.operations.get_mut(place)?.take()?;
+        self.count -= 1;
+        while let Some(None) = self.operations.front() {
+            self.operations.pop_front();
+            self.first += 1;
+        }
+        if self.finished.len() == REMEMBERED {
+            self.finished.pop_front();
+        }
+        self.finished.push_back((sequence, running.fingerprint));
+        Some(running)
+    }
+
+    /// Takes all out, oldest first.
+    pub(super) fn take_all(&mut self) -> Vec<Running> {
+        self.count = 0;
+        self.operations.drain(..).flatten().collect()
+    }
+
+    /// The operations, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Running> {
+        self.operations.iter().flatten()
+    }
+
+    /// The numbers of the operations, oldest first.
+    pub(super) fn sequences(&self) -> Vec<u64> {
+        self.iter().map(|running| running.sequence).collect()
+    }
+
+    /// Whether none is in flight.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What was and is run: operations that ended, as far as they are remembered, and those in
+    /// flight.
+    pub(super) fn history(&self) -> Vec<(u64, Fingerprint)> {
+        let in_flight = self.iter().map(|running| (running.sequence, running.fingerprint));
+        self.finished.iter().copied().chain(in_flight).collect()
+    }
+
+    /// The fingerprint of an operation that ended, if it is remembered.
+    pub(super) fn finished(&self, sequence: u64) -> Option<Fingerprint> {
+        self.finished.iter().rev().find(|known| known.0 == sequence).map(|known| known.1)
+    }
+}

@@ -1,0 +1,168 @@
+//! Reductions of memory: every operator for every element type. Knows nothing of operations.
+//!
+//! Memory is bytes in the host's order, at any alignment, of a whole number of elements; both
+//! operands are equally long. Bytes beyond the last whole element, or beyond the shorter operand,
+//! are left as they are.
+
+mod apply;
+mod half_floats;
+mod number;
+
+use self::apply::{binary, ternary, unary};
+use self::half_floats::{Bf16, F16, Half};
+use self::number::{Number, Truth};
+pub use crate::schedule::Operands;
+use crate::{DType, ReduceOp};
+
+/// `into ⊕ from` into `into`, or `from ⊕ into` if `operands` says that the incoming operand, which
+/// `from` is, comes first. Averages and scaled sums are sums here; see [`divide`] and [`scale`].
+pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], operands: Operands) {
+    dispatch(op, dtype, Memory::Binary { into, from, operands });
+}
+
+/// `local ⊕ incoming` (or the other order) into `into`, whose old bytes do not matter.
+pub fn reduce_into(
+    op: ReduceOp,
+    dtype: DType,
+    into: &mut [u8],
+    local: &[u8],
+    incoming: &[u8],
+    operands: Operands,
+) {
+    let (left, right) = match operands {
+        Operands::LocalFirst => (local, incoming),
+        Operands::IncomingFirst => (incoming, local),
+    };
+    dispatch(op, dtype, Memory::Ternary { into, left, right });
+}
+
+/// Multiplies every element by `factor`, in the element's own precision (half-precision types
+/// through `f32`). Only for floating-point and complex types; others are left as they are.
+pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
+    let narrow = factor as f32;
+    match dtype {
+        DType::F16 => F16::map(memory, |x| x * narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x * narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x * narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x * factor),
+        _ => {}
+    }
+}
+
+/// Divides every element by `parts`; integers truncate toward zero.
+pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
+    let narrow = parts as f32;
+    let wide = f64::from(parts);
+    match dtype {
+        DType::Bool => {}
+        DType::U8 => unary(memory, |x: u8| (u32::from(x) / parts) as u8),
+        DType::I8 => unary(memory, |x: i8| (i64::from(x) / i64::from(parts)) as i8),
+        DType::U16 => unary(memory, |x: u16| (u32::from(x) / parts) as u16),
+        DType::I16 => unary(memory, |x: i16| (i64::from(x) / i64::from(parts)) as i16),
+        DType::U32 => unary(memory, |x: u32| x / parts),
+        DType::I32 => unary(memory, |x: i32| (i64::from(x) / i64::from(parts)) as i32),
+        DType::U64 => unary(memory, |x: u64| x / u64::from(parts)),
+        DType::I64 => unary(memory, |x: i64| x / i64::from(parts)),
+        DType::F16 => F16::map(memory, |x| x / narrow),
+        DType::Bf16 => Bf16::map(memory, |x| x / narrow),
+        DType::F32 | DType::Complex64 => unary(memory, |x: f32| x / narrow),
+        DType::F64 | DType::Complex128 => unary(memory, |x: f64| x / wide),
+    }
+}
+
+/// The operands of one reduction.
+enum Memory<'a> {
+    Binary { into: &'a mut [u8], from: &'a [u8], operands: Operands },
+    Ternary { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
+}
+
+fn dispatch(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
+    match dtype {
+        DType::Bool => truth(op, memory),
+        DType::U8 => integer::<u8, _>(op, memory),
+        DType::I8 => integer::<i8, _>(op, memory),
+        DType::U16 => integer::<u16, _>(op, memory),
+        DType::I16 => integer::<i16, _>(op, memory),
+        DType::U32 => integer::<u32, _>(op, memory),
+        DType::I32 => integer::<i32, _>(op, memory),
+        DType::U64 => integer::<u64, _>(op, memory),
+        DType::I64 => integer::<i64, _>(op, memory),
+        DType::F16 => half::<F16>(op, memory),
+        DType::Bf16 => half::<Bf16>(op, memory),
+        // Only sums have a meaning for complex numbers, and those are sums of their parts.
+        DType::F32 | DType::Complex64 => float::<f32, _>(op, memory),
+        DType::F64 | DType::Complex128 => float::<f64, _>(op, memory),
+    }
+}
+
+fn run<T: Number<Bytes = [u8; N]>, const N: usize>(
+    memory: Memory<'_>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => binary(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            binary(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => ternary(into, left, right, f),
+    }
+}
+
+fn integer<T: number::Integer + Number<Bytes = [u8; N]>, const N: usize>(
+    op: ReduceOp,
+    memory: Memory<'_>,
+) {
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => run(memory, T::add),
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        ReduceOp::Band => run(memory, T::and),
+        ReduceOp::Bor => run(memory, T::or),
+        ReduceOp::Bxor => run(memory, T::xor),
+    }
+}
+
+fn float<T: Number<Bytes = [u8; N]>, const N: usize>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => run(memory, T::multiply),
+        ReduceOp::Min => run(memory, T::least),
+        ReduceOp::Max => run(memory, T::greatest),
+        // Bitwise operators have no meaning for floats and are refused before this point.
+        _ => run(memory, T::add),
+    }
+}
+
+fn truth(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => run(memory, Truth::and),
+        ReduceOp::Bxor => run(memory, Truth::xor),
+        _ => run(memory, Truth::or),
+    }
+}
+
+fn half<H: Half>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => half_run::<H>(memory, f32::multiply),
+        ReduceOp::Min => half_run::<H>(memory, f32::least),
+        ReduceOp::Max => half_run::<H>(memory, f32::greatest),
+        _ => half_run::<H>(memory, f32::add),
+    }
+}
+
+fn half_run<H: Half>(memory: Memory<'_>, f: impl Fn(f32, f32) -> f32 + Copy) {
+    match memory {
+        Memory::Binary { into, from, operands: Operands::LocalFirst } => H::zip(into, from, f),
+        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+            H::zip(into, from, move |local, incoming| f(incoming, local));
+        }
+        Memory::Ternary { into, left, right } => {
+            let bytes = into.len().min(left.len());
+            into[..bytes].copy_from_slice(&left[..bytes]);
+            H::zip(into, right, f);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! One collective in flight: its memory, and how far each step is. Knows no peers' state and no
+//! transport; decides nothing about frames.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::analysis::Analysis;
+use super::kernels;
+use super::scratch::ScratchPool;
+use super::{Bindings, Completion, Operation, Outcome};
+use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
+use crate::tensor::Region;
+use crate::wire::frame::Fingerprint;
+use crate::{DType, ReduceOp};
+
+/// How far a step is. All lengths in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepState {
+    /// Length of the step's chunk.
+    pub(super) bytes: usize,
+    /// The prefix on which later steps may rely: received and reduced, copied, or sent and left.
+    pub(super) finished: usize,
+    /// Of a send, the prefix that the transport has. Of a receive, the prefix that the sender has
+    /// been allowed to send.
+    pub(super) handed: usize,
+    /// Of a send, the prefix that the receiver allows.
+    pub(super) permitted: usize,
+    /// Whether a first frame was handed over; tells an empty message that was sent from one that
+    /// was not.
+    pub(super) begun: bool,
+    /// Whether nothing is left to do.
+    pub(super) done: bool,
+    /// Whether it stands in the list of steps to look at.
+    pub(super) listed: bool,
+    /// Whether the frame waits until the peer has issued the operation.
+    pub(super) held: bool,
+}
+
+/// How much of a step may be done now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// The prefix, bytes.
+    pub(super) bytes: usize,
+    /// Whether all earlier steps are done; an empty step starts only then.
+    pub(super) all: bool,
+}
+
+/// A collective in flight.
+pub(super) struct Running {
+    pub(super) sequence: u64,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) analysis: Arc<Analysis>,
+    pub(super) steps: Vec<StepState>,
+    /// Steps that are not done.
+    pub(super) remaining: usize,
+    pub(super) started: Instant,
+    /// When something moved last.
+    pub(super) progressed: Instant,
+    pub(super) deadline: Instant,
+    pub(super) finish: Option<Outcome>,
+    pub(super) completion: Arc<Completion>,
+    /// Messages that came before their step was allowed to take them.
+    pub(super) early: Vec<(u32, Vec<u8>)>,
+    bindings: Bindings,
+    scratch: Vec<Region>,
+    dtype: DType,
+    reduce_op: ReduceOp,
+}
+
+impl Running {
+    /// Starts `operation`; the error says what is wrong with it, and whom to tell. `steps` is
+    /// reused memory.
+    pub(super) fn new(
+        operation: Operation,
+        analysis: Arc<Analysis>,
+        mut steps: Vec<StepState>,
+        pool: &mut ScratchPool,
+        now: Instant,
+    ) -> Result<Running, (Arc<Completion>, String)> {
+        steps.clear();
+        let mut running = Running {
+            sequence: operation.sequence,
+            fingerprint: operation.fingerprint,
+            remaining: analysis.schedule.steps.len(),
+            analysis,
+            steps,
+            started: now,
+            progressed: now,
+            deadline: operation.deadline,
+            finish: operation.finish,
+            completion: operation.completion,
+            early: Vec::new(),
+            bindings: operation.bindings,
+            scratch: Vec::new(),
+            dtype: operation.dtype,
+            reduce_op: operation.reduce_op,
+        };
+        match running.prepare(pool) {
+            Ok(()) => Ok(running),
+            Err(why) => Err((running.release(pool).completion, why)),
+        }
+    }
+
+    /// Takes scratch memory and measures the steps.
+    fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
+        let schedule = self.analysis.schedule.clone();
+        for block in &schedule.scratch {
+            let bytes = self.block(*block)?.len();
+            self.scratch.push(pool.take(bytes));
+        }
+        for step in &schedule.steps {
+            let bytes = match step.action {
+                Action::Send { from: chunk, .. } | Action::Recv { into: chunk, .. } => {
+                    self.range(chunk)?.len()
+                }
+                Action::RecvReduce { local, into, .. } => self.pair(local, into, true)?,
+                Action::Copy { from, into } => self.pair(from, into, true)?,
+                Action::Reduce { from, into, .. } => self.pair(from, into, false)?,
+            };
+            self.steps.push(StepState { bytes, ..StepState::default() });
+        }
+        Ok(())
+    }
+
+    /// The common length of two chunks that are the same memory (if that is `allowed`) or disjoint.
+    fn pair(&self, one: Chunk, other: Chunk, allowed: bool) -> Result<usize, String> {
+        let (bytes, other_bytes) = (self.range(one)?.len(), self.range(other)?.len());
+        if bytes != other_bytes {
+            return Err(format!("chunks of {bytes} and {other_bytes} bytes meet"));
+        }
+        if bytes > 0 && !(allowed && one == other) {
+            let (one, other) = (self.chunk(one)?, self.chunk(other)?);
+            if one.overlaps(&other) && !(allowed && one.same_memory(&other)) {
+                return Err("input and output memory overlap in part".to_owned());
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn block(&self, block: Block) -> Result<&Region, String> {
+        let blocks = match block.buffer {
+            Buffer::Input => &self.bindings.input,
+            Buffer::Output => &self.bindings.output,
+            Buffer::Scratch => &self.scratch,
+        };
+        blocks.get(block.index as usize).ok_or_else(|| format!("no memory stands for {block}"))
+    }
+
+    /// The bytes of its block that a chunk covers. Blocks are cut between elements.
+    fn range(&self, chunk: Chunk) -> Result<Range<usize>, String> {
+        if chunk.is_nothing() {
+            return Ok(0..0);
+        }
+        if u64::from(chunk.part) + u64::from(chunk.count) > u64::from(chunk.parts) {
+            return Err(format!("{chunk} is outside of its block"));
+        }
+        let element_bytes = self.dtype.size_bytes();
+        let elements = chunk.elements(self.block(chunk.block)?.len() / element_bytes);
+        Ok(elements.start * element_bytes..elements.end * element_bytes)
+    }
+
+    /// The memory of a chunk.
+    fn chunk(&self, chunk: Chunk) -> Result<Region, String> {
+        let range = self.range(chunk)?;
+        if range.is_empty() {
+            Ok(Region::zeroed(0))
+        } else {
+            Ok(self.block(chunk.block)?.slice(range))
+        }
+    }
+
+    /// The memory that a send reads, or a receive writes.
+    pub(super) fn memory(&self, step: u32) -> Region {
+        let chunk = match self.action(step) {
+            Action::Send { from: chunk, .. }
+            | Action::Recv { into: chunk, .. }
+            | Action::RecvReduce { into: chunk, .. }
+            | Action::Reduce { into: chunk, .. }
+            | Action::Copy { into: chunk, .. } => chunk,
+        };
+        self.region(chunk)
+    }
+
+    /// A chunk that `prepare` has seen.
+    fn region(&self, chunk: Chunk) -> Region {
+        // `prepare` refuses operations for which this could fail: the empty region is never used.
+        self.chunk(chunk).unwrap_or_else(|_| Region::zeroed(0))
+    }
+
+    /// What the step does.
+    pub(super) fn action(&self, step: u32) -> Action {
+        self.analysis.schedule.steps[step as usize].action
+    }
+
+    /// The state of a step.
+    pub(super) fn step(&mut self, step: u32) -> &mut StepState {
+        &mut self.steps[step as usize]
+    }
+
+    /// How much of `step` its predecessors allow.
+    pub(super) fn allowed(&self, step: u32) -> Allowed {
+        let mut allowed = Allowed { bytes: self.steps[step as usize].bytes, all: true };
+        for edge in self.analysis.predecessors(step) {
+            let earlier = &self.steps[edge.step as usize];
+            if !earlier.done {
+                allowed.all = false;
+                allowed.bytes = if edge.overlaps { allowed.bytes.min(earlier.finished) } else { 0 };
+            }
+        }
+        allowed
+    }
+
+    /// Notes that `bytes` more of `step` are finished and lists the steps that may now go on.
+    pub(super) fn progress(&mut self, step: u32, bytes: usize, work: &mut VecDeque<(u64, u32)>) {
+        let state = &mut self.steps[step as usize];
+        if state.done {
+            return;
+        }
+        state.finished += bytes;
+        if state.finished >= state.bytes {
+            state.done = true;
+            self.remaining -= 1;
+        }
+        let done = state.done;
+        for edge in self.analysis.successors(step) {
+            let later = &mut self.steps[edge.step as usize];
+            if (done || edge.overlaps) && !later.done && !later.listed {
+                later.listed = true;
+                work.push_back((self.sequence, edge.step));
+            }
+        }
+    }
+
+    /// Puts `incoming` at `offset` of a receiving step's chunk: copies or reduces.
+    pub(super) fn take_in(&self, step: u32, offset: usize, incoming: &[u8]) {
+        let range = offset..offset + incoming.len();
+        match self.action(step) {
+            Action::Recv { into, .. } => {
+                self.region(into).slice(range).write(|into| into.copy_from_slice(incoming));
+            }
+            Action::RecvReduce { local, into, operands, .. } => {
+                let into = self.region(into).slice(range.clone());
+                let local = self.region(local).slice(range);
+                self.reduce_incoming(&into, &local, incoming, operands);
+            }
+            Action::Send { .. } | Action::Reduce { .. } | Action::Copy { .. } => {}
+        }
+    }
+
+    fn reduce_incoming(&self, into: &Region, local: &Region, incoming: &[u8], operands: Operands) {
+        let (op, dtype) = (self.reduce_op, self.dtype);
+        if into.is_empty() {
+            return;
+        }
+        if into.same_memory(local) {
+            into.write(|into| kernels::reduce(op, dtype, into, incoming, operands));
+        } else {
+            into.write_from(local, |into, local| {
+                kernels::reduce_into(op, dtype, into, local, incoming, operands);
+            });
+        }
+    }
+
+    /// Carries out `bytes` bytes at `offset` of a step that needs no peer.
+    pub(super) fn run_locally(&self, step: u32, offset: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let range = offset..offset + bytes;
+        match self.action(step) {
+            Action::Copy { from, into } => {
+                let (from, into) =
+                    (self.region(from).slice(range.clone()), self.region(into).slice(range));
+                if !from.same_memory(&into) {
+                    into.write_from(&from, |into, from| into.copy_from_slice(from));
+                }
+            }
+            Action::Reduce { from, into, operands } => {
+                let (from, into) =
+                    (self.region(from).slice(range.clone()), self.region(into).slice(range));
+                let (op, dtype) = (self.reduce_op, self.dtype);
+                into.write_from(&from, |into, from| {
+                    kernels::reduce(op, dtype, into, from, operands);
+                });
+            }
+            Action::Send { .. } | Action::Recv { .. } | Action::RecvReduce { .. } => {}
+        }
+    }
+
+    /// Bytes between which a message may be cut.
+    pub(super) fn element_bytes(&self) -> usize {
+        self.dtype.size_bytes()
+    }
+
+    /// The ranks for which an unfinished step waits, in order, each once.
+    pub(super) fn waits_for(&self) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = self
+            .unfinished()
+            .filter_map(|step| super::analysis::peer_of(&self.action(step)))
+            .map(|(peer, _)| peer)
+            .collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// The steps that are not done.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = u32> {
+        (0..self.steps.len() as u32).filter(|&step| !self.steps[step as usize].done)
+    }
+
+    /// Lets go of all memory; hands back what can be used again.
+    pub(super) fn release(mut self, pool: &mut ScratchPool) -> Released {
+        self.bindings = Bindings::default();
+        pool.give_back(&mut self.scratch);
+        self.steps.clear();
+        Released { steps: self.steps, completion: self.completion, finish: self.finish }
+    }
+}
+
+/// What is left of an operation that is over.
+pub(super) struct Released {
+    pub(super) steps: Vec<StepState>,
+    pub(super) completion: Arc<Completion>,
+    pub(super) finish: Option<Outcome>,
+}

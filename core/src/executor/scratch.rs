@@ -1,0 +1,45 @@
+//! Memory for the scratch blocks of schedules, kept between operations: fresh pages cost more than
+//! the data that passes through them. Knows nothing of operations.
+
+use crate::tensor::Region;
+
+/// Bytes that are kept at most.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// Pieces that are kept at most.
+const KEPT_PIECES: usize = 32;
+
+/// Scratch memory that no operation uses, the oldest first.
+#[derive(Default)]
+pub(super) struct ScratchPool {
+    pieces: Vec<Region>,
+    bytes: usize,
+}
+
+impl ScratchPool {
+    /// Memory of `bytes` bytes with any content. A piece is reused for its own length only:
+    /// training repeats the same sizes.
+    pub(super) fn take(&mut self, bytes: usize) -> Region {
+        match self.pieces.iter().rposition(|piece| piece.len() == bytes) {
+            Some(place) => {
+                self.bytes -= bytes;
+                self.pieces.remove(place)
+            }
+            None => Region::zeroed(bytes),
+        }
+    }
+
+    /// Keeps `pieces` for later, in place of older ones if there is too much.
+    pub(super) fn give_back(&mut self, pieces: &mut Vec<Region>) {
+        for piece in pieces.drain(..) {
+            if piece.is_empty() || piece.len() > KEPT_BYTES {
+                continue;
+            }
+            self.bytes += piece.len();
+            self.pieces.push(piece);
+            while self.bytes > KEPT_BYTES || self.pieces.len() > KEPT_PIECES {
+                self.bytes -= self.pieces.remove(0).len();
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The state machines of one rank: what its operations, its peers and its messages are up to.
+//! Reacts to frames as the transport's [`Sink`]; the transport itself is lent for sending only.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::analysis::Analyses;
+use super::failure::{Broken, Cause, Suspicion};
+use super::in_flight::InFlight;
+use super::peers::{Incoming, Peer};
+use super::point_to_point::PointToPoint;
+use super::running::{Running, StepState};
+use super::scratch::ScratchPool;
+use super::{Completion, GroupIdentity};
+use crate::Result;
+use crate::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
+use crate::wire::abort::Abort;
+use crate::wire::frame::{Fingerprint, Header, Kind};
+
+/// An operation that is over and whose completion is still to be told, without the progress lock.
+#[derive(Debug)]
+pub struct Finished {
+    completion: Arc<Completion>,
+    result: Result<()>,
+}
+
+impl Finished {
+    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> Finished {
+        Finished { completion, result }
+    }
+
+    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    pub fn settle(self) {
+        self.completion.settle(self.result);
+    }
+}
+
+/// A frame of an operation that this rank has not issued yet.
+pub(super) struct Ahead {
+    pub(super) peer: Rank,
+    pub(super) header: Header,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Everything of an executor but the transport.
+pub(super) struct State {
+    pub(super) group: GroupIdentity,
+    pub(super) rank: Rank,
+    pub(super) size: u32,
+    /// The time at the last call.
+    pub(super) now: Instant,
+    /// The highest operation that was issued here.
+    pub(super) issued: u64,
+    pub(super) peers: Vec<Peer>,
+    pub(super) in_flight: InFlight,
+    /// An operation, and the ranks that are known not to have come to it.
+    pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
+    /// Frames of operations that were not issued yet, by sequence.
+    pub(super) ahead: BTreeMap<u64, Vec<Ahead>>,
+    pub(super) analyses: Analyses,
+    pub(super) scratch: ScratchPool,
+    /// Memory of operations that are over, for those to come.
+    pub(super) spare_steps: Vec<Vec<StepState>>,
+    /// Steps to look at: sequence, step.
+    pub(super) work: VecDeque<(u64, u32)>,
+    /// Frames without payload to send when the transport is at hand.
+    pub(super) replies: VecDeque<(Rank, Header)>,
+    /// How many peers want to hear of issued operations.
+    pub(super) wanting_issued: usize,
+    pub(super) messages: PointToPoint,
+    /// No deadline of an operation or message is earlier.
+    pub(super) earliest: Option<Instant>,
+    pub(super) suspicion: Option<Suspicion>,
+    /// Why the group must be broken as soon as the transport is at hand.
+    pub(super) cause: Option<Cause>,
+    pub(super) broken: Option<Broken>,
+    /// How many peers said goodbye.
+    pub(super) departed: usize,
+    pub(super) finished: Vec<Finished>,
+    /// Memory for [`Peer::note_issued`].
+    released: Vec<(u64, u32)>,
+}
+
+impl State {
+    pub(super) fn new(group: GroupIdentity, rank: Rank, size: u32, now: Instant) -> State {
+        State {
+            group,
+            rank,
+            size,
+            now,
+            issued: 0,
+            peers: (0..size).map(|_| Peer::default()).collect(),
+            in_flight: InFlight::default(),
+            elsewhere: None,
+            ahead: BTreeMap::new(),
+            analyses: Analyses::default(),
+            scratch: ScratchPool::default(),
+            spare_steps: Vec::new(),
+            work: VecDeque::new(),
+            replies: VecDeque::new(),
+            wanting_issued: 0,
+            messages: PointToPoint::new(size),
+            earliest: None,
+            suspicion: None,
+            cause: None,
+            broken: None,
+            departed: 0,
+            finished: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+
+    /// A header of this rank.
+    pub(super) fn header(&self, kind: Kind, sequence: u64) -> Header {
+        Header {
+            kind,
+            generation: self.group.generation,
+            sequence,
+            message: 0,
+            offset: 0,
+            message_bytes: 0,
+            payload_bytes: 0,
+            issued: self.issued,
+            fingerprint: Fingerprint::default(),
+        }
+    }
+
+    /// Sends the replies that callbacks left and looks at the listed steps; true if there was
+    /// anything to do.
+    pub(super) fn run(&mut self, transport: &mut dyn Transport) -> bool {
+        if self.replies.is_empty() && self.work.is_empty() && !self.messages.has_work() {
+            return false;
+        }
+        self.send_replies(transport);
+        // Steps that list themselves again (the next segment of a copy) wait for the next call, so
+        // that the transport moves in between.
+        for _ in 0..self.work.len() {
+            let Some((sequence, step)) = self.work.pop_front() else { break };
+            self.look_at(transport, sequence, step);
+            if self.cause.is_some() {
+                return true;
+            }
+        }
+        self.send_messages(transport);
+        self.send_replies(transport);
+        true
+    }
+
+    fn send_replies(&mut self, transport: &mut dyn Transport) {
+        while let Some((peer, mut header)) = self.replies.pop_front() {
+            header.issued = self.issued;
+            self.send_frame(transport, peer, header, Payload::Empty);
+        }
+    }
+
+    /// Hands a frame to the transport.
+    pub(super) fn send_frame(
+        &mut self,
+        transport: &mut dyn Transport,
+        peer: Rank,
+        header: Header,
+        payload: Payload,
+    ) {
+        self.peers[peer as usize].touched = true;
+        transport.send(peer, header, payload);
+    }
+
+    /// Lists a step, if it is not listed yet.
+    pub(super) fn list(&mut self, sequence: u64, step: u32) {
+        if let Some(running) = self.in_flight.get_mut(sequence) {
+            let state = running.step(step);
+            if !state.listed && !state.done {
+                state.listed = true;
+                self.work.push_back((sequence, step));
+            }
+        }
+    }
+
+    /// Lowers the earliest deadline.
+    pub(super) fn note_deadline(&mut self, deadline: Instant) {
+        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+    }
+
+    /// The peer has issued operations up to `issued`.
+    fn note_issued(&mut self, peer: Rank, issued: u64) {
+        let mut released = std::mem::take(&mut self.released);
+        let held = self.peers[peer as usize].note_issued(issued, &mut released);
+        for (sequence, step) in released.drain(..) {
+            if let Some(running) = self.in_flight.get_mut(sequence) {
+                running.step(step).held = false;
+            }
+            self.list(sequence, step);
+        }
+        self.released = released;
+        if let Some(sequence) = held {
+            self.replies.push_back((peer, self.header(Kind::Held, sequence)));
+        }
+    }
+
+    /// The peer holds frames of operation `sequence` until it is issued here.
+    fn note_held(&mut self, peer: Rank, sequence: u64) {
+        if sequence <= self.issued {
+            self.replies.push_back((peer, self.header(Kind::Issued, self.issued)));
+            return;
+        }
+        let wants = &mut self.peers[peer as usize].wants_issued;
+        if wants.is_none() {
+            self.wanting_issued += 1;
+        }
+        *wants = Some(wants.map_or(sequence, |known| known.min(sequence)));
+    }
+
+    /// Tells the peers that wait for it what has been issued.
+    pub(super) fn tell_issued(&mut self) {
+        if self.wanting_issued == 0 {
+            return;
+        }
+        for peer in 0..self.size {
+            let wants = &mut self.peers[peer as usize].wants_issued;
+            if wants.is_some_and(|sequence| sequence <= self.issued) {
+                *wants = None;
+                self.wanting_issued -= 1;
+                self.replies.push_back((peer, self.header(Kind::Issued, self.issued)));
+            }
+        }
+    }
+
+    /// Ends an operation whose steps are all done.
+    pub(super) fn finish_if_done(&mut self, sequence: u64) {
+        if self.in_flight.get(sequence).is_some_and(|running| running.remaining == 0)
+            && let Some(running) = self.in_flight.take(sequence)
+        {
+            self.finish(running);
+        }
+    }
+
+    fn finish(&mut self, running: Running) {
+        let released = running.release(&mut self.scratch);
+        if let Some(finish) = released.finish {
+            finish();
+        }
+        self.finished.push(Finished::new(released.completion, Ok(())));
+        if self.spare_steps.len() < 64 {
+            self.spare_steps.push(released.steps);
+        }
+    }
+
+    /// Whether the group must be, or is, broken: nothing but aborts matters any more.
+    pub(super) fn is_failing(&self) -> bool {
+        self.cause.is_some() || self.broken.is_some()
+    }
+}
+
+impl Sink for State {
+    fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return Destination::Discard };
+        state.touched = true;
+        state.incoming = Incoming::Nothing;
+        if header.generation != self.group.generation {
+            return Destination::Discard;
+        }
+        if header.kind == Kind::Abort {
+            state.incoming = Incoming::Abort;
+            return Destination::Borrowed;
+        }
+        if self.is_failing() {
+            return Destination::Discard;
+        }
+        if header.issued > self.peers[peer as usize].issued() {
+            self.note_issued(peer, header.issued);
+        }
+        let (incoming, destination) = match header.kind {
+            Kind::Data => self.data_announced(peer, header),
+            Kind::Message => self.message_announced(peer, header),
+            _ => (Incoming::Nothing, Destination::Discard),
+        };
+        self.peers[peer as usize].incoming = incoming;
+        destination
+    }
+
+    fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>) {
+        let Some(state) = self.peers.get_mut(peer as usize) else { return };
+        let incoming = std::mem::take(&mut state.incoming);
+        if header.generation != self.group.generation {
+            return;
+        }
+        if incoming == Incoming::Abort {
+            self.abort_arrived(peer, &payload);
+            return;
+        }
+        if self.is_failing() {
+            return;
+        }
+        match header.kind {
+            Kind::Data => self.data_arrived(peer, header, incoming, &payload),
+            Kind::Ready => self.ready_arrived(peer, header),
+            Kind::Held => self.note_held(peer, header.sequence),
+            Kind::Message => self.message_arrived(peer, header, incoming, &payload),
+            Kind::Offer => self.offer_arrived(peer, header),
+            Kind::Accept => self.accept_arrived(peer, header),
+            // What `Issued` says stands in every header.
+            Kind::Issued | Kind::Goodbye | Kind::Abort => {}
+        }
+    }
+
+    fn sent(&mut self, peer: Rank, header: &Header) {
+        match header.kind {
+            Kind::Abort => {
+                if let Some(peer) = self.peers.get_mut(peer as usize) {
+                    peer.abort_sent = true;
+                }
+            }
+            _ if self.is_failing() || header.generation != self.group.generation => {}
+            Kind::Data => self.data_sent(peer, header),
+            Kind::Message => self.message_sent(header),
+            _ => {}
+        }
+    }
+
+    fn lost(&mut self, peer: Rank, why: Lost) {
+        self.peer_lost(peer, why);
+    }
+}
+
+/// The bytes of a payload that was not put in place.
+pub(super) fn bytes_of<'a>(payload: &'a Arrived<'_>) -> &'a [u8] {
+    match payload {
+        Arrived::Borrowed(bytes) => bytes,
+        Arrived::InPlace | Arrived::Discarded => &[],
+    }
+}
+
+impl State {
+    fn abort_arrived(&mut self, peer: Rank, payload: &Arrived<'_>) {
+        self.peers[peer as usize].abort_received = true;
+        let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
+            rank: peer,
+            why: "for a reason that this version does not know".to_owned(),
+        });
+        self.fail_with(Cause { abort, found_here: false });
+    }
+}

@@ -1,0 +1,318 @@
+//! Nothing hangs, nothing lies: mismatches, deaths, deadlines, aborts, departures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::schedules::{chain_broadcast, direct_allgather, ring_allreduce};
+use super::world::{assert_ok, errors};
+use super::{Call, SIZES, World, with_seeds};
+use crate::executor::Completion;
+use crate::transport::sim::Options;
+use crate::wire::abort::Abort;
+use crate::{Collective, Error, Region};
+
+fn allreduce(world: &mut World, rank: u32, count: usize) -> Arc<Completion> {
+    let schedule = ring_allreduce(rank, world.size());
+    world.issue(rank, Call::new(&schedule, vec![], vec![Region::zeroed(count * 4)]))
+}
+
+#[test]
+fn a_mismatch_is_raised_on_every_rank_and_names_both_sides() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5, 8] {
+            for counts in [(10, 11), (200_000, 200_001), (10, 200_000)] {
+                let mut world = World::new(size, seed);
+                let odd = seed as u32 % size;
+                let calls: Vec<_> = (0..size)
+                    .map(|rank| {
+                        let count = if rank == odd { counts.0 } else { counts.1 };
+                        allreduce(&mut world, rank, count)
+                    })
+                    .collect();
+                world.run(&calls);
+                for error in errors(&calls) {
+                    let Error::CollectiveMismatch {
+                        rank, other_rank, ours, theirs, sequence, ..
+                    } = &error
+                    else {
+                        panic!("{error}");
+                    };
+                    assert_eq!(*sequence, 1);
+                    assert!(*rank == odd || *other_rank == odd, "{error}");
+                    assert_ne!(rank, other_rank);
+                    let text = format!("{ours} {theirs}");
+                    assert!(text.contains(&format!("{} i32", counts.0)), "{text}");
+                    assert!(text.contains(&format!("{} i32", counts.1)), "{text}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn different_collectives_are_a_mismatch() {
+    with_seeds(|seed| {
+        let size = 3;
+        let mut world = World::new(size, seed);
+        let mut calls = Vec::new();
+        for rank in 0..size {
+            let mut call =
+                Call::new(&chain_broadcast(rank, size, 0), vec![], vec![Region::zeroed(400)]);
+            call.fingerprint.collective = Collective::Broadcast as u8;
+            if rank == 1 {
+                call = Call::new(&ring_allreduce(rank, size), vec![], vec![Region::zeroed(400)]);
+            }
+            calls.push(world.issue(rank, call));
+        }
+        // A rank that had finished hears of it at its next call.
+        world.settle();
+        for (rank, call) in calls.iter().enumerate() {
+            let error = call.error().unwrap_or_else(|| {
+                let next = allreduce(&mut world, rank as u32, 1);
+                world.step(rank as u32);
+                next.error().expect("the group is broken")
+            });
+            let text = error.to_string();
+            assert!(matches!(error, Error::CollectiveMismatch { .. }), "{text}");
+            assert!(text.contains("allreduce") && text.contains("broadcast"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_had_finished_raises_on_its_next_call() {
+    let mut world = World::new(2, 4);
+    // The root of a small broadcast is done as soon as its message has left.
+    let root = Call::new(&chain_broadcast(0, 2, 0), vec![], vec![Region::zeroed(4)]);
+    let root = world.issue(0, root);
+    world.run(std::slice::from_ref(&root));
+    assert_ok(&[root]);
+    let other =
+        world.issue(1, Call::new(&chain_broadcast(1, 2, 0), vec![], vec![Region::zeroed(8)]));
+    world.run(&[other]);
+    world.settle();
+    let next = allreduce(&mut world, 0, 1);
+    world.step(0);
+    assert!(matches!(errors(&[next])[0], Error::CollectiveMismatch { sequence: 1, .. }));
+}
+
+#[test]
+fn block_sizes_on_which_ranks_disagree_are_a_mismatch() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        let calls: Vec<_> = (0..2)
+            .map(|rank| {
+                let blocks =
+                    vec![Region::zeroed(8), Region::zeroed(if rank == 0 { 8 } else { 16 })];
+                let input = vec![blocks[rank as usize].clone()];
+                let mut call = Call::new(&direct_allgather(rank, 2), input, blocks);
+                call.fingerprint.elements = 0;
+                world.issue(rank, call)
+            })
+            .collect();
+        // Rank 1 can be done before rank 0 finds it.
+        world.run(&calls);
+        let text = errors(&calls[..1])[0].to_string();
+        assert!(text.contains("16 bytes") && text.contains("8 bytes"), "{text}");
+    });
+}
+
+#[test]
+fn a_death_names_the_rank_and_the_local_operation_on_every_rank() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5, 8] {
+            let mut world = World::new(size, seed);
+            let dead = seed as u32 % size;
+            let calls: Vec<_> = (0..size)
+                .filter(|&rank| rank != dead)
+                .map(|rank| allreduce(&mut world, rank, 70_000))
+                .collect();
+            world.settle();
+            world.kill(dead);
+            world.settle();
+            world.pass(Duration::from_millis(60));
+            world.run(&calls);
+            for error in errors(&calls) {
+                let Error::RankFailed { rank, collective, sequence, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!((*rank, collective.as_str(), *sequence), (dead, "allreduce", 1));
+            }
+            // Later calls fail at once, with their own number.
+            let rank = (dead + 1) % size;
+            let later = allreduce(&mut world, rank, 1);
+            world.step(rank);
+            assert!(matches!(later.error(), Some(Error::RankFailed { sequence: 2, .. })));
+        }
+    });
+}
+
+#[test]
+fn a_death_at_any_moment_is_told_by_name_or_comes_too_late() {
+    for seed in 0..60 {
+        let size = 5;
+        let dead = seed as u32 % size;
+        let death = Some((dead, seed * 20_000));
+        let mut world = World::simulated(size, &Options { seed, death, ..Options::default() });
+        let mut calls = Vec::new();
+        for rank in (0..size).filter(|&rank| rank != dead) {
+            for _ in 0..3 {
+                calls.push(allreduce(&mut world, rank, 30_000));
+            }
+        }
+        for _ in 0..3 {
+            let _ = allreduce(&mut world, dead, 30_000);
+        }
+        world.run(&calls);
+        for call in calls {
+            if let Some(Err(error)) = call.result() {
+                let right = matches!(error, Error::RankFailed { rank, .. } if rank == dead);
+                assert!(right, "seed {seed}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_without_data_for_the_dead_one_hear_of_it() {
+    with_seeds(|seed| {
+        let size = 8;
+        let mut world = World::new(size, seed);
+        // Rank 6 waits for rank 5, which never calls; rank 1 dies, far from both.
+        let mut call = Call::new(&chain_broadcast(6, size, 5), vec![], vec![Region::zeroed(4)]);
+        call.fingerprint.collective = Collective::Broadcast as u8;
+        let waiting = world.issue(6, call);
+        world.kill(1);
+        world.settle();
+        world.pass(Duration::from_millis(60));
+        world.run(std::slice::from_ref(&waiting));
+        let error = &errors(&[waiting])[0];
+        let Error::RankFailed { rank: 1, collective, .. } = error else { panic!("{error}") };
+        assert_eq!(collective, "broadcast");
+    });
+}
+
+#[test]
+fn an_operation_past_its_deadline_names_the_ranks_it_waits_for() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5] {
+            let mut world = World::new(size, seed);
+            let calls: Vec<_> = (1..size).map(|rank| allreduce(&mut world, rank, 10)).collect();
+            world.settle();
+            assert!(calls.iter().all(|call| !call.is_done()));
+            world.pass(Duration::from_secs(61));
+            world.run(&calls);
+            for error in errors(&calls) {
+                let Error::CollectiveTimeout { collective, waited_ms, detail, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!((collective.as_str(), *waited_ms), ("allreduce", 61_000));
+                assert!(detail.contains("waiting for rank"), "{detail}");
+            }
+            world.settle();
+            let late = allreduce(&mut world, 0, 10);
+            world.step(0);
+            assert!(matches!(errors(&[late])[0], Error::CollectiveTimeout { .. }));
+        }
+    });
+}
+
+#[test]
+fn an_abort_reaches_everybody() {
+    with_seeds(|seed| {
+        for size in SIZES {
+            let mut world = World::new(size, seed);
+            let calls: Vec<_> = (1..size).map(|rank| allreduce(&mut world, rank, 1000)).collect();
+            let now = world.now;
+            let abort = Abort::User { rank: 0, why: "enough".to_owned() };
+            world.executor(0).break_with(abort, now);
+            world.run(&calls);
+            for error in errors(&calls) {
+                let text = error.to_string();
+                assert!(text.contains("rank 0: enough"), "{text}");
+            }
+        }
+    });
+}
+
+#[test]
+fn memory_is_released_before_a_failure_is_told() {
+    with_seeds(|seed| {
+        let size = 3;
+        let mut world = World::new(size, seed);
+        let mut calls = Vec::new();
+        for rank in 0..size {
+            let tensor = Region::zeroed(2_000_000);
+            let schedule = ring_allreduce(rank, size);
+            let call = world.issue(rank, Call::new(&schedule, vec![], vec![tensor.clone()]));
+            call.on_done(move |_| assert!(tensor.is_unique()));
+            calls.push(call);
+        }
+        for _ in 0..20 + seed {
+            let rank = world.random.below(3) as u32;
+            world.step(rank);
+        }
+        let now = world.now;
+        let abort = Abort::User { rank: 1, why: "in the middle".to_owned() };
+        world.executor(1).break_with(abort, now);
+        world.run(&calls);
+        assert_eq!(errors(&calls).len(), 3);
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_in_order_harms_nobody_until_it_is_needed() {
+    with_seeds(|seed| {
+        let size = 3;
+        let mut world = World::new(size, seed);
+        let calls: Vec<_> = (0..size).map(|rank| allreduce(&mut world, rank, 1000)).collect();
+        world.run(&calls);
+        assert_ok(&calls);
+        let now = world.now;
+        world.executor(2).leave(now);
+        world.settle();
+        let all = [
+            world.send(0, 1, 0, &Region::zeroed(10)),
+            world.recv(1, Some(0), 0, &Region::zeroed(10)),
+        ];
+        world.run(&all);
+        assert_ok(&all);
+        let calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 1000)).collect();
+        world.run(&calls);
+        for error in errors(&calls) {
+            assert!(matches!(error, Error::RankFailed { rank: 2, .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_stall_is_reported_with_those_waited_for() {
+    let mut world = World::new(3, 0);
+    let now = world.now;
+    assert_eq!(world.executor(1).stalled(now), None);
+    let call = allreduce(&mut world, 1, 10);
+    world.settle();
+    world.pass(Duration::from_secs(5));
+    let now = world.now;
+    let report = world.executor(1).stalled(now).unwrap();
+    assert_eq!((report.sequence, report.stalled_for.as_secs()), (1, 5));
+    assert_eq!(report.waiting_for, [0, 2]);
+    assert!(!call.is_done());
+}
+
+#[test]
+fn frames_of_another_generation_are_dropped() {
+    let mut world = World::new(2, 0);
+    let group = crate::executor::GroupIdentity { name: "world".to_owned(), generation: 2 };
+    let transport = super::network::Loopback::new(0, 2, &world.network, 9);
+    let mut old = crate::executor::Executor::new(Box::new(transport), group, world.now);
+    let abort = Abort::User { rank: 0, why: "of the past".to_owned() };
+    old.break_with(abort, world.now);
+    for _ in 0..20 {
+        old.advance(world.now);
+    }
+    std::mem::forget(old);
+    let calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 10)).collect();
+    world.run(&calls);
+    assert_ok(&calls);
+}

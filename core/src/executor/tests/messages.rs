@@ -1,0 +1,167 @@
+//! Point-to-point messages: tags, any source, order, sizes, bounds.
+
+use super::world::{assert_ok, errors, memory, values};
+use super::{World, with_seeds};
+use crate::executor::WINDOW;
+use crate::wire::frame::Kind;
+use crate::{Error, Region};
+
+#[test]
+fn messages_meet_by_tag_in_the_order_they_were_sent() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        let counts = [1usize, 0, 20_000, 3, 100_000];
+        let mut all = Vec::new();
+        let mut results = Vec::new();
+        for (k, &count) in counts.iter().enumerate() {
+            for tag in [7, 8] {
+                let sent = memory((0..count).map(|i| (i + k) as i32 + tag as i32));
+                all.push(world.send(0, 1, tag, &sent));
+            }
+            if world.random.below(2) == 0 {
+                world.settle();
+            }
+        }
+        for tag in [8, 7] {
+            for (k, &count) in counts.iter().enumerate() {
+                let into = Region::zeroed(count * 4);
+                all.push(world.recv(1, Some(0), tag, &into));
+                let expected: Vec<_> = (0..count).map(|i| (i + k) as i32 + tag as i32).collect();
+                results.push((into, expected));
+            }
+        }
+        world.run(&all);
+        assert_ok(&all);
+        for (into, expected) in results {
+            assert_eq!(values(&into), expected);
+        }
+    });
+}
+
+#[test]
+fn any_source_takes_one_from_each() {
+    with_seeds(|seed| {
+        for count in [2usize, 50_000] {
+            let mut world = World::new(4, seed);
+            let mut receives = Vec::new();
+            let mut results = Vec::new();
+            let mut sends = Vec::new();
+            let early = world.random.below(2) == 0;
+            for k in 0..3 {
+                if early {
+                    let sent = memory(vec![k as i32 + 1; count]);
+                    sends.push(world.send(k + 1, 0, 5, &sent));
+                    world.settle();
+                }
+                let into = Region::zeroed(count * 4);
+                receives.push(world.recv(0, None, 5, &into));
+                results.push(into);
+            }
+            if !early {
+                for rank in 1..4 {
+                    let sent = memory(vec![rank as i32; count]);
+                    sends.push(world.send(rank, 0, 5, &sent));
+                }
+            }
+            world.run(&receives);
+            world.run(&sends);
+            assert_ok(&receives);
+            let mut sources = Vec::new();
+            for (receive, into) in receives.iter().zip(results) {
+                let source = receive.source_rank().unwrap();
+                assert_eq!(values(&into), vec![source as i32; count]);
+                sources.push(source);
+            }
+            sources.sort_unstable();
+            assert_eq!(sources, [1, 2, 3]);
+        }
+    });
+}
+
+#[test]
+fn a_large_message_of_another_size_fails_on_both_sides_only() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        let send = world.send(0, 1, 0, &Region::zeroed(100_000));
+        let recv = world.recv(1, Some(0), 0, &Region::zeroed(99_999));
+        world.run(&[send.clone(), recv.clone()]);
+        for error in errors(&[send, recv]) {
+            let expected = Error::MessageSize {
+                from: 0,
+                to: 1,
+                tag: 0,
+                sent_bytes: 100_000,
+                buffer_bytes: 99_999,
+            };
+            assert_eq!(error, expected);
+        }
+        // The group still works.
+        let all = [
+            world.send(0, 1, 0, &Region::zeroed(100_000)),
+            world.recv(1, Some(0), 0, &Region::zeroed(100_000)),
+        ];
+        world.run(&all);
+        assert_ok(&all);
+    });
+}
+
+#[test]
+fn a_small_message_of_another_size_breaks_the_group() {
+    with_seeds(|seed| {
+        let mut world = World::new(3, seed);
+        let send = world.send(0, 1, 9, &Region::zeroed(8));
+        let recv = world.recv(1, Some(0), 9, &Region::zeroed(12));
+        let other = world.recv(2, Some(0), 9, &Region::zeroed(12));
+        world.run(&[send.clone(), recv.clone(), other.clone()]);
+        let expected =
+            Error::MessageSize { from: 0, to: 1, tag: 9, sent_bytes: 8, buffer_bytes: 12 };
+        assert_eq!(errors(&[recv, other]), [expected.clone(), expected.clone()]);
+        world.settle();
+        let later = world.send(0, 1, 9, &Region::zeroed(8));
+        world.step(0);
+        assert_eq!(later.error(), Some(expected));
+    });
+}
+
+#[test]
+fn messages_that_nobody_receives_are_bounded() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        let bytes = 30_000;
+        let many = 100;
+        let mut sends = Vec::new();
+        for _ in 0..many {
+            sends.push(world.send(0, 1, 0, &Region::zeroed(bytes)));
+        }
+        world.settle();
+        let gone = sends.iter().filter(|send| send.is_done()).count();
+        assert!(gone > 10 && gone <= WINDOW / bytes, "{gone} left");
+        let mut receives = Vec::new();
+        for _ in 0..many {
+            receives.push(world.recv(1, Some(0), 0, &Region::zeroed(bytes)));
+        }
+        world.run(&sends);
+        world.run(&receives);
+        assert_ok(&receives);
+        // What was matched leaves the window: small messages go at once again.
+        let offers = world.network.lock().unwrap().delivered[&Kind::Offer];
+        world.settle();
+        let again = world.send(0, 1, 0, &Region::zeroed(bytes));
+        world.run(&[again]);
+        assert_eq!(world.network.lock().unwrap().delivered[&Kind::Offer], offers);
+    });
+}
+
+#[test]
+fn a_peer_that_is_none_is_refused() {
+    let mut world = World::new(2, 0);
+    let all = [
+        world.send(0, 0, 0, &Region::zeroed(1)),
+        world.send(0, 2, 0, &Region::zeroed(1)),
+        world.recv(0, Some(7), 0, &Region::zeroed(1)),
+    ];
+    world.step(0);
+    for error in errors(&all) {
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    }
+}

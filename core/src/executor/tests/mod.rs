@@ -1,0 +1,36 @@
+//! The executor over a network in memory whose frames move in a seeded order. Expected values are
+//! computed from what the ranks put in, never by the executor.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod collectives;
+mod contracts;
+#[cfg(feature = "tcp")]
+mod drivers;
+mod failures;
+mod messages;
+mod network;
+mod schedules;
+mod world;
+
+use world::{Call, World};
+
+/// World sizes that every collective is tried at.
+const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
+
+/// Runs `test` under several seeds; a failure shows the seed.
+fn with_seeds(test: impl Fn(u64)) {
+    for seed in 0..6 {
+        struct Shown(u64);
+        impl Drop for Shown {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    eprintln!("seed {}", self.0);
+                }
+            }
+        }
+        let shown = Shown(seed);
+        test(seed);
+        drop(shown);
+    }
+}

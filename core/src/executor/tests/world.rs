@@ -1,0 +1,235 @@
+//! All ranks of a group in one thread, advanced in a seeded order.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::network::{Loopback, Network, Random, Shared};
+use crate::executor::{Bindings, Completion, Executor, GroupIdentity, Message, Operation};
+use crate::schedule::{Rank, Schedule};
+use crate::transport::Transport;
+use crate::transport::sim::{Options, Simulation};
+use crate::wire::frame::Fingerprint;
+use crate::{DType, Error, ReduceOp, Region, Result};
+
+/// All ranks.
+pub(super) struct World {
+    pub(super) executors: Vec<Option<Executor>>,
+    pub(super) network: Shared,
+    pub(super) random: Random,
+    pub(super) now: Instant,
+    issued: Vec<u64>,
+    /// The clock of the simulated network, and the time at which it began.
+    simulation: Option<(Simulation, Instant)>,
+    /// Turns without movement.
+    quiet: usize,
+}
+
+/// A call of one rank.
+pub(super) struct Call {
+    pub(super) schedule: Arc<Schedule>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) input: Vec<Region>,
+    pub(super) output: Vec<Region>,
+    pub(super) timeout: Duration,
+}
+
+impl Call {
+    pub(super) fn new(schedule: &Arc<Schedule>, input: Vec<Region>, output: Vec<Region>) -> Call {
+        let elements = output.iter().chain(&input).map(|block| block.len() as u64 / 4).sum();
+        Call {
+            schedule: schedule.clone(),
+            fingerprint: Fingerprint { dtype: DType::I32 as u8, elements, ..Default::default() },
+            input,
+            output,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(size: u32, seed: u64) -> World {
+        let network: Shared = Arc::new(Mutex::new(Network::default()));
+        let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;
+        let transports = (0..size).map(transport).collect();
+        World::over(transports, network.clone(), seed, None)
+    }
+
+    /// Ranks on the simulated network.
+    pub(super) fn simulated(size: u32, options: &Options) -> World {
+        let (simulation, transports) = Simulation::new(size, options);
+        let transports = transports.into_iter().map(|it| Box::new(it) as Box<_>).collect();
+        World::over(transports, Shared::default(), options.seed, Some(simulation))
+    }
+
+    fn over(
+        transports: Vec<Box<dyn Transport>>,
+        network: Shared,
+        seed: u64,
+        simulation: Option<Simulation>,
+    ) -> World {
+        let now = Instant::now();
+        let size = transports.len();
+        let executor = |transport| {
+            let group = GroupIdentity { name: "world".to_owned(), generation: 3 };
+            Some(Executor::new(transport, group, now))
+        };
+        World {
+            executors: transports.into_iter().map(executor).collect(),
+            network,
+            random: Random::new(seed),
+            now,
+            issued: vec![0; size],
+            simulation: simulation.map(|simulation| (simulation, now)),
+            quiet: 0,
+        }
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.executors.len() as u32
+    }
+
+    pub(super) fn executor(&mut self, rank: Rank) -> &mut Executor {
+        self.executors[rank as usize].as_mut().expect("the rank lives")
+    }
+
+    /// Issues `call` on `rank`.
+    pub(super) fn issue(&mut self, rank: Rank, call: Call) -> Arc<Completion> {
+        let completion = Arc::new(Completion::new());
+        self.issued[rank as usize] += 1;
+        let operation = Operation {
+            sequence: self.issued[rank as usize],
+            fingerprint: call.fingerprint,
+            schedule: call.schedule,
+            bindings: Bindings { input: call.input, output: call.output },
+            dtype: DType::I32,
+            reduce_op: ReduceOp::Sum,
+            deadline: self.now + call.timeout,
+            finish: None,
+            completion: completion.clone(),
+        };
+        let now = self.now;
+        self.executor(rank).submit(operation, now);
+        completion
+    }
+
+    pub(super) fn send(
+        &mut self,
+        from: Rank,
+        to: Rank,
+        tag: u32,
+        memory: &Region,
+    ) -> Arc<Completion> {
+        let (message, completion) = self.message(Some(to), tag, memory);
+        let now = self.now;
+        self.executor(from).send(message, now);
+        completion
+    }
+
+    pub(super) fn recv(
+        &mut self,
+        to: Rank,
+        from: Option<Rank>,
+        tag: u32,
+        memory: &Region,
+    ) -> Arc<Completion> {
+        let (message, completion) = self.message(from, tag, memory);
+        let now = self.now;
+        self.executor(to).recv(message, now);
+        completion
+    }
+
+    fn message(&self, peer: Option<Rank>, tag: u32, memory: &Region) -> (Message, Arc<Completion>) {
+        let completion = Arc::new(Completion::new());
+        let message = Message {
+            peer,
+            tag,
+            memory: memory.clone(),
+            deadline: self.now + Duration::from_secs(60),
+            finish: None,
+            completion: completion.clone(),
+        };
+        (message, completion)
+    }
+
+    /// Advances one rank once.
+    pub(super) fn step(&mut self, rank: Rank) {
+        let now = self.now;
+        let mut finished = Vec::new();
+        self.quiet += 1;
+        if let Some(executor) = &mut self.executors[rank as usize] {
+            if executor.advance(now).moved {
+                self.quiet = 0;
+            }
+            executor.take_finished(&mut finished);
+        }
+        if let Some((simulation, began)) = &self.simulation
+            && self.quiet > 2 * self.executors.len()
+        {
+            self.quiet = 0;
+            if !simulation.step() {
+                // Nothing travels: only deadlines and graces are left.
+                simulation.wake_at(simulation.now_ns() + 1_000_000);
+            }
+            self.now = *began + Duration::from_nanos(simulation.now_ns());
+        }
+        finished.into_iter().for_each(|finished| finished.settle());
+    }
+
+    /// Advances ranks in a seeded order until all `completions` are done.
+    pub(super) fn run(&mut self, completions: &[Arc<Completion>]) {
+        for _ in 0..1_000_000 {
+            if completions.iter().all(|completion| completion.is_done()) {
+                return;
+            }
+            let rank = self.random.below(self.executors.len()) as u32;
+            self.step(rank);
+        }
+        let open = completions.iter().filter(|completion| !completion.is_done()).count();
+        let stalled: Vec<_> =
+            self.executors.iter().flatten().map(|executor| executor.stalled(self.now)).collect();
+        panic!("{open} of {} never ended: {stalled:?}", completions.len());
+    }
+
+    /// Advances all ranks for a while.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..400 * self.size() {
+            let rank = self.random.below(self.executors.len()) as u32;
+            self.step(rank);
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Ends a rank without a goodbye.
+    pub(super) fn kill(&mut self, rank: Rank) {
+        self.executors[rank as usize] = None;
+    }
+}
+
+/// Memory with these numbers.
+pub(super) fn memory(values: impl IntoIterator<Item = i32>) -> Region {
+    Region::from_vec(values.into_iter().flat_map(i32::to_le_bytes).collect())
+}
+
+/// The numbers in memory.
+pub(super) fn values(region: &Region) -> Vec<i32> {
+    region.read(|bytes| {
+        let chunks = bytes.chunks_exact(4);
+        chunks.map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap())).collect()
+    })
+}
+
+/// The errors of completions that are all done.
+pub(super) fn errors(completions: &[Arc<Completion>]) -> Vec<Error> {
+    completions.iter().map(|completion| completion.error().expect("it failed")).collect()
+}
+
+/// That all went well.
+pub(super) fn assert_ok(completions: &[Arc<Completion>]) {
+    let results: Vec<Option<Result<()>>> =
+        completions.iter().map(|completion| completion.result()).collect();
+    assert!(results.iter().all(|result| result == &Some(Ok(()))), "{results:?}");
+}

@@ -1,0 +1,102 @@
+//! What each rank finds in its environment, and the port on which rank 0 will listen.
+//! Knows nothing of processes or of what the ranks do with it.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::arguments::Job;
+
+/// The variables that are the same for every rank of a job.
+pub(super) struct Meeting {
+    master_addr: String,
+    master_port: u16,
+    run_id: String,
+    /// Keeps the port from being given to anybody else while the job runs.
+    _reservation: Option<Socket>,
+}
+
+impl Meeting {
+    /// Chooses the port and the name of the job.
+    pub(super) fn new(job: &Job) -> io::Result<Meeting> {
+        let (master_port, reservation) = match job.master_port {
+            0 => reserve_port()?,
+            port => (port, None),
+        };
+        let run_id = match &job.run_id {
+            Some(name) => name.clone(),
+            // Every node must come to the same name without talking to the others.
+            None if job.node_count > 1 => format!("{}-{master_port}", job.master_addr),
+            None => {
+                let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
+            }
+        };
+        let master_addr = job.master_addr.clone();
+        Ok(Meeting { master_addr, master_port, run_id, _reservation: reservation })
+    }
+
+    /// The variables of one rank, by its number on this host.
+    pub(super) fn variables(&self, job: &Job, local_rank: u32) -> Vec<(&'static str, String)> {
+        let local_world_size = job.local_world_size();
+        let rank = job.node_rank * local_world_size + local_rank;
+        let mut variables = vec![
+            ("RANK", rank.to_string()),
+            ("LOCAL_RANK", local_rank.to_string()),
+            ("WORLD_SIZE", job.world_size().to_string()),
+            ("LOCAL_WORLD_SIZE", local_world_size.to_string()),
+            ("GROUP_RANK", job.node_rank.to_string()),
+            ("GROUP_WORLD_SIZE", job.node_count.to_string()),
+            ("MASTER_ADDR", self.master_addr.clone()),
+            ("MASTER_PORT", self.master_port.to_string()),
+            ("POLYRANK_RUN_ID", self.run_id.clone()),
+        ];
+        // A rank that is killed loses what Python still holds in its buffer: its last lines.
+        let mut unless_set = vec![("PYTHONUNBUFFERED", "1")];
+        if local_world_size > 1 {
+            // Each rank would otherwise start a thread per core in its numerical library.
+            unless_set.push(("OMP_NUM_THREADS", "1"));
+        }
+        unless_set.retain(|(name, _)| std::env::var_os(name).is_none());
+        variables.extend(unless_set.into_iter().map(|(name, value)| (name, value.to_owned())));
+        variables
+    }
+}
+
+/// Finds a free port and holds on to it without listening.
+///
+/// On Linux two sockets with `SO_REUSEADDR` may share a port as long as at most one of them
+/// listens, and a port that is bound is given to nobody who asks for any free one (socket(7),
+/// ip(7)). So rank 0 can take this port and a stranger does not get it by chance. Elsewhere the
+/// socket must be closed first, and a short race remains.
+fn reserve_port() -> io::Result<(u16, Option<Socket>)> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
+    let address = socket.local_addr()?.as_socket();
+    let port = address.map(|address| address.port()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok((port, cfg!(target_os = "linux").then_some(socket)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_can_be_taken_by_rank_0_and_by_nobody_else() {
+        let (port, _reservation) = reserve_port().unwrap();
+        for _ in 0..200 {
+            let stranger = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            assert_ne!(stranger.local_addr().unwrap().port(), port);
+        }
+        // The standard library sets SO_REUSEADDR, as every store server does.
+        TcpListener::bind(("0.0.0.0", port)).unwrap();
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
+    }
+}

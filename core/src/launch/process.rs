@@ -1,0 +1,103 @@
+//! One rank's process: started in its own process group, dying with the launcher, and stopped with
+//! everything that it started. Knows nothing of the other ranks.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+use std::os::unix::process::CommandExt;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::arguments::Part;
+use super::report::Ending;
+
+/// A started rank.
+pub(super) struct Process {
+    child: Child,
+    pid: Pid,
+}
+
+impl Process {
+    /// Starts `part` as one rank, with `extra` behind its arguments.
+    pub(super) fn start(
+        part: &Part,
+        extra: Option<&OsStr>,
+        variables: &[(&'static str, String)],
+        read_stdin: bool,
+    ) -> io::Result<Process> {
+        let mut command = Command::new(&part.program);
+        command.args(&part.arguments).args(extra);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(if read_stdin { Stdio::inherit() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        die_with_launcher(&mut command);
+        let child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        Ok(Process { child, pid })
+    }
+
+    /// The process number, which is its group's number too.
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The rank's output, which can be taken once.
+    pub(super) fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+        self.child.stdout.take().zip(self.child.stderr.take())
+    }
+
+    /// Sends `signal` to the rank and to everything that it started.
+    ///
+    /// The number of the group cannot have passed to anybody else: the rank itself stays a zombie
+    /// until [`Process::reap`].
+    pub(super) fn signal(&self, signal: Signal) {
+        // An error says that nobody is left in the group, or that they changed their user.
+        let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// Kills what is left of the group and forgets the process. It must have ended.
+    pub(super) fn reap(mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until the process has ended, and leaves it a zombie.
+pub(super) fn wait_for_end(pid: Pid) -> Ending {
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(Some(status)) => {
+                let signal = status.terminating_signal().map(Ending::Signal);
+                let code = status.exit_status().map(Ending::Code);
+                return signal.or(code).unwrap_or(Ending::Code(1));
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            // Somebody else in this process reaped our child; all we know is that it is gone.
+            Err(_) => return Ending::Code(1),
+        }
+    }
+}
+
+/// Lets the kernel kill the process when the launcher is gone, however it went.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn die_with_launcher(command: &mut Command) {
+    use rustix::process::{getpid, getppid, set_parent_process_death_signal};
+    let launcher = getpid();
+    let in_child = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The launcher may have died between fork and the call above.
+        match getppid() == Some(launcher) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe work is allowed.
+    // It makes two system calls and allocates nothing: both kinds of error above are plain numbers.
+    unsafe { command.pre_exec(in_child) };
+}
+
+/// Elsewhere there is no such wish to the kernel; the ranks see their pipes close.
+#[cfg(not(target_os = "linux"))]
+fn die_with_launcher(_command: &mut Command) {}

@@ -1,0 +1,93 @@
+//! What the launcher itself says: how a rank ended, in words. Knows nothing of processes.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It returned this exit code.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+impl Ending {
+    pub(super) fn is_success(self) -> bool {
+        self == Ending::Code(0)
+    }
+
+    /// The exit code by which a shell would report this ending.
+    pub(super) fn exit_code(self) -> i32 {
+        match self {
+            Ending::Code(code) => code,
+            Ending::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Code(code) => write!(formatter, "exit code {code}"),
+            Ending::Signal(signal) => write!(formatter, "killed by {}", signal_name(*signal)),
+        }
+    }
+}
+
+/// The name of a signal, or its number where it has none.
+pub(super) fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// One line of the launcher's own on stderr. A stderr that nobody reads is no reason to fail.
+pub(super) fn say(message: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().lock().write_all(format!("polyrank run: {message}\n").as_bytes());
+}
+
+/// The paragraph at the end about the rank that failed first.
+pub(super) fn first_failure(
+    rank: u32,
+    ending: Ending,
+    program: &str,
+    after: Duration,
+    last_lines: &[String],
+) -> String {
+    let seconds = after.as_secs_f64();
+    let mut text = format!("rank {rank} failed first: {ending}, after {seconds:.1} s ({program})");
+    if last_lines.is_empty() {
+        text.push_str("; it wrote nothing");
+    } else {
+        text.push_str("; its last lines:");
+        for line in last_lines {
+            text.push_str("\n    | ");
+            text.push_str(line);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_read_like_a_shell() {
+        assert_eq!(Ending::Code(3).to_string(), "exit code 3");
+        assert_eq!(Ending::Signal(9).to_string(), "killed by SIGKILL");
+        assert_eq!(Ending::Signal(9).exit_code(), 137);
+        assert!(Ending::Code(0).is_success() && !Ending::Signal(15).is_success());
+    }
+
+    #[test]
+    fn the_report_shows_the_last_lines() {
+        let lines = ["a".to_owned(), "b".to_owned()];
+        let text = first_failure(2, Ending::Code(1), "./x y", Duration::from_millis(1500), &lines);
+        let head = "rank 2 failed first: exit code 1, after 1.5 s (./x y); its last lines:";
+        assert_eq!(text, format!("{head}\n    | a\n    | b"));
+    }
+}

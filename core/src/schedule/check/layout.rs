@@ -1,0 +1,296 @@
+//! Where chunks lie: cells of symbolic memory, and the symbolic sizes of blocks. Knows no order.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::Flaw;
+use crate::schedule::walk::{At, Walk};
+use crate::schedule::{
+    Action, Block, Buffer, Chunk, Contract, Holds, Origin, Place, Rank, Schedule,
+};
+
+/// The memory of all ranks.
+///
+/// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that
+/// every chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the
+/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element.
+pub(super) struct Layout<'a> {
+    schedules: &'a [Schedule],
+    ranks: Vec<Memory>,
+    /// Cells of each block.
+    pub(super) cells: u32,
+    /// What each rank's blocks hold at the start, by slot.
+    pub(super) before: Vec<Vec<Holds>>,
+    /// Who runs.
+    pub(super) places: Vec<Place>,
+}
+
+/// One rank's blocks: input, output, scratch. A slot is a piece of memory.
+struct Memory {
+    input: Vec<Slot>,
+    output: Vec<Slot>,
+    scratch: Vec<Slot>,
+}
+
+/// Which memory a block is, and the symbol of its size.
+#[derive(Clone, Copy)]
+struct Slot {
+    memory: u32,
+    size: u32,
+}
+
+impl<'a> Layout<'a> {
+    /// Lays out the blocks, and checks that every step names blocks and ranks that exist, writes no
+    /// input, and has operands of one size. `aliased` gives the blocks that the contract names the
+    /// same memory.
+    pub(super) fn new(
+        contract: &Contract,
+        root: Rank,
+        schedules: &'a [Schedule],
+        aliased: bool,
+    ) -> Result<Layout<'a>, Flaw> {
+        let size = schedules.len() as u32;
+        let places: Vec<Place> = (0..size).map(|rank| Place { rank, size, root }).collect();
+        let mut symbols = Symbols::new(contract, &places);
+        let mut layout =
+            Layout { schedules, ranks: Vec::new(), cells: 1, before: Vec::new(), places };
+        for (place, schedule) in layout.places.iter().zip(schedules) {
+            let (memory, before) = lay_out(contract, *place, schedule, aliased, &mut symbols)?;
+            layout.ranks.push(memory);
+            layout.before.push(before);
+        }
+        layout.cells = cells(schedules)?;
+        for (rank, schedule) in schedules.iter().enumerate() {
+            for step in 0..schedule.steps.len() {
+                layout.check_step(At { rank: rank as u32, step: step as u32 })?;
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Checks that both ends of every message have the same size.
+    pub(super) fn check_messages(&self, walk: &Walk<'_>) -> Result<(), Flaw> {
+        for at in walk.all() {
+            let action = self.action(at);
+            let Action::Send { from, .. } = action else { continue };
+            let Some(partner) = walk.partner(at) else { continue };
+            let Some(into) = self.action(partner).writes() else { continue };
+            if !self.same_size((at.rank, &from), (partner.rank, &into)) {
+                let what = format!(
+                    "sends {from}, but rank {} step {} receives {into}, which has another size",
+                    partner.rank, partner.step
+                );
+                return Err(Flaw::at(self.schedules, at, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory and the cells of a chunk.
+    pub(super) fn locate(&self, rank: Rank, chunk: &Chunk) -> (u32, Range<u32>) {
+        if chunk.is_nothing() {
+            return (0, 0..0);
+        }
+        let per_part = self.cells / chunk.parts;
+        let cells = chunk.part * per_part..(chunk.part + chunk.count) * per_part;
+        (self.slot(rank, chunk.block).map_or(0, |slot| slot.memory), cells)
+    }
+
+    pub(super) fn action(&self, at: At) -> Action {
+        self.schedules[at.rank as usize].steps[at.step as usize].action
+    }
+
+    fn slot(&self, rank: Rank, block: Block) -> Option<Slot> {
+        let memory = &self.ranks[rank as usize];
+        let slots = match block.buffer {
+            Buffer::Input => &memory.input,
+            Buffer::Output => &memory.output,
+            Buffer::Scratch => &memory.scratch,
+        };
+        slots.get(block.index as usize).copied()
+    }
+
+    fn check_step(&self, at: At) -> Result<(), Flaw> {
+        let flaw = |what: String| Err(Flaw::at(self.schedules, at, what));
+        let action = self.action(at);
+        let step = &self.schedules[at.rank as usize].steps[at.step as usize];
+        if let Some(later) = step.after.iter().find(|&&before| before >= at.step) {
+            return flaw(format!("waits for step {later}, which does not come before it"));
+        }
+        if let Some(peer) = action.receiver().or(action.sender())
+            && (peer == at.rank || peer as usize >= self.ranks.len())
+        {
+            return flaw(format!("rank {peer} is no peer of it"));
+        }
+        let mut first: Option<Chunk> = None;
+        for chunk in action.chunks() {
+            if chunk.part.checked_add(chunk.count).is_none_or(|end| end > chunk.parts) {
+                return flaw(format!("{chunk}: there are no such parts"));
+            }
+            if !chunk.is_nothing() && self.slot(at.rank, chunk.block).is_none() {
+                return flaw(format!("{chunk}: there is no such block"));
+            }
+            let first = first.get_or_insert(chunk);
+            if !self.same_size((at.rank, first), (at.rank, &chunk)) {
+                return flaw(format!("{first} and {chunk} have different sizes"));
+            }
+        }
+        match action.writes() {
+            Some(chunk) if chunk.block.buffer == Buffer::Input => {
+                flaw(format!("writes {chunk}, which belongs to the caller"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether two chunks have equally many elements, however large the blocks: they do if they
+    /// are the same range of blocks of one size, or nothing.
+    fn same_size(&self, a: (Rank, &Chunk), b: (Rank, &Chunk)) -> bool {
+        if a.1.is_nothing() || b.1.is_nothing() {
+            return a.1.is_nothing() && b.1.is_nothing();
+        }
+        let symbol = |(rank, chunk): (Rank, &Chunk)| self.slot(rank, chunk.block).map(|s| s.size);
+        symbol(a) == symbol(b) && self.locate(a.0, a.1).1 == self.locate(b.0, b.1).1
+    }
+}
+
+/// The blocks of one rank, and what they hold at the start.
+fn lay_out(
+    contract: &Contract,
+    place: Place,
+    schedule: &Schedule,
+    aliased: bool,
+    symbols: &mut Symbols,
+) -> Result<(Memory, Vec<Holds>), Flaw> {
+    let (input, output) = (contract.before)(place);
+    let after = (contract.after)(place);
+    let mut before = Vec::new();
+    let mut memory = Memory { input: Vec::new(), output: Vec::new(), scratch: Vec::new() };
+    for holds in input {
+        let slot = Slot { memory: before.len() as u32, size: symbols.size(&[&holds]) };
+        memory.input.push(slot);
+        before.push(holds);
+    }
+    for (index, holds) in output.into_iter().enumerate() {
+        let size = match after.get(index) {
+            Some(after) => symbols.size(&[&holds, after]),
+            None => symbols.size(&[&holds]),
+        };
+        let same = (contract.in_place)(place).filter(|&(_, out)| aliased && out as usize == index);
+        let shared = same.and_then(|(input, _)| memory.input.get(input as usize).copied());
+        memory.output.push(match shared {
+            Some(slot) => Slot { size, ..slot },
+            None => {
+                before.push(holds);
+                Slot { memory: before.len() as u32 - 1, size }
+            }
+        });
+    }
+    for block in &schedule.scratch {
+        let slots = match block.buffer {
+            Buffer::Input => &memory.input,
+            Buffer::Output => &memory.output,
+            Buffer::Scratch => &[][..],
+        };
+        let Some(size) = slots.get(block.index as usize).map(|slot| slot.size) else {
+            let what = format!("scratch memory has the size of {block}, which does not exist");
+            return Err(Flaw { rank: Some(place.rank), step: None, what });
+        };
+        memory.scratch.push(Slot { memory: before.len() as u32, size });
+        before.push(Holds::Anything);
+    }
+    Ok((memory, before))
+}
+
+/// The least common multiple of all cuts.
+fn cells(schedules: &[Schedule]) -> Result<u32, Flaw> {
+    let mut cells = 1u32;
+    for (rank, schedule) in schedules.iter().enumerate() {
+        for (step, chunks) in schedule.steps.iter().map(|step| step.action.chunks()).enumerate() {
+            for chunk in chunks {
+                if chunk.parts != 0 && cells.is_multiple_of(chunk.parts) {
+                    continue;
+                }
+                let multiple = (chunk.parts != 0)
+                    .then(|| cells / greatest_divisor(cells, chunk.parts))
+                    .and_then(|cells| cells.checked_mul(chunk.parts))
+                    .filter(|&cells| cells < 1 << 20);
+                let Some(multiple) = multiple else {
+                    let at = At { rank: rank as u32, step: step as u32 };
+                    return Err(Flaw::at(schedules, at, format!("{chunk}: cannot be cut so")));
+                };
+                cells = multiple;
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn greatest_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+/// Which origins have the same size: those that stand in one block, or in one reduction.
+struct Symbols {
+    numbers: HashMap<Origin, u32>,
+    /// A symbol that has the same size, itself if it is the first of its kind.
+    same: Vec<u32>,
+}
+
+impl Symbols {
+    fn new(contract: &Contract, places: &[Place]) -> Symbols {
+        let mut symbols = Symbols { numbers: HashMap::new(), same: Vec::new() };
+        for &place in places {
+            let (input, output) = (contract.before)(place);
+            for holds in &input {
+                symbols.size(&[holds]);
+            }
+            let after = (contract.after)(place);
+            for (index, holds) in output.iter().enumerate() {
+                match after.get(index) {
+                    Some(after) => symbols.size(&[holds, after]),
+                    None => symbols.size(&[holds]),
+                };
+            }
+        }
+        symbols
+    }
+
+    /// The symbol of a block that holds these at different times.
+    fn size(&mut self, holds: &[&Holds]) -> u32 {
+        let mut first = None;
+        for holds in holds {
+            let origins = match holds {
+                Holds::Anything => &[][..],
+                Holds::One(origin) => std::slice::from_ref(origin),
+                Holds::Reduction(origins) => origins,
+            };
+            for &origin in origins {
+                let symbol = self.symbol(origin);
+                match first {
+                    None => first = Some(symbol),
+                    Some(first) => self.same[symbol as usize] = self.find(first),
+                }
+                // Joining may have changed who stands for the first.
+                first = first.map(|first| self.find(first));
+            }
+        }
+        first.unwrap_or(u32::MAX)
+    }
+
+    fn symbol(&mut self, origin: Origin) -> u32 {
+        let next = self.same.len() as u32;
+        let symbol = *self.numbers.entry(origin).or_insert(next);
+        if symbol == next {
+            self.same.push(next);
+        }
+        self.find(symbol)
+    }
+
+    fn find(&self, mut symbol: u32) -> u32 {
+        while self.same[symbol as usize] != symbol {
+            symbol = self.same[symbol as usize];
+        }
+        symbol
+    }
+}

@@ -1,0 +1,153 @@
+//! What one rank does: steps over chunks, and the order that they need. Knows no algorithm.
+
+use std::fmt;
+
+use super::{Block, Chunk, Rank};
+
+/// Which operand of a reduction stands on the left, so that all ranks end with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operands {
+    /// `local ⊕ incoming`.
+    LocalFirst,
+    /// `incoming ⊕ local`.
+    IncomingFirst,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Sends `from` to `peer`.
+    Send {
+        /// The receiver.
+        peer: Rank,
+        /// What is sent.
+        from: Chunk,
+    },
+    /// Receives into `into` from `peer`.
+    Recv {
+        /// The sender.
+        peer: Rank,
+        /// Where it goes.
+        into: Chunk,
+    },
+    /// Receives from `peer` and writes the reduction of `local` and what came into `into`.
+    /// `local` and `into` may be the same chunk.
+    RecvReduce {
+        /// The sender.
+        peer: Rank,
+        /// The operand that is here.
+        local: Chunk,
+        /// Where the result goes.
+        into: Chunk,
+        /// The order of the operands.
+        operands: Operands,
+    },
+    /// Writes `into ⊕ from` (or the other order) into `into`. In `operands`, `into` is the local
+    /// one.
+    Reduce {
+        /// The other operand.
+        from: Chunk,
+        /// The operand that is overwritten.
+        into: Chunk,
+        /// The order of the operands.
+        operands: Operands,
+    },
+    /// Copies `from` to `into`; nothing if they are the same memory.
+    Copy {
+        /// What is copied.
+        from: Chunk,
+        /// Where it goes.
+        into: Chunk,
+    },
+}
+
+/// One step, and the steps of the same schedule that must come before it.
+///
+/// The k-th `Send` to a peer, in the order of the list, meets the k-th `Recv` or `RecvReduce` from
+/// this rank in the peer's list, whenever each happens. A `Send` may wait until the step that
+/// receives it is ready: no schedule relies on messages being buffered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What it does.
+    pub action: Action,
+    /// Indices, all smaller than this step's own, of the steps it waits for. Where the chunk that
+    /// the earlier step wrote or sent is the same as the one this step reads or writes, the
+    /// executor lets segments of the two overlap: a segment waits for its own segment only.
+    pub after: Vec<u32>,
+}
+
+/// One rank's part of a collective.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Schedule {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// For each block of [`Buffer::Scratch`](super::Buffer::Scratch), the input or output block
+    /// whose size it has.
+    pub scratch: Vec<Block>,
+}
+
+impl Action {
+    /// The chunks whose content it uses.
+    pub fn reads(&self) -> impl Iterator<Item = Chunk> + use<> {
+        let (first, second) = match *self {
+            Action::Send { from, .. } | Action::Copy { from, .. } => (Some(from), None),
+            Action::Recv { .. } => (None, None),
+            Action::RecvReduce { local, .. } => (Some(local), None),
+            Action::Reduce { from, into, .. } => (Some(from), Some(into)),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The chunk that it changes.
+    pub fn writes(&self) -> Option<Chunk> {
+        match *self {
+            Action::Send { .. } => None,
+            Action::Recv { into, .. }
+            | Action::RecvReduce { into, .. }
+            | Action::Reduce { into, .. }
+            | Action::Copy { into, .. } => Some(into),
+        }
+    }
+
+    /// All its chunks, those it reads first.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk> + use<> {
+        self.reads().chain(self.writes())
+    }
+
+    /// The rank it sends to.
+    pub fn receiver(&self) -> Option<Rank> {
+        match *self {
+            Action::Send { peer, .. } => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// The rank it receives from.
+    pub fn sender(&self) -> Option<Rank> {
+        match *self {
+            Action::Recv { peer, .. } | Action::RecvReduce { peer, .. } => Some(peer),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Send { peer, from } => write!(f, "send {from} to rank {peer}"),
+            Action::Recv { peer, into } => write!(f, "receive {into} from rank {peer}"),
+            Action::RecvReduce { peer, local, into, operands } => {
+                let (left, right) = match operands {
+                    Operands::LocalFirst => (local.to_string(), format!("rank {peer}'s")),
+                    Operands::IncomingFirst => (format!("rank {peer}'s"), local.to_string()),
+                };
+                write!(f, "receive and reduce {into} = {left} + {right}")
+            }
+            Action::Reduce { from, into, operands } => match operands {
+                Operands::LocalFirst => write!(f, "reduce {into} = {into} + {from}"),
+                Operands::IncomingFirst => write!(f, "reduce {into} = {from} + {into}"),
+            },
+            Action::Copy { from, into } => write!(f, "copy {from} to {into}"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How connections end: with a goodbye, or at once. Knows nothing of how they came to stand.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::time::Timespec;
+
+use super::outbox::Outbox;
+use super::{Link, TcpTransport};
+use crate::transport::{Payload, Transport};
+use crate::wire::frame::{Header, Kind};
+
+/// How long an orderly close waits for room for its goodbyes; below a second.
+const GOODBYE_WAIT: Duration = Duration::from_millis(500);
+/// Most buffers full of bytes that are read and dropped when a connection is closed.
+const DRAINED_BUFFERS: usize = 64;
+
+impl TcpTransport {
+    /// Drops everything and closes every connection; nothing is left to do the second time.
+    pub(super) fn close_all(&mut self, orderly: bool) {
+        if self.listener.take().is_none() {
+            return;
+        }
+        self.strangers.clear();
+        self.notices.clear();
+        let mut open = Vec::new();
+        for peer in &mut self.peers {
+            let mut outbox = std::mem::take(&mut peer.outbox);
+            outbox.keep_started();
+            match std::mem::replace(&mut peer.link, Link::Lost) {
+                Link::Open(connection) => open.push((connection.socket, outbox)),
+                // The peer may have accepted it already, so it has a right to a goodbye too.
+                Link::Dialing(dial) => {
+                    open.extend(dial.into_socket().map(|socket| (socket, outbox)))
+                }
+                Link::Idle | Link::Lost => {}
+            }
+        }
+        if self.process_id != std::process::id() {
+            // The parent process goes on with these connections.
+            return;
+        }
+        if orderly {
+            self.say_goodbye(&mut open);
+        }
+        for (socket, _) in open {
+            // Bytes that nobody read would turn the end into a reset, which can overtake the
+            // goodbye.
+            for _ in 0..DRAINED_BUFFERS {
+                match recv(&socket, self.reader.buffer(), RecvFlags::empty()) {
+                    Ok((bytes, _)) if bytes > 0 => {}
+                    _ => break,
+                }
+            }
+            // A child process may hold the socket too; the end must come all the same.
+            let _ = shutdown(&socket, Shutdown::Both);
+        }
+    }
+
+    /// Sends a goodbye over each connection, behind the frame of which a part has left already.
+    fn say_goodbye(&mut self, open: &mut [(OwnedFd, Outbox)]) {
+        let deadline = Instant::now() + GOODBYE_WAIT;
+        let goodbye = Header::new(Kind::Goodbye, self.hello.generation);
+        open.iter_mut().for_each(|(_, outbox)| outbox.push(goodbye, Payload::Empty));
+        loop {
+            let mut blocked = Vec::new();
+            for (socket, outbox) in open.iter_mut() {
+                let flushed = outbox.flush(&*socket, &mut self.gathered, |_| {});
+                if flushed.is_ok_and(|flushed| flushed.blocked) {
+                    blocked.push(PollFd::new(&*socket, PollFlags::OUT));
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if blocked.is_empty() || left.is_zero() {
+                return;
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+            // Whatever it says, the next round finds out.
+            let _ = poll(&mut blocked, Some(&timeout));
+        }
+    }
+}
+
+impl Drop for TcpTransport {
+    fn drop(&mut self) {
+        self.close(false);
+    }
+}

@@ -1,0 +1,264 @@
+//! One rank's attempts to connect to another, up to the welcome. Knows nothing of frames.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_error;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
+
+use super::Options;
+use super::listener::set_options;
+use super::readiness::Readiness;
+use crate::wire::handshake::{Hello, Refusal, Welcome};
+
+/// How long one endpoint may take to answer if there are others to try.
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after the first failure; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The attempts to reach one peer.
+pub(super) struct Dial {
+    since: Instant,
+    /// Since when every attempt was refused: nobody listens there, or somebody else does.
+    refused_since: Option<Instant>,
+    attempts: u32,
+    stage: Stage,
+    why: String,
+}
+
+enum Stage {
+    Pausing {
+        until: Instant,
+    },
+    Connecting {
+        socket: OwnedFd,
+        until: Instant,
+    },
+    /// The hello has left.
+    Greeting {
+        socket: OwnedFd,
+        bytes: [u8; Welcome::BYTES],
+        have_bytes: usize,
+    },
+}
+
+/// What came of a call.
+pub(super) enum Outcome {
+    /// Nothing yet.
+    Pending,
+    /// The peer accepted this connection.
+    Welcomed(OwnedFd),
+    /// The peer cannot be reached.
+    Hopeless(String),
+}
+
+/// Whom to reach, and with what.
+pub(super) struct Target<'a> {
+    pub(super) endpoints: &'a [SocketAddr],
+    pub(super) hello: Hello,
+    /// Key of the connection's events.
+    pub(super) key: u64,
+    pub(super) options: &'a Options,
+}
+
+impl Dial {
+    /// Begins the first attempt.
+    pub(super) fn begin(target: &Target<'_>, readiness: &Readiness) -> (Dial, Outcome) {
+        let now = Instant::now();
+        let stage = Stage::Pausing { until: now };
+        let why = "it did not answer".to_owned();
+        let mut dial = Dial { since: now, refused_since: None, attempts: 0, stage, why };
+        let outcome = dial.attempt(target, readiness, now);
+        (dial, outcome)
+    }
+
+    /// Whether the peer may have accepted, or may still accept, this side's connection.
+    pub(super) fn hello_has_left(&self) -> bool {
+        matches!(self.stage, Stage::Greeting { .. })
+    }
+
+    /// The connection, if the hello has left.
+    pub(super) fn into_socket(self) -> Option<OwnedFd> {
+        match self.stage {
+            Stage::Greeting { socket, .. } => Some(socket),
+            Stage::Pausing { .. } | Stage::Connecting { .. } => None,
+        }
+    }
+
+    /// When to call [`Dial::expire`].
+    pub(super) fn deadline(&self, options: &Options) -> Instant {
+        let last = self.since + options.connect_timeout;
+        match &self.stage {
+            Stage::Pausing { until } | Stage::Connecting { until, .. } => last.min(*until),
+            Stage::Greeting { .. } => last,
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub(super) fn expire(
+        &mut self,
+        target: &Target<'_>,
+        readiness: &Readiness,
+        now: Instant,
+    ) -> Outcome {
+        if now >= self.since + target.options.connect_timeout {
+            return Outcome::Hopeless(self.why.clone());
+        }
+        match &self.stage {
+            Stage::Pausing { until } if now >= *until => self.attempt(target, readiness, now),
+            Stage::Connecting { until, .. } if now >= *until => {
+                self.pause("it did not answer in time", target, now)
+            }
+            _ => Outcome::Pending,
+        }
+    }
+
+    /// Goes on after the socket became readable or writable.
+    pub(super) fn advance(&mut self, target: &Target<'_>, readiness: &Readiness) -> Outcome {
+        let now = Instant::now();
+        if let Stage::Connecting { socket, .. } = &self.stage {
+            match rustix::net::getpeername(socket) {
+                Ok(Some(_)) => return self.greet(target, readiness, now),
+                Ok(None) | Err(Errno::NOTCONN) => {}
+                Err(error) => return self.fail(error, target, now),
+            }
+            return match socket_error(socket) {
+                Ok(Ok(())) => Outcome::Pending,
+                Ok(Err(error)) | Err(error) => self.fail(error, target, now),
+            };
+        }
+        let Stage::Greeting { socket, bytes, have_bytes } = &mut self.stage else {
+            return Outcome::Pending;
+        };
+        match recv(socket, &mut bytes[*have_bytes..], RecvFlags::empty()) {
+            Err(Errno::AGAIN | Errno::INTR) => return Outcome::Pending,
+            Err(error) => return self.fail(error, target, now),
+            Ok((0, _)) => return self.pause("it closed the connection", target, now),
+            Ok((bytes, _)) => *have_bytes += bytes,
+        }
+        if *have_bytes < Welcome::BYTES {
+            return Outcome::Pending;
+        }
+        let welcome = Welcome::decode(bytes);
+        match welcome {
+            Ok(Welcome { refusal: Some(Refusal::Crossing), .. }) => {
+                // The peer is there, and its own connection is on the way.
+                self.refused_since = None;
+                self.pause("its own connection did not come", target, now)
+            }
+            Ok(Welcome { refusal: Some(refusal), .. }) => {
+                self.refuse(&refusal.to_string(), target, now)
+            }
+            Ok(welcome) if welcome.rank != target.hello.target => {
+                self.refuse("another rank answers there", target, now)
+            }
+            Ok(_) => self.welcomed(now),
+            Err(error) => self.refuse(&error.to_string(), target, now),
+        }
+    }
+
+    fn welcomed(&mut self, now: Instant) -> Outcome {
+        match std::mem::replace(&mut self.stage, Stage::Pausing { until: now }) {
+            Stage::Greeting { socket, .. } => Outcome::Welcomed(socket),
+            _ => Outcome::Pending,
+        }
+    }
+
+    /// Opens a socket and connects it to the next endpoint.
+    fn attempt(&mut self, target: &Target<'_>, readiness: &Readiness, now: Instant) -> Outcome {
+        let endpoints = target.endpoints;
+        if endpoints.is_empty() {
+            return Outcome::Hopeless("its address card names no TCP endpoint".to_owned());
+        }
+        let endpoint = endpoints[self.attempts as usize % endpoints.len()];
+        self.attempts = self.attempts.wrapping_add(1);
+        self.why = format!("{endpoint} did not answer");
+        let family = match endpoint {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let opened = socket_with(family, SocketType::STREAM, flags, None);
+        let socket = match opened {
+            Ok(socket) => socket,
+            Err(error) => return self.fail(error, target, now),
+        };
+        set_options(&socket);
+        let connected = connect(&socket, &endpoint);
+        if let Err(error) = readiness.add(&socket, target.key, true) {
+            return self.fail(error, target, now);
+        }
+        let until = match endpoints.len() {
+            1 => self.since + target.options.connect_timeout,
+            _ => now + ENDPOINT_TIMEOUT,
+        };
+        self.stage = Stage::Connecting { socket, until };
+        match connected {
+            Ok(()) => self.greet(target, readiness, now),
+            Err(Errno::INPROGRESS | Errno::INTR) => Outcome::Pending,
+            Err(error) => self.fail(error, target, now),
+        }
+    }
+
+    /// Sends the hello over the new connection.
+    fn greet(&mut self, target: &Target<'_>, readiness: &Readiness, now: Instant) -> Outcome {
+        match std::mem::replace(&mut self.stage, Stage::Pausing { until: now }) {
+            Stage::Connecting { socket, .. } => {
+                let hello = target.hello.encode();
+                // A new connection has room for a hello, so fewer bytes are a failure.
+                let sent = match send(&socket, &hello, SendFlags::NOSIGNAL) {
+                    Ok(bytes) if bytes == hello.len() => {
+                        readiness.modify(&socket, target.key, false)
+                    }
+                    Ok(_) => Err(Errno::AGAIN),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = sent {
+                    return self.fail(error, target, now);
+                }
+                self.stage = Stage::Greeting { socket, bytes: [0; Welcome::BYTES], have_bytes: 0 };
+            }
+            other => self.stage = other,
+        }
+        Outcome::Pending
+    }
+
+    fn fail(&mut self, error: Errno, target: &Target<'_>, now: Instant) -> Outcome {
+        let why = error.to_string();
+        match error {
+            Errno::CONNREFUSED => self.refuse(&why, target, now),
+            _ => self.pause(&why, target, now),
+        }
+    }
+
+    /// Nobody listens there, or somebody who does not want this rank. That may pass, but not for
+    /// long: a rank listens before it tells where.
+    fn refuse(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
+        let since = *self.refused_since.get_or_insert(now);
+        let tried_all = self.attempts as usize >= target.endpoints.len();
+        let outcome = self.pause(why, target, now);
+        if tried_all && now >= since + target.options.refused_timeout {
+            return Outcome::Hopeless(self.why.clone());
+        }
+        outcome
+    }
+
+    fn pause(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
+        let endpoints = target.endpoints;
+        let last = (self.attempts as usize).wrapping_sub(1) % endpoints.len().max(1);
+        self.why = match endpoints.get(last) {
+            Some(endpoint) => format!("{endpoint}: {why}"),
+            None => why.to_owned(),
+        };
+        let rounds = self.attempts / u32::try_from(endpoints.len().max(1)).unwrap_or(1);
+        let pause = FIRST_PAUSE * 2_u32.pow(rounds.min(10));
+        self.stage = Stage::Pausing { until: now + pause.min(LONGEST_PAUSE) };
+        Outcome::Pending
+    }
+}

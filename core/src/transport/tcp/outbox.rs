@@ -1,0 +1,138 @@
+//! Frames on their way out of one connection. Knows nothing of handshakes or other peers.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+use crate::transport::Payload;
+use crate::wire::frame::Header;
+
+/// Payloads up to this many bytes are copied behind their header, so that several small frames
+/// leave in one piece; longer ones are written from where they lie.
+const COPIED_BYTES: usize = 4096;
+/// No more small frames are gathered once this many bytes are.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// The queue of one peer.
+#[derive(Default)]
+pub(super) struct Outbox {
+    frames: VecDeque<Frame>,
+    /// Bytes of the first frame that have left.
+    first_sent_bytes: usize,
+}
+
+struct Frame {
+    header: Header,
+    payload: Payload,
+}
+
+/// How far a call of [`Outbox::flush`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flushed {
+    /// Whether any byte left.
+    pub(super) moved: bool,
+    /// Whether the socket has no room for what is left.
+    pub(super) blocked: bool,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, mut header: Header, payload: Payload) {
+        // The header cannot lie about the bytes that follow it.
+        header.payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        self.frames.push_back(Frame { header, payload });
+    }
+
+    /// Drops everything, and with it every hold on memory of operations.
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+        self.first_sent_bytes = 0;
+    }
+
+    /// Drops the frames of which nothing has left yet.
+    pub(super) fn keep_started(&mut self) {
+        self.frames.truncate(usize::from(self.first_sent_bytes > 0));
+    }
+
+    /// Lets go of memory of operations.
+    pub(super) fn abandon(&mut self) {
+        self.keep_started();
+        for frame in &mut self.frames {
+            frame.payload = Payload::Owned(frame.payload.read(<[u8]>::to_vec));
+        }
+    }
+
+    /// Writes until the queue is empty or the socket is full; calls `sent` for each frame that
+    /// left.
+    pub(super) fn flush(
+        &mut self,
+        socket: impl AsFd,
+        gathered: &mut Vec<u8>,
+        mut sent: impl FnMut(Header),
+    ) -> Result<Flushed, Errno> {
+        let mut moved = false;
+        while !self.frames.is_empty() {
+            let (bytes, wanted_bytes) = match self.write(&socket, gathered) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(Flushed { moved, blocked: true }),
+                written => written?,
+            };
+            moved = true;
+            self.consume(bytes, &mut sent);
+            if bytes < wanted_bytes {
+                return Ok(Flushed { moved, blocked: true });
+            }
+        }
+        Ok(Flushed { moved, blocked: false })
+    }
+
+    /// One system call: small frames from the front, and the first long payload. The bytes that
+    /// left and the bytes that were offered.
+    fn write(&self, socket: impl AsFd, gathered: &mut Vec<u8>) -> Result<(usize, usize), Errno> {
+        gathered.clear();
+        let mut skipped_bytes = self.first_sent_bytes;
+        for frame in &self.frames {
+            if skipped_bytes < Header::BYTES {
+                gathered.extend_from_slice(&frame.header.encode()[skipped_bytes..]);
+                skipped_bytes = 0;
+            } else {
+                skipped_bytes -= Header::BYTES;
+            }
+            if frame.payload.len() - skipped_bytes > COPIED_BYTES {
+                return frame.payload.read(|payload| {
+                    let payload = &payload[skipped_bytes..];
+                    let pieces = [IoSlice::new(gathered), IoSlice::new(payload)];
+                    let pieces = if gathered.is_empty() { &pieces[1..] } else { &pieces[..] };
+                    let mut control = SendAncillaryBuffer::default();
+                    let sent = sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL)?;
+                    Ok((sent, gathered.len() + payload.len()))
+                });
+            }
+            frame.payload.read(|payload| gathered.extend_from_slice(&payload[skipped_bytes..]));
+            skipped_bytes = 0;
+            if gathered.len() >= GATHERED_BYTES {
+                break;
+            }
+        }
+        Ok((send(socket, gathered, SendFlags::NOSIGNAL)?, gathered.len()))
+    }
+
+    /// Takes `bytes` that left from the front of the queue.
+    fn consume(&mut self, mut bytes: usize, sent: &mut impl FnMut(Header)) {
+        while let Some(frame) = self.frames.front() {
+            let left_bytes = Header::BYTES + frame.payload.len() - self.first_sent_bytes;
+            if bytes < left_bytes {
+                self.first_sent_bytes += bytes;
+                return;
+            }
+            bytes -= left_bytes;
+            self.first_sent_bytes = 0;
+            if let Some(Frame { header, payload }) = self.frames.pop_front() {
+                drop(payload);
+                sent(header);
+            }
+        }
+    }
+}

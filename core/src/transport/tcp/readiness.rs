@@ -1,0 +1,125 @@
+//! Which sockets can be moved now: one epoll descriptor with a timer in it. Knows nothing of
+//! frames.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+/// Most events that one call of [`Readiness::poll`] returns.
+const EVENTS: usize = 64;
+
+/// The key of the timer; no socket uses it.
+pub(super) const TIMER: u64 = u64::MAX;
+
+/// The sockets of one transport.
+pub(super) struct Readiness {
+    epoll: Arc<OwnedFd>,
+    timer: OwnedFd,
+    wakes_at: Option<Instant>,
+}
+
+/// What a socket can do now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    /// The key it was added with.
+    pub(super) key: u64,
+    /// It can be read, or it has ended.
+    pub(super) readable: bool,
+    /// It can be written, or it has ended.
+    pub(super) writable: bool,
+}
+
+impl Readiness {
+    pub(super) fn new() -> Result<Readiness, Errno> {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        epoll::add(&*epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        Ok(Readiness { epoll, timer, wakes_at: None })
+    }
+
+    /// The one descriptor that a thread may wait for.
+    pub(super) fn fd(&self) -> Arc<OwnedFd> {
+        self.epoll.clone()
+    }
+
+    /// Starts to watch `socket`; it is forgotten when it is closed.
+    pub(super) fn add(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+        epoll::add(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
+    }
+
+    /// Changes the key of `socket`, and whether it is watched for room to write.
+    pub(super) fn modify(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+        epoll::modify(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
+    }
+
+    /// Stops watching `socket`.
+    pub(super) fn remove(&self, socket: impl AsFd) {
+        // Whatever is not watched need not be removed.
+        let _ = epoll::delete(&*self.epoll, socket);
+    }
+
+    /// Makes [`Readiness::fd`] readable from `when` on; never if there is no `when`.
+    pub(super) fn wake_at(&mut self, when: Option<Instant>) {
+        if self.wakes_at == when {
+            return;
+        }
+        self.wakes_at = when;
+        let value = match when {
+            None => Timespec { tv_sec: 0, tv_nsec: 0 },
+            Some(when) => {
+                // Zero would disarm the timer.
+                let wait = when.saturating_duration_since(Instant::now());
+                let wait = wait.max(Duration::from_micros(1));
+                let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+                Timespec { tv_sec: seconds, tv_nsec: wait.subsec_nanos().into() }
+            }
+        };
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spec = Itimerspec { it_interval: zero, it_value: value };
+        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec) {
+            tracing::warn!(%error, "cannot set the timer of the TCP transport");
+        }
+    }
+
+    /// Whether the time of [`Readiness::wake_at`] has come.
+    pub(super) fn is_due(&self) -> bool {
+        self.wakes_at.is_some_and(|when| Instant::now() >= when)
+    }
+
+    /// Asks the system, without waiting, which sockets can be moved now.
+    pub(super) fn poll(&self, ready: &mut Vec<Ready>) {
+        ready.clear();
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let events = match epoll::wait(&*self.epoll, &mut events[..], Some(&zero)) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot poll the sockets of the TCP transport");
+                return;
+            }
+        };
+        for event in events {
+            let (flags, key) = (event.flags, event.data.u64());
+            let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            ready.push(Ready {
+                key,
+                readable: ended || flags.intersects(EventFlags::IN | EventFlags::RDHUP),
+                writable: ended || flags.contains(EventFlags::OUT),
+            });
+        }
+    }
+}
+
+fn flags(writable: bool) -> EventFlags {
+    if writable { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN }
+}

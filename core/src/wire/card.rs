@@ -1,0 +1,214 @@
+//! What a rank tells the others through the store: where it can be reached, and what it speaks.
+//! Knows nothing of stores or sockets.
+//!
+//! A card is text, one `name value` a line, so that a person can read it in the store. Unknown
+//! names are skipped: a newer rank may say more.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::numbers::{WIRE_VERSION, numbers_hash};
+
+/// Most bytes of an encoded card.
+pub const MAX_CARD_BYTES: usize = 4096;
+/// Most TCP endpoints that a card names.
+pub const MAX_ENDPOINTS: usize = 16;
+
+/// The first line.
+const TITLE: &str = "polyrank card";
+
+/// Where a rank can be reached, and what it speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Same text, same host: ranks with equal identities can share memory. Not empty, no line
+    /// break.
+    pub host: String,
+    /// The process on that host.
+    pub process_id: u32,
+    /// Where it listens, best first, at most [`MAX_ENDPOINTS`].
+    pub tcp: Vec<SocketAddr>,
+    /// [`WIRE_VERSION`] of the rank.
+    pub wire_version: u16,
+    /// [`numbers_hash`] of the rank.
+    pub numbers: u64,
+}
+
+/// Why a text is no card, or why its rank cannot be talked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CardError {
+    /// The text is longer than [`MAX_CARD_BYTES`].
+    #[error("an address card of {bytes} bytes is longer than the limit")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The text is not UTF-8 or does not begin as a card does.
+    #[error("the text is not an address card")]
+    NotACard,
+    /// A line is missing.
+    #[error("the address card has no line '{name}'")]
+    Missing {
+        /// The line's name.
+        name: &'static str,
+    },
+    /// A line has a value that it cannot have.
+    #[error("the address card's line '{name}' makes no sense")]
+    Value {
+        /// The line's name.
+        name: &'static str,
+    },
+    /// The rank speaks another version of the protocol.
+    #[error(
+        "it speaks version {version} of the protocol, this rank version {WIRE_VERSION}; run the \
+         same release of polyrank on all ranks"
+    )]
+    Version {
+        /// The other's version.
+        version: u16,
+    },
+    /// Collectives, algorithms, dtypes or operators have other numbers there.
+    #[error(
+        "its build numbers collectives, algorithms, dtypes or reduce operators differently; run \
+         the same release of polyrank on all ranks"
+    )]
+    Numbers,
+}
+
+impl Card {
+    /// A card of this build. What [`Card::decode`] could not read back is left out: line breaks in
+    /// `host`, endpoints beyond [`MAX_ENDPOINTS`].
+    pub fn new(host: &str, process_id: u32, tcp: Vec<SocketAddr>) -> Card {
+        let mut tcp = tcp;
+        tcp.truncate(MAX_ENDPOINTS);
+        let host: String = host.chars().filter(|char| !char.is_control()).take(256).collect();
+        let host = host.trim().to_owned();
+        let host = if host.is_empty() { "unknown".to_owned() } else { host };
+        Card { host, process_id, tcp, wire_version: WIRE_VERSION, numbers: numbers_hash() }
+    }
+
+    /// The text that the store keeps.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text =
+            format!("{TITLE}\nwire {}\nnumbers {:016x}\n", self.wire_version, self.numbers);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "host {}\nprocess {}", self.host, self.process_id);
+        for endpoint in &self.tcp {
+            let _ = writeln!(text, "tcp {endpoint}");
+        }
+        text.into_bytes()
+    }
+
+    /// Reads a card. One of another version is read as far as its names are known; ask
+    /// [`Card::check`] whether its rank can be talked to.
+    pub fn decode(bytes: &[u8]) -> Result<Card, CardError> {
+        if bytes.len() > MAX_CARD_BYTES {
+            return Err(CardError::TooLong { bytes: bytes.len() });
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| CardError::NotACard)?;
+        let mut lines = text.lines();
+        if lines.next() != Some(TITLE) {
+            return Err(CardError::NotACard);
+        }
+        let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
+        let mut tcp = Vec::new();
+        for line in lines {
+            let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+            match name {
+                "wire" => version = Some(parse("wire", value)?),
+                "numbers" => {
+                    let number = u64::from_str_radix(value, 16);
+                    numbers = Some(number.map_err(|_| CardError::Value { name: "numbers" })?);
+                }
+                "host" if value.is_empty() => return Err(CardError::Value { name: "host" }),
+                "host" => host = Some(value.to_owned()),
+                "process" => process_id = Some(parse("process", value)?),
+                "tcp" if tcp.len() == MAX_ENDPOINTS => {
+                    return Err(CardError::Value { name: "tcp" });
+                }
+                "tcp" => tcp.push(parse("tcp", value)?),
+                _ => {}
+            }
+        }
+        Ok(Card {
+            host: host.ok_or(CardError::Missing { name: "host" })?,
+            process_id: process_id.ok_or(CardError::Missing { name: "process" })?,
+            tcp,
+            wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
+            numbers: numbers.ok_or(CardError::Missing { name: "numbers" })?,
+        })
+    }
+
+    /// Whether this build can talk to the card's rank.
+    pub fn check(&self) -> Result<(), CardError> {
+        if self.wire_version != WIRE_VERSION {
+            Err(CardError::Version { version: self.wire_version })
+        } else if self.numbers != numbers_hash() {
+            Err(CardError::Numbers)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn parse<T: std::str::FromStr>(name: &'static str, value: &str) -> Result<T, CardError> {
+    value.parse().map_err(|_| CardError::Value { name })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_card_survives_the_journey(
+            host in ".{0,300}",
+            process_id in any::<u32>(),
+            v4 in proptest::collection::vec(any::<([u8; 4], u16)>(), 0..9),
+            v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
+        ) {
+            let tcp = v4.into_iter().map(SocketAddr::from);
+            let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
+            let card = Card::new(&host, process_id, tcp);
+            let bytes = card.encode();
+            prop_assert!(bytes.len() <= MAX_CARD_BYTES);
+            prop_assert_eq!(Card::decode(&bytes), Ok(card));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Card::decode(&bytes);
+            let mut titled = format!("{TITLE}\ntcp ").into_bytes();
+            titled.extend(bytes);
+            prop_assert!(Card::decode(&titled).is_err());
+        }
+    }
+
+    #[test]
+    fn unknown_lines_are_skipped_and_missing_ones_named() {
+        let card = Card::new("host", 7, vec!["127.0.0.1:80".parse().unwrap()]);
+        let mut bytes = card.encode();
+        bytes.extend(b"websocket ws://example.org/\n");
+        assert_eq!(Card::decode(&bytes), Ok(card.clone()));
+        let text = String::from_utf8(card.encode()).unwrap().replace("process 7\n", "");
+        let error = Card::decode(text.as_bytes()).unwrap_err();
+        assert_eq!(error, CardError::Missing { name: "process" });
+        assert_eq!(Card::decode(b"hello"), Err(CardError::NotACard));
+        let error = Card::decode(&[b' '; MAX_CARD_BYTES + 1]).unwrap_err();
+        assert_eq!(error, CardError::TooLong { bytes: MAX_CARD_BYTES + 1 });
+    }
+
+    #[test]
+    fn a_foreign_build_is_refused_with_a_reason() {
+        let card = Card::new("host", 1, Vec::new());
+        assert_eq!(card.check(), Ok(()));
+        let other = Card { wire_version: 9, ..card.clone() };
+        assert_eq!(other.check(), Err(CardError::Version { version: 9 }));
+        let other = Card { numbers: card.numbers ^ 1, ..card };
+        assert_eq!(other.check(), Err(CardError::Numbers));
+    }
+}

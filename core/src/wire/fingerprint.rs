@@ -1,0 +1,78 @@
+//! A fingerprint as bytes, and the hash of what does not fit into it. Pure.
+
+use super::frame::Fingerprint;
+
+impl Fingerprint {
+    /// Bytes of an encoded fingerprint.
+    pub const BYTES: usize = 24;
+
+    /// The bytes that travel, little-endian.
+    pub fn encode(&self) -> [u8; Fingerprint::BYTES] {
+        let mut bytes = [0; Fingerprint::BYTES];
+        let Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail } = *self;
+        bytes[..4].copy_from_slice(&[collective, dtype, reduce_op, algorithm]);
+        bytes[4..8].copy_from_slice(&root.to_le_bytes());
+        bytes[8..16].copy_from_slice(&elements.to_le_bytes());
+        bytes[16..].copy_from_slice(&detail.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Fingerprint::encode`] wrote. Any bytes are a fingerprint.
+    pub fn decode(bytes: &[u8; Fingerprint::BYTES]) -> Fingerprint {
+        let [collective, dtype, reduce_op, algorithm, rest @ ..] = *bytes;
+        let [r0, r1, r2, r3, rest @ ..] = rest;
+        let (elements, detail) = rest.split_at(8);
+        let word =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        Fingerprint {
+            collective,
+            dtype,
+            reduce_op,
+            algorithm,
+            root: u32::from_le_bytes([r0, r1, r2, r3]),
+            elements: word(elements),
+            detail: word(detail),
+        }
+    }
+}
+
+/// The hash of `words`, the same on all hosts: 64-bit FNV-1a over their little-endian bytes
+/// (<http://www.isthe.com/chongo/tech/comp/fnv/>). No words hash to 0, as an empty detail has it.
+pub fn digest(words: &[u64]) -> u64 {
+    if words.is_empty() {
+        return 0;
+    }
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_goes_out_and_back() {
+        let fingerprint = Fingerprint {
+            collective: 1,
+            dtype: 2,
+            reduce_op: 3,
+            algorithm: 4,
+            root: 0x0506_0708,
+            elements: 0x090a_0b0c_0d0e_0f10,
+            detail: u64::MAX,
+        };
+        assert_eq!(Fingerprint::decode(&fingerprint.encode()), fingerprint);
+    }
+
+    #[test]
+    fn the_digest_is_fnv_1a() {
+        // The hash of eight zero bytes by the definition: eight times (hash ^ 0) * prime.
+        let expected = (0..8)
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, _| hash.wrapping_mul(0x0000_0100_0000_01b3));
+        assert_eq!(digest(&[0]), expected);
+        assert_ne!(digest(&[1, 2]), digest(&[2, 1]));
+        assert_eq!(digest(&[]), 0);
+    }
+}

@@ -1,0 +1,86 @@
+// Who carries operations out.
+
+/// The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`.
+[Numbers="0 1 2 3 4 5 6", Since=0.1]
+enum BackendType {
+  /// None.
+  "UNDEFINED",
+  /// Sockets, host memory.
+  "GLOO",
+  /// NVIDIA's library, device memory.
+  "NCCL",
+  /// Unified Collective Communication.
+  "UCC",
+  /// A Message Passing Interface library.
+  "MPI",
+  /// Intel's library.
+  "XCCL",
+  /// Registered by the user.
+  "CUSTOM"
+};
+
+/// Options with which a group is made.
+[Since=0.1]
+dictionary BackendOptions {
+  /// The backend's name; none: the parent group's.
+  DOMString? backend = null;
+  /// Limit of each operation; none: the parent group's, or 30 min.
+  Duration? timeout = null;
+  /// The group's name; empty: made up.
+  DOMString group_name = "";
+  /// Global ranks of the members, by rank in the group; empty: those of the group are meant.
+  sequence<Rank> global_ranks_in_group = [];
+};
+
+/// What carries out a group's operations on one kind of device.
+[Unbuilt, Since=0.1]
+interface Backend {
+  /// The backend's name, lower case.
+  DOMString name();
+
+  /// This process's rank.
+  Rank rank();
+
+  /// The number of ranks.
+  unsigned long size();
+
+  /// The options with which it was made.
+  readonly attribute BackendOptions options;
+};
+
+/// Makes a group for a backend that the user registered.
+callback ProcessGroupFactory = ProcessGroup (Store store, Rank rank, unsigned long world_size,
+                                             Duration timeout);
+
+partial namespace distributed {
+  /// Registers a backend, for all later groups of this process.
+  ///
+  /// - `name`: its name; upper and lower case are one.
+  /// - `devices`: kinds of devices that it serves; none: `cpu`.
+  [Unbuilt, Throws=DuplicateBackend]
+  undefined register_backend(DOMString name, ProcessGroupFactory func,
+                             optional boolean extended_api = false,
+                             optional sequence<DOMString>? devices = null);
+
+  /// Whether this build has a backend and its library can be loaded here.
+  boolean is_backend_available(DOMString backend);
+
+  /// Whether the TCP backend, which answers to the name gloo too, is available.
+  [Alias=is_tcp_available] boolean is_gloo_available();
+
+  /// Whether the NCCL backend is available.
+  boolean is_nccl_available();
+
+  /// Whether the MPI backend is available.
+  boolean is_mpi_available();
+
+  /// Whether the UCC backend is available; it never is.
+  boolean is_ucc_available();
+
+  /// Whether the XCCL backend is available; it never is.
+  boolean is_xccl_available();
+
+  /// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+  [Throws=InvalidArgument]
+  DOMString get_default_backend_for_device(DOMString device);
+};

@@ -1,0 +1,127 @@
+// The free functions over the default group, as in torch.distributed.
+//
+// `group` is a process group; none is the default group. `src` and `dst` are global ranks,
+// `group_src` and `group_dst` ranks in the group; at most one of the two may be given. With
+// `async_op` a function returns a `Work`, else it waits and returns nothing.
+
+/// Free functions over the default process group.
+[Since=0.1]
+namespace distributed {
+  /// Limit of operations of a group that was given none: 30 min.
+  [Handwritten] readonly attribute Duration default_pg_timeout;
+
+  /// Whether this package can be used here.
+  boolean is_available();
+
+  /// Whether a launcher started this process: `POLYRANK_RUN_ID` or `TORCHELASTIC_RUN_ID` is set.
+  [Alias=is_launched] boolean is_torchelastic_launched();
+
+  /// Makes the default group of all ranks. Waits until all have joined.
+  ///
+  /// - `backend`: `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`.
+  /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
+  ///   `file:///path`; `?rank=…&world_size=…` may be in it.
+  /// - `timeout`: limit of joining and of operations; none: 30 min.
+  /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
+  /// - `store`: where ranks meet, instead of `init_method`.
+  /// - `group_name`: the group's name; empty: `0`.
+  /// - `pg_options`: options of the backend.
+  /// - `device_id`: the device that the group is bound to.
+  [Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
+  undefined init_process_group(optional DOMString? backend = null,
+                               optional DOMString? init_method = null,
+                               optional Duration? timeout = null, optional long world_size = -1,
+                               optional long rank = -1, optional Store? store = null,
+                               optional DOMString group_name = "",
+                               optional BackendOptions? pg_options = null,
+                               optional Object? device_id = null);
+
+  /// Whether the default group exists.
+  boolean is_initialized();
+
+  /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
+  [Throws=InvalidGroup] undefined destroy_process_group(optional ProcessGroup? group = null);
+
+  /// Aborts a group; without `group`, all of them.
+  undefined abort_process_group(optional ProcessGroup? group = null);
+
+  /// The default group.
+  [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
+
+  /// Makes a group of some ranks. All ranks of the default group call it, in the same order.
+  ///
+  /// - `ranks`: global ranks; none: all.
+  /// - `timeout`: limit of the group's operations; none: the default.
+  /// - `backend`: none: the default group's.
+  /// - `use_local_synchronization`: only the members call it.
+  /// - `group_desc`: a description for logs.
+  /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
+  ///
+  /// Returns the group; none on a rank that is not in it.
+  [Throws=(InvalidArgument, NotInitialized, RendezvousTimeout)]
+  ProcessGroup? new_group(optional sequence<Rank>? ranks = null,
+                          optional Duration? timeout = null, optional DOMString? backend = null,
+                          optional BackendOptions? pg_options = null,
+                          optional boolean use_local_synchronization = false,
+                          optional DOMString? group_desc = null,
+                          optional Object? device_id = null, optional boolean sort_ranks = true);
+
+  /// Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
+  /// parent call it with the same lists. The group of this rank; none if no list has it.
+  [Throws=(InvalidArgument, RendezvousTimeout)]
+  ProcessGroup? split_group(optional ProcessGroup? parent_pg = null,
+                            optional sequence<sequence<Rank>>? split_ranks = null,
+                            optional Duration? timeout = null,
+                            optional BackendOptions? pg_options = null,
+                            optional DOMString? group_desc = null);
+
+  /// This process's rank in a group; -1 if it is not a member.
+  [Throws=NotInitialized] long get_rank(optional ProcessGroup? group = null);
+
+  /// The number of ranks of a group; -1 if this process is not a member.
+  [Throws=NotInitialized] long get_world_size(optional ProcessGroup? group = null);
+
+  /// This process's rank among those on its host, as the launcher said.
+  [Throws=Rendezvous] long get_node_local_rank(optional long? fallback_rank = null);
+
+  /// The number of groups that this process made and has not destroyed.
+  unsigned long get_pg_count();
+
+  /// The name of a group's backend, lower case.
+  [Throws=(NotInitialized, InvalidGroup)]
+  DOMString get_backend(optional ProcessGroup? group = null);
+
+  /// Which backend serves which device: `cpu:tcp`.
+  [Throws=(NotInitialized, InvalidGroup)]
+  DOMString get_backend_config(optional ProcessGroup? group = null);
+
+  /// The rank in `group` of a global rank.
+  [Throws=RankNotInGroup] long get_group_rank(ProcessGroup group, Rank global_rank);
+
+  /// The global rank of a rank in `group`.
+  [Throws=RankNotInGroup] long get_global_rank(ProcessGroup group, Rank group_rank);
+
+  /// The global ranks of a group's members, by rank in the group.
+  [Throws=NotInitialized]
+  sequence<Rank> get_process_group_ranks(optional ProcessGroup? group = null);
+
+  /// Sets the limit of a group's later operations.
+  [Throws=NotInitialized]
+  undefined set_timeout(Duration timeout, optional ProcessGroup? group = null);
+
+  /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
+  [Handwritten, Throws=(Rendezvous, RendezvousTimeout)]
+  Object rendezvous(DOMString url, optional long rank = -1, optional long world_size = -1,
+                    optional Duration? timeout = null);
+
+  /// Adds a URL scheme to `rendezvous`. A scheme has one handler.
+  [Unbuilt, Throws=Rendezvous]
+  undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
+
+  /// A client of the store at `host:port/prefix`, with the prefix put before every key.
+  [Throws=(InvalidArgument, Network, StoreTimeout)]
+  Store create_store_client(DOMString store_addr, optional Duration timeout = 60);
+};
+
+/// Yields the store, the rank and the world size for a URL.
+callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, long world_size);

@@ -1,0 +1,149 @@
+// Collectives and messages over the default group, as in torch.distributed.
+
+partial namespace distributed {
+  /// All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.
+  [Collective=broadcast]
+  Work? broadcast([InOut] Tensor tensor, [GlobalRoot] optional Rank? src = null,
+                  [Group] optional ProcessGroup? group = null,
+                  [AsyncOp] optional boolean async_op = false,
+                  [Root] optional Rank? group_src = null);
+
+  /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
+  [Collective=allreduce]
+  Work? all_reduce([InOut] Tensor tensor, optional ReduceOp op = "SUM",
+                   [Group] optional ProcessGroup? group = null,
+                   [AsyncOp] optional boolean async_op = false);
+
+  /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
+  [Collective=allreduce, Coalesced]
+  Work? all_reduce_coalesced([InOut] sequence<Tensor> tensors, optional ReduceOp op = "SUM",
+                             [Group] optional ProcessGroup? group = null,
+                             [AsyncOp] optional boolean async_op = false);
+
+  /// Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+  [Collective=reduce]
+  Work? reduce([InOut] Tensor tensor, [GlobalRoot] optional Rank? dst = null,
+               optional ReduceOp op = "SUM", [Group] optional ProcessGroup? group = null,
+               [AsyncOp] optional boolean async_op = false,
+               [Root] optional Rank? group_dst = null);
+
+  /// All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+  [Collective=allgather]
+  Work? all_gather([Out] sequence<Tensor> tensor_list, [In] Tensor tensor,
+                   [Group] optional ProcessGroup? group = null,
+                   [AsyncOp] optional boolean async_op = false);
+
+  /// All ranks get every rank's tensors: for each list of outputs one input.
+  [Collective=allgather, Coalesced]
+  Work? all_gather_coalesced([Out] sequence<sequence<Tensor>> output_tensor_lists,
+                             [In] sequence<Tensor> input_tensor_list,
+                             [Group] optional ProcessGroup? group = null,
+                             [AsyncOp] optional boolean async_op = false);
+
+  /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
+  /// stacked.
+  [Collective=allgather, Alias=all_gather_single]
+  Work? all_gather_into_tensor([Out, Flat] Tensor output_tensor, [In] Tensor input_tensor,
+                               [Group] optional ProcessGroup? group = null,
+                               [AsyncOp] optional boolean async_op = false);
+
+  /// `dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said.
+  [Collective=gather]
+  Work? gather([In] Tensor tensor, [Out] optional sequence<Tensor>? gather_list = null,
+               [GlobalRoot] optional Rank? dst = null,
+               [Group] optional ProcessGroup? group = null,
+               [AsyncOp] optional boolean async_op = false,
+               [Root] optional Rank? group_dst = null);
+
+  /// Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
+  /// said.
+  [Collective=scatter]
+  Work? scatter([Out] Tensor tensor, [In] optional sequence<Tensor>? scatter_list = null,
+                [GlobalRoot] optional Rank? src = null,
+                [Group] optional ProcessGroup? group = null,
+                [AsyncOp] optional boolean async_op = false,
+                [Root] optional Rank? group_src = null);
+
+  /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+  [Collective=reduce_scatter]
+  Work? reduce_scatter([Out] Tensor output, [In] sequence<Tensor> input_list,
+                       optional ReduceOp op = "SUM",
+                       [Group] optional ProcessGroup? group = null,
+                       [AsyncOp] optional boolean async_op = false);
+
+  /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+  [Collective=reduce_scatter, Alias=reduce_scatter_single]
+  Work? reduce_scatter_tensor([Out] Tensor output, [In, Flat] Tensor input,
+                              optional ReduceOp op = "SUM",
+                              [Group] optional ProcessGroup? group = null,
+                              [AsyncOp] optional boolean async_op = false);
+
+  /// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+  /// Sizes are rows; none cuts into equal parts.
+  [Collective=alltoall]
+  Work? all_to_all_single([Out, Flat, Splits=output_split_sizes] Tensor output,
+                          [In, Flat, Splits=input_split_sizes] Tensor input,
+                          [Splits] optional sequence<unsigned long long>? output_split_sizes = null,
+                          [Splits] optional sequence<unsigned long long>? input_split_sizes = null,
+                          [Group] optional ProcessGroup? group = null,
+                          [AsyncOp] optional boolean async_op = false);
+
+  /// Sends input `i` to rank `i` and receives output `i` from it, for every rank.
+  [Collective=alltoall]
+  Work? all_to_all([Out] sequence<Tensor> output_tensor_list,
+                   [In] sequence<Tensor> input_tensor_list,
+                   [Group] optional ProcessGroup? group = null,
+                   [AsyncOp] optional boolean async_op = false);
+
+  /// Waits until all ranks came. `device_ids` is for backends with devices.
+  [Collective=barrier]
+  Work? barrier([Group] optional ProcessGroup? group = null,
+                [AsyncOp] optional boolean async_op = false,
+                optional sequence<long>? device_ids = null, optional Duration? timeout = null);
+
+  /// Waits until all ranks came; rank 0 says which did not.
+  [Unbuilt, Throws=MonitoredBarrier]
+  undefined monitored_barrier([Group] optional ProcessGroup? group = null,
+                              optional Duration? timeout = null,
+                              optional boolean wait_all_ranks = false);
+
+  /// Sends a tensor to `dst`, and waits until it may be changed again.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  undefined send([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
+                 [Group] optional ProcessGroup? group = null,
+                 [Tag] optional unsigned long tag = 0, [Peer] optional Rank? group_dst = null);
+
+  /// Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
+  /// -1 if this process is not in the group.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  long recv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
+            [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+            [Peer] optional Rank? group_src = null);
+
+  /// Sends a tensor to `dst`, without waiting.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  Work? isend([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
+              [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+              [Peer] optional Rank? group_dst = null);
+
+  /// Receives a tensor from `src`, or from whichever rank sends first, without waiting.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  Work? irecv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
+              [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+              [Peer] optional Rank? group_src = null);
+
+  /// Issues sends and receives together; a handle for each of them.
+  [Handwritten, Throws=InvalidArgument]
+  sequence<Work> batch_isend_irecv(sequence<P2POp> p2p_op_list);
+};
+
+/// One send or receive for `batch_isend_irecv`.
+[Handwritten, Since=0.1]
+interface P2POp {
+  /// - `op`: the function `isend` or `irecv`.
+  /// - `peer`: the other rank, global; `group_peer`: in the group.
+  [Throws=InvalidArgument]
+  constructor(Object op, Tensor tensor, optional Rank? peer = null,
+              optional ProcessGroup? group = null, optional unsigned long tag = 0,
+              optional Rank? group_peer = null);
+};

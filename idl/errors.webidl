@@ -1,0 +1,265 @@
+// Every kind of error: its fields, its message, and the classes it is in Python, where all of them
+// are cases of `PolyrankError`, a `RuntimeError`.
+
+/// An argument has a value that the call cannot take.
+[Error, Python=InvalidArgumentError, Bases=(ValueError),
+ Message="{message}"]
+dictionary InvalidArgument {
+  /// What was expected, and what came.
+  required DOMString message;
+};
+
+/// An argument has the wrong type, or no overload takes the arguments.
+[Error, Python=InvalidTypeError, Bases=(TypeError),
+ Message="{message}"]
+dictionary InvalidType {
+  /// What was expected, and what came.
+  required DOMString message;
+};
+
+/// The default group does not exist.
+[Error, Python=NotInitializedError, Bases=(ValueError),
+ Message="Default process group has not been initialized, please make sure to call init_process_group."]
+dictionary NotInitialized {};
+
+/// The default group exists already.
+[Error, Python=AlreadyInitializedError, Bases=(ValueError),
+ Message="trying to initialize the default process group twice!"]
+dictionary AlreadyInitialized {};
+
+/// The group was destroyed, or does not belong to this process.
+[Error, Python=InvalidGroupError, Bases=(ValueError),
+ Message="Invalid process group specified: {message}"]
+dictionary InvalidGroup {
+  /// Which group, and why.
+  required DOMString message;
+};
+
+/// A group of this name exists already.
+[Error, Python=DuplicateGroupError,
+ Message="a process group named '{name}' exists already; names must be unique"]
+dictionary DuplicateGroup {
+  /// The name.
+  required DOMString name;
+};
+
+/// A backend of this name is registered already.
+[Error, Python=DuplicateBackendError, Bases=(ValueError),
+ Message="Backend {name} already registered"]
+dictionary DuplicateBackend {
+  /// The name.
+  required DOMString name;
+};
+
+/// No backend has this name.
+[Error, Python=UnknownBackendError, Bases=(ValueError),
+ Message="Unknown backend type '{name}'; known are: {known}"]
+dictionary UnknownBackend {
+  /// The name.
+  required DOMString name;
+  /// The names that are known.
+  required DOMString known;
+};
+
+/// The backend exists, but cannot be used here.
+[Error, Python=BackendUnavailableError, Parent=BackendError,
+ Message="backend '{backend}' is not available: {why}"]
+dictionary BackendUnavailable {
+  /// The backend.
+  required DOMString backend;
+  /// What was looked for, and what was found.
+  required DOMString why;
+};
+
+/// The backend or this version does not have the operation.
+[Error, Python=UnsupportedError, Bases=(NotImplementedError),
+ Message="{who} does not support {operation}"]
+dictionary Unsupported {
+  /// The backend, store or group that was asked.
+  required DOMString who;
+  /// The operation.
+  required DOMString operation;
+};
+
+/// The reduction has no meaning for the element type.
+[Error, Python=UnsupportedDTypeError, Bases=(TypeError),
+ Message="ReduceOp.{reduce_op} is not defined for {dtype} tensors"]
+dictionary UnsupportedDType {
+  /// The operator.
+  required DOMString reduce_op;
+  /// The element type.
+  required DOMString dtype;
+};
+
+/// A rank is not part of a group.
+[Error, Python=RankNotInGroupError, Bases=(ValueError),
+ Message="{message}"]
+dictionary RankNotInGroup {
+  /// Which rank, which group.
+  required DOMString message;
+};
+
+/// Ranks called different operations, or the same with different arguments.
+[Error, Python=CollectiveMismatchError, Parent=BackendError,
+ Message="ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments"]
+dictionary CollectiveMismatch {
+  /// The group's name.
+  required DOMString group;
+  /// Sequence number of the operation.
+  required unsigned long long _sequence;
+  /// One rank.
+  required Rank rank;
+  /// What that rank runs.
+  required DOMString ours;
+  /// Another rank.
+  required Rank other_rank;
+  /// What the other rank runs.
+  required DOMString theirs;
+};
+
+/// An operation passed its deadline; the group is broken.
+[Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
+ Message="{collective} (operation {sequence} of group '{group}') on rank {rank} timed out after {waited_ms} ms: {detail}"]
+dictionary CollectiveTimeout {
+  /// The group's name.
+  required DOMString group;
+  /// The collective.
+  required DOMString collective;
+  /// Sequence number of the operation.
+  required unsigned long long _sequence;
+  /// This rank.
+  required Rank rank;
+  /// How long it ran, ms.
+  required unsigned long long waited_ms;
+  /// Which ranks it waits for, and what they do.
+  required DOMString detail;
+};
+
+/// `Work.wait(timeout)` expired; the operation goes on.
+[Error, Python=WaitTimeoutError, Bases=(TimeoutError),
+ Message="wait timed out after {waited_ms} ms; {collective} (operation {sequence}) goes on"]
+dictionary WaitTimeout {
+  /// The collective.
+  required DOMString collective;
+  /// Sequence number of the operation.
+  required unsigned long long _sequence;
+  /// How long it waited, ms.
+  required unsigned long long waited_ms;
+};
+
+/// A rank died or cannot be reached.
+[Error, Python=RankFailedError, Parent=BackendError,
+ Message="rank {rank} of group '{group}' is gone ({why}); {collective} (operation {sequence}) cannot complete"]
+dictionary RankFailed {
+  /// The group's name.
+  required DOMString group;
+  /// The rank that is gone.
+  required Rank rank;
+  /// How it was noticed.
+  required DOMString why;
+  /// The collective that was running here, or that was called.
+  required DOMString collective;
+  /// Its sequence number.
+  required unsigned long long _sequence;
+};
+
+/// The group was aborted.
+[Error, Python=AbortedError, Parent=BackendError,
+ Message="group '{group}' was aborted: {why}"]
+dictionary Aborted {
+  /// The group's name.
+  required DOMString group;
+  /// By whom, why.
+  required DOMString why;
+};
+
+/// A point-to-point message and the buffer for it differ in size.
+[Error, Python=MessageSizeError, Bases=(ValueError),
+ Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"]
+dictionary MessageSize {
+  /// The sender.
+  [Python=from_rank] required Rank from;
+  /// The receiver.
+  [Python=to_rank] required Rank to;
+  /// The tag.
+  required unsigned long tag;
+  /// Bytes sent.
+  required unsigned long long sent_bytes;
+  /// Bytes of the receiver's buffer.
+  required unsigned long long buffer_bytes;
+};
+
+/// Ranks did not come to the rendezvous in time.
+[Error, Python=RendezvousTimeoutError, Parent=Rendezvous, Bases=(TimeoutError),
+ Message="{message}"]
+dictionary RendezvousTimeout {
+  /// Which ranks are missing, how long was waited.
+  required DOMString message;
+};
+
+/// Another failure of the rendezvous: a URL, a variable, a stale file.
+[Error, Python=RendezvousError, Bases=(ValueError),
+ Message="{message}"]
+dictionary Rendezvous {
+  /// What is wrong, and what to do.
+  required DOMString message;
+};
+
+/// A key was not there in time.
+[Error, Python=StoreTimeoutError, Parent=StoreError, Bases=(TimeoutError),
+ Message="{operation} timeout after {waited_ms}ms, keys: {keys}"]
+dictionary StoreTimeout {
+  /// The store's operation.
+  required DOMString operation;
+  /// The keys that were waited for.
+  required DOMString keys;
+  /// How long it waited, ms.
+  required unsigned long long waited_ms;
+};
+
+/// The store refused a request.
+[Error, Rust=Store, Python=DistStoreError,
+ Message="{message}"]
+dictionary StoreError {
+  /// What is wrong.
+  required DOMString message;
+};
+
+/// The store's value is not a number that `add` can add to.
+[Error, Python=NotACounterError, Parent=StoreError, Bases=(TypeError),
+ Message="value of key '{key}' is not a decimal number: add needs one"]
+dictionary NotACounter {
+  /// The key.
+  required DOMString key;
+};
+
+/// The queue has no element.
+[Error, Python=QueueEmptyError, Parent=StoreError,
+ Message="queue is empty"]
+dictionary QueueEmpty {};
+
+/// A socket failed: connecting, binding, reading, writing.
+[Error, Python=DistNetworkError,
+ Message="{message}"]
+dictionary Network {
+  /// What failed, with which address.
+  required DOMString message;
+};
+
+/// A barrier found ranks missing.
+[Error, Python=MonitoredBarrierError, Parent=BackendError, Bases=(TimeoutError),
+ Message="{message}"]
+dictionary MonitoredBarrier {
+  /// Which ranks, how long was waited.
+  required DOMString message;
+};
+
+/// A failure of a backend's own library.
+[Error, Rust=Backend, Python=DistBackendError,
+ Message="{backend}: {message}"]
+dictionary BackendError {
+  /// The backend.
+  required DOMString backend;
+  /// What its library says.
+  required DOMString message;
+};

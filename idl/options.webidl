@@ -1,0 +1,110 @@
+// Options of operations. Every member has a default; camelCase spellings (`reduceOp`) are accepted.
+
+/// Options of `allreduce`.
+[Since=0.1]
+dictionary AllreduceOptions {
+  /// How elements are reduced.
+  ReduceOp reduce_op = "SUM";
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+  /// Indices of a sparse tensor's values. Sparse tensors are not built.
+  [Unbuilt] Object? sparse_indices = null;
+};
+
+/// Options of `allreduce_coalesced`: those of `allreduce`.
+[Since=0.1]
+dictionary AllreduceCoalescedOptions : AllreduceOptions {};
+
+/// Options of `reduce`.
+[Since=0.1]
+dictionary ReduceOptions {
+  /// How elements are reduced.
+  ReduceOp reduce_op = "SUM";
+  /// The rank, in this group, that gets the result.
+  [Root] Rank root_rank = 0;
+  /// Which tensor of a list is the root's, where one process gives several.
+  [RootTensor] unsigned long root_tensor = 0;
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `broadcast`.
+[Since=0.1]
+dictionary BroadcastOptions {
+  /// The rank, in this group, whose data all get.
+  [Root] Rank root_rank = 0;
+  /// Which tensor of a list is the root's, where one process gives several.
+  [RootTensor] unsigned long root_tensor = 0;
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `allgather` and `all_gather_single`.
+[Since=0.1]
+dictionary AllgatherOptions {
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `gather`.
+[Since=0.1]
+dictionary GatherOptions {
+  /// The rank, in this group, that gets all tensors.
+  [Root] Rank root_rank = 0;
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `scatter`.
+[Since=0.1]
+dictionary ScatterOptions {
+  /// The rank, in this group, that gives the tensors.
+  [Root] Rank root_rank = 0;
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `reduce_scatter` and `reduce_scatter_single`.
+[Since=0.1]
+dictionary ReduceScatterOptions {
+  /// How elements are reduced.
+  ReduceOp reduce_op = "SUM";
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `alltoall` and `all_to_all_single`.
+[Since=0.1]
+dictionary AllToAllOptions {
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};
+
+/// Options of `barrier`.
+[Since=0.1]
+dictionary BarrierOptions {
+  /// Devices whose work the barrier waits for. The TCP backend has no devices and ignores them.
+  sequence<long> device_ids = [];
+  /// Limit of this operation; none: the group's.
+  Duration? timeout = null;
+  /// The device on which the barrier runs. The TCP backend ignores it.
+  Object? device = null;
+  /// Kept for c10d: method calls return a `Work` either way.
+  [AsyncOp] boolean async_op = true;
+};

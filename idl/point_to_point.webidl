@@ -1,0 +1,24 @@
+// Messages from one rank to another.
+
+[Backends="tcp"]
+partial interface ProcessGroup {
+  /// Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
+  ///
+  /// - `tensors`: a list with the one tensor to send.
+  /// - `tag`: the receiver takes the message by a receive with the same tag.
+  ///
+  /// Sending to itself is allowed, if a receive matches it.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
+            [Tag] optional unsigned long tag = 0);
+
+  /// Receives a tensor from a rank, into a list's one tensor, which must have the size
+  /// of the message.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  Work recv([Out] sequence<Tensor> tensors, [Peer] Rank src_rank,
+            [Tag] optional unsigned long tag = 0);
+
+  /// Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  Work recv_anysource([Out] sequence<Tensor> tensors, [Tag] optional unsigned long tag = 0);
+};

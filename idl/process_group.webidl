@@ -1,0 +1,88 @@
+// The process group: who is in it, its settings, groups made from it.
+
+/// A group of processes (ranks) that communicate by collective operations.
+///
+/// All ranks of a group call the same collectives in the same order; a disagreement raises
+/// `CollectiveMismatch` on every rank. Methods that take time return a `Work`. Ranks that methods
+/// take are ranks in this group. A group serves one thread or several.
+///
+/// When an operation fails or passes its deadline, the group is broken: all its operations, on
+/// all ranks, raise the same error until the group is made anew.
+[Since=0.1]
+interface ProcessGroup {
+  /// Joins the group of `size` ranks that meet in `store` under `group_name`.
+  ///
+  /// - `rank`: this process's rank, from 0 to `size` - 1.
+  /// - `backend`: `tcp` unless given.
+  /// - `timeout`: limit of joining and of each operation, 30 min unless given.
+  ///
+  /// Waits until all ranks have joined. The group is not registered anywhere.
+  [Throws=(InvalidArgument, UnknownBackend, RendezvousTimeout)]
+  constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,
+              optional Duration? timeout = null, optional DOMString? group_name = null);
+
+  /// This process's rank in the group.
+  Rank rank();
+
+  /// The number of ranks.
+  unsigned long size();
+
+  /// The name of the group's backend, lower case: `tcp`.
+  [Alias=getBackendName, Rust=backend_name] DOMString name();
+
+  /// The group's name, the same on all its ranks and different from other groups'.
+  readonly attribute DOMString group_name;
+
+  /// A description for logs.
+  readonly attribute DOMString group_desc;
+
+  /// The device that the group is bound to, if it is.
+  [Handwritten] readonly attribute DOMString? bound_device_id;
+
+  /// Whether symmetric memory exchanges its handles through this group.
+  [Unbuilt] attribute boolean use_pg_for_symm_mem_rendezvous;
+
+  /// The store behind the group, with the group's prefix.
+  Store get_group_store();
+
+  /// The backend that serves a device.
+  [Unbuilt] Backend get_backend(Object device);
+
+  /// Limit of each operation that has none of its own.
+  readonly attribute Duration timeout;
+
+  /// Sets the limit of all later operations that have none of their own.
+  undefined set_timeout(Duration timeout);
+
+  /// The global ranks of the members, by rank in this group.
+  sequence<Rank> ranks();
+
+  /// Aborts all operations on all ranks: they raise `Aborted`, and so does every later one.
+  /// Does not wait.
+  undefined abort();
+
+  /// Leaves the group in good order: waits for the operations in flight, then closes connections.
+  undefined shutdown();
+
+  /// Makes a group of some of this group's ranks. All ranks of this group call it, each with
+  /// the ranks of its own new group, so that one call can split the group into several.
+  ///
+  /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
+  /// - `timeout`: limit of the new group's operations; none: this group's.
+  /// - `group_name`: none: made from this group's name.
+  ///
+  /// Returns the new group; none if this rank is not in `ranks`.
+  [Handwritten, Throws=(InvalidArgument, RendezvousTimeout)]
+  ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
+                            optional BackendOptions? opts = null,
+                            optional DOMString? group_name = null,
+                            optional DOMString? group_desc = null,
+                            optional sequence<Object>? device_types = null);
+
+  /// Joins this group and others that meet in `store` into one of `size` ranks.
+  [Unbuilt]
+  ProcessGroup merge_remote_group(Store store, unsigned long size,
+                                  optional Duration timeout = 1800,
+                                  optional DOMString? group_name = null,
+                                  optional DOMString? group_desc = null);
+};

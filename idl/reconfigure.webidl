@@ -1,0 +1,24 @@
+// Groups whose members change while they live. Not built in this version.
+
+/// Who is in the group from now on.
+dictionary ReconfigureOptions {
+  /// A number that no earlier call of any member had.
+  required long long uuid;
+  /// Handles of the members; their positions are the new ranks if `ordered`.
+  required sequence<DOMString> handles;
+  /// Whether positions in `handles` are ranks.
+  boolean ordered = true;
+  /// Limit of the call; none: the group's.
+  Duration? timeout = null;
+};
+
+partial interface ProcessGroup {
+  /// Makes this group one of other members. All of them call it, with the same options.
+  [Unbuilt] Work reconfigure(ReconfigureOptions opts);
+
+  /// This process's handle, which the others need for `reconfigure`. It changes with every call.
+  [Unbuilt] DOMString get_reconfigure_handle();
+
+  /// Whether the group can be reconfigured.
+  [Handwritten] readonly attribute boolean supports_reconfigure;
+};

@@ -1,0 +1,27 @@
+// Reduction operators, and which of them an element type has. The numbers are c10d's.
+
+/// How elements of several ranks become one.
+///
+/// Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
+/// operator that has no meaning for an element type raises `UnsupportedDType`.
+[ReduceOps, Since=0.1]
+namespace ReduceOp {
+  /// Addition.
+  [Number=0, DTypes="all"] readonly attribute ReduceOp SUM;
+  /// Sum divided by the number of ranks; integers truncate toward zero.
+  [Number=1, DTypes="all -bool"] readonly attribute ReduceOp AVG;
+  /// Multiplication.
+  [Number=2, DTypes="all -complex"] readonly attribute ReduceOp PRODUCT;
+  /// The least; NaN propagates.
+  [Number=3, DTypes="all -complex"] readonly attribute ReduceOp MIN;
+  /// The greatest; NaN propagates.
+  [Number=4, DTypes="all -complex"] readonly attribute ReduceOp MAX;
+  /// Bitwise and.
+  [Number=5, DTypes="bool integers"] readonly attribute ReduceOp BAND;
+  /// Bitwise or.
+  [Number=6, DTypes="bool integers"] readonly attribute ReduceOp BOR;
+  /// Bitwise exclusive or.
+  [Number=7, DTypes="bool integers"] readonly attribute ReduceOp BXOR;
+  /// Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`.
+  [Number=8, DTypes="floats complex", Factor] readonly attribute ReduceOp PREMUL_SUM;
+};

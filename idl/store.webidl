@@ -1,0 +1,151 @@
+// The key-value stores through which ranks meet.
+
+/// A key-value store that ranks share. Keys are strings, values are bytes.
+///
+/// Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
+/// timeout, 300 s unless set, and then raise `StoreTimeout`. This is the base class of all
+/// stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+[Since=0.1]
+interface Store {
+  /// Sets `key` to `value`, over what was there.
+  [Throws=StoreError] undefined set(DOMString key, Bytes value);
+
+  /// The value of `key`; waits for the key up to the store's timeout.
+  [Throws=StoreTimeout] Bytes get(DOMString key);
+
+  /// Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
+  ///
+  /// The value reads as decimal text with `get`. Two ranks that add at once both count.
+  [Throws=NotACounter] long long add(DOMString key, long long amount);
+
+  /// Appends `value` to the value of `key`, which is made if it is not there.
+  [Throws=StoreError] undefined append(DOMString key, Bytes value);
+
+  /// Whether all `keys` are there. Does not wait.
+  boolean check(sequence<DOMString> keys);
+
+  /// Another handle on the same data, which does not wait for this one's requests.
+  [Rust=clone_store] Store clone();
+
+  /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
+  /// `expected_value` is empty; all in one step.
+  ///
+  /// Returns what is stored then; `expected_value` if nothing is.
+  Bytes compare_set(DOMString key, Bytes expected_value, Bytes desired_value);
+
+  /// Removes `key`; whether it was there.
+  boolean delete_key(DOMString key);
+
+  /// Whether `append`, `multi_get`, `multi_set` and the queues work on this store.
+  boolean has_extended_api();
+
+  /// The values of `keys`, in their order, in one request; waits for all of them.
+  [Throws=StoreTimeout] sequence<Bytes> multi_get(sequence<DOMString> keys);
+
+  /// Sets several keys in one request; there must be as many values as keys.
+  [Throws=InvalidArgument]
+  undefined multi_set(sequence<DOMString> keys, sequence<Bytes> values);
+
+  /// The number of keys. A `TCPStore` counts one of its own.
+  long long num_keys();
+
+  /// All keys, in no order.
+  sequence<DOMString> list_keys();
+
+  /// Appends `value` to the queue `key`. A key is either a queue or a value.
+  [Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
+
+  /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's
+  /// timeout if `block`, else it raises `QueueEmpty`.
+  [Throws=(QueueEmpty, StoreTimeout)]
+  Bytes queue_pop(DOMString key, optional boolean block = true);
+
+  /// Length of the queue `key`, 0 if there is none.
+  long long queue_len(DOMString key);
+
+  /// Sets the limit of requests that wait; zero is none.
+  undefined set_timeout(Duration timeout);
+
+  /// Limit of requests that wait; zero is none.
+  readonly attribute Duration timeout;
+
+  /// Waits until all `keys` are there, up to the store's timeout.
+  [Handwritten, Throws=StoreTimeout] undefined wait(sequence<DOMString> keys);
+
+  /// Waits until all `keys` are there, up to `timeout`.
+  [Handwritten, Throws=StoreTimeout]
+  undefined wait(sequence<DOMString> keys, Duration timeout);
+
+  /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
+  [Throws=StoreTimeout]
+  undefined barrier(DOMString key, unsigned long world_size, optional Duration? timeout = null);
+};
+
+/// A store in this process's memory, for threads as ranks and for tests.
+[Since=0.1]
+interface HashStore : Store {
+  /// An empty store.
+  constructor();
+};
+
+/// A store in one file of a directory that all ranks see; access is by file locks.
+///
+/// The file must not be left over from an earlier job.
+[Since=0.1]
+interface FileStore : Store {
+  /// Opens `file_name`, or makes it. The last of `world_size` users removes the file; with a
+  /// negative `world_size` nobody does.
+  [Throws=StoreError] constructor(DOMString file_name, optional long world_size = -1);
+
+  /// The file.
+  readonly attribute DOMString path;
+};
+
+/// A view of another store: every key gets a prefix. How several groups share one store.
+[Since=0.1]
+interface PrefixStore : Store {
+  /// Puts `prefix` and a slash before every key of `store`.
+  constructor(DOMString prefix, Store store);
+
+  /// The store that this one is a view of.
+  [Handwritten] readonly attribute Store underlying_store;
+
+  /// The prefix.
+  readonly attribute DOMString prefix;
+};
+
+/// A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
+/// each be PyTorch.
+[Rust=TcpStore, Since=0.1]
+interface TCPStore : Store {
+  /// Connects to the store at `host_name`:`port`, and serves it as well if `is_master`.
+  ///
+  /// - `port`: 0 lets the server choose; read `port` then.
+  /// - `world_size`: the number of users, the server's included; none: open-ended.
+  /// - `timeout`: limit of connecting and of requests that wait.
+  /// - `wait_for_workers`: the server waits for `world_size` users.
+  /// - `multi_tenant`: servers of this process on one port are one server.
+  /// - `master_listen_fd`: serve on this listening socket; the port must be its port.
+  /// - `use_libuv`: accepted for compatibility; there is one server.
+  [Throws=(Network, StoreTimeout)]
+  constructor(DOMString host_name, unsigned long port, optional long? world_size = null,
+              optional boolean is_master = false, optional Duration timeout = 300,
+              optional boolean wait_for_workers = true, optional boolean multi_tenant = false,
+              optional long? master_listen_fd = null, optional boolean use_libuv = true);
+
+  /// The host that was given.
+  readonly attribute DOMString host;
+
+  /// The port on which the server listens.
+  readonly attribute unsigned long port;
+
+  /// Whether the server is libuv's; never.
+  [Alias=libuvBackend, Handwritten] readonly attribute boolean libuv_backend;
+};
+
+/// A store reached over a WebSocket, from a browser too.
+[Unbuilt, Since=0.1]
+interface WebSocketStore : Store {
+  /// Connects to `url`, a `ws://` or `wss://` address.
+  constructor(DOMString url, optional Duration timeout = 300);
+};

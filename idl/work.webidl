@@ -1,0 +1,83 @@
+// The handle of an operation that takes time.
+
+/// How an operation ended, as `Work.get_future_result` gives it.
+[Numbers="0 1 2 100", Since=0.1]
+enum WorkResult {
+  /// It is complete.
+  "SUCCESS",
+  /// It passed its deadline.
+  "TIMEOUT",
+  /// A peer or the network failed.
+  "COMM_ERROR",
+  /// Another error.
+  "UNKNOWN"
+};
+
+/// A handle on an operation that was issued.
+///
+/// Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
+/// (`is_completed`). The tensors of the operation must not be touched before it is complete.
+[Since=0.1]
+interface Work {
+  /// Waits until the operation is complete; true. Raises what the operation failed with.
+  ///
+  /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
+  /// on, and a later `wait` may succeed. None, or zero, is no limit of its own.
+  [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+  boolean wait(optional Duration? timeout = null);
+
+  /// Whether the operation ended, well or not. Does not wait.
+  boolean is_completed();
+
+  /// Whether the operation ended well. Does not wait.
+  boolean is_success();
+
+  /// What the operation failed with, if it did. Does not wait.
+  [Handwritten] Object? exception();
+
+  /// A future of the output tensors.
+  [Handwritten] Future get_future();
+
+  /// A future of how the operation ended, a `WorkResult`. It never raises.
+  [Handwritten] Future get_future_result();
+
+  /// The output tensors, in one flat list.
+  [Handwritten] sequence<Tensor> result();
+
+  /// The rank, in the group, that sent what was received.
+  [Handwritten, Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
+
+  /// Orders the device's current stream after the operation. Without a device: `wait`.
+  [Handwritten] undefined synchronize();
+
+  /// The limit of the operation.
+  [Handwritten] readonly attribute Duration timeout;
+
+  /// This handle; there for c10d's callers.
+  [Handwritten] Work boxed();
+
+  /// The handle that `boxed` gave.
+  [Handwritten] static Work unbox(Work boxed);
+};
+
+/// What `Future.then` calls when the future is done.
+callback FutureCallback = any (Future future);
+
+/// A value that is there when an operation is complete.
+[Since=0.1]
+interface Future {
+  /// Waits for the value, and returns it or raises what the operation failed with.
+  [Handwritten] Object wait();
+
+  /// Whether the value, or the failure, is there. Does not wait.
+  [Handwritten] boolean done();
+
+  /// The value; raises if it is not there.
+  [Handwritten] Object value();
+
+  /// Calls `callback` with this future when it is done; a future of what the callback returns.
+  [Handwritten] Future then(FutureCallback callback);
+
+  /// Calls `callback` with this future when it is done.
+  [Handwritten] undefined add_done_callback(FutureCallback callback);
+};

@@ -1,0 +1,160 @@
+//! DESIGN in two tables: who may import whom, and who may say `unsafe`. The tests beside this file
+//! know how to look; this file alone knows what is allowed.
+
+use crate::files::File;
+
+/// Modules in which `unsafe` may stand: files, or folders with everything in them.
+pub(crate) const UNSAFE_ALLOWED: [&str; 8] = [
+    "core/src/tensor",
+    "core/src/executor/kernels",
+    "core/src/launch",
+    "core/src/transport/shm",
+    "core/src/backend/nccl",
+    "core/src/backend/mpi",
+    "bindings-python/src/convert",
+    "bindings-node/src/convert",
+];
+
+/// What one room may not know.
+pub(crate) struct Room {
+    /// A module, by the path of its file or folder without ".rs".
+    pub(crate) place: &'static str,
+    /// Paths that it may not import, with everything below them.
+    pub(crate) forbidden: &'static [&'static str],
+    /// The sentence that is broken.
+    pub(crate) why: &'static str,
+}
+
+/// Rooms that are pure: no I/O, no clock, no thread, no async crate, nothing that has them.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::os",
+    "std::net::TcpStream",
+    "std::net::TcpListener",
+    "std::net::UdpSocket",
+    "std::net::ToSocketAddrs",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::sync::mpsc",
+    "std::sync::Condvar",
+    "futures",
+    "rustix",
+    "socket2",
+    "tokio",
+    "crate::transport",
+    "crate::executor",
+    "crate::backend",
+    "crate::process_group",
+    "crate::distributed",
+    "crate::rendezvous",
+    "crate::store",
+    "crate::work",
+    "crate::launch",
+];
+
+/// The rooms of the core that lie above the named one.
+pub(crate) const ROOMS: &[Room] = &[
+    Room {
+        place: "codegen",
+        forbidden: &["polyrank"],
+        why: "the generator turns text into text and never sees core",
+    },
+    Room { place: "core/src/schedule", forbidden: IMPURE, why: "a schedule is pure data" },
+    Room {
+        place: "core/src/schedule",
+        forbidden: &["crate::wire", "crate::tensor"],
+        why: "a schedule speaks in chunks, never in bytes",
+    },
+    Room { place: "core/src/wire", forbidden: IMPURE, why: "the wire format is pure" },
+    Room {
+        place: "core/src/wire",
+        forbidden: &["crate::schedule", "crate::tensor"],
+        why: "a frame knows bytes, not what they mean",
+    },
+    Room {
+        place: "core/src/transport",
+        forbidden: &[
+            "crate::schedule",
+            "crate::executor",
+            "crate::backend",
+            "crate::process_group",
+            "crate::distributed",
+            "crate::work",
+        ],
+        why: "a transport moves frames to a peer; it knows no schedule and no group",
+    },
+    Room {
+        place: "core/src/executor",
+        forbidden: &[
+            "crate::transport::tcp",
+            "crate::transport::shm",
+            "crate::transport::websocket",
+            "crate::transport::inproc",
+            "crate::transport::sim",
+        ],
+        why: "the executor knows the transport trait, no concrete transport",
+    },
+    Room {
+        place: "core/src/executor",
+        forbidden: &[
+            "crate::backend",
+            "crate::process_group",
+            "crate::distributed",
+            "crate::store",
+            "crate::work",
+        ],
+        why: "data goes one way; the executor answers through its completion only",
+    },
+    Room {
+        place: "core/src/backend/scheduled",
+        forbidden: &["crate::backend::nccl", "crate::backend::mpi"],
+        why: "backends do not know each other",
+    },
+    Room {
+        place: "core/src/backend/nccl",
+        forbidden: &["crate::backend::scheduled", "crate::backend::mpi"],
+        why: "backends do not know each other",
+    },
+    Room {
+        place: "core/src/backend/mpi",
+        forbidden: &["crate::backend::scheduled", "crate::backend::nccl"],
+        why: "backends do not know each other",
+    },
+    Room {
+        place: "core/src/process_group",
+        forbidden: &["crate::schedule", "crate::transport"],
+        why: "the process group knows neither schedules nor transports",
+    },
+    Room {
+        place: "core/src/store",
+        forbidden: &["crate::schedule", "crate::executor", "crate::backend"],
+        why: "a store is where ranks meet before there is a group",
+    },
+    Room {
+        place: "core/src/launch",
+        forbidden: &["crate::store", "crate::process_group", "crate::distributed"],
+        why: "the launcher knows processes; the ranks meet by themselves",
+    },
+    Room {
+        place: "bindings-python/src",
+        forbidden: &["polyrank_codegen", "rustix", "socket2", "tokio"],
+        why: "bindings use only what polyrank exports",
+    },
+];
+
+/// Whether `path` is the module `place`: the file, or a file in its folder.
+pub(crate) fn starts_with_path(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.starts_with(['/', '.']))
+}
+
+/// The syntax tree of a Rust file.
+pub(crate) fn parse(file: &File) -> syn::File {
+    match syn::parse_file(&file.text) {
+        Ok(tree) => tree,
+        Err(error) => panic!("{}:{}: {error}", file.path, error.span().start().line),
+    }
+}
