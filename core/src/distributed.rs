@@ -132,7 +132,7 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let Rendezvous { store, rank, world_size, hosting, .. } = meet(&options, timeout)?;
     store.set_timeout(timeout);
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&incarnation(), store));
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation(), store));
     let mut group_options =
         GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
@@ -181,9 +181,8 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     if !options.keep_order {
         ranks.sort_unstable();
     }
-    let mut split = SplitOptions::default();
-    split.timeout = options.timeout;
-    split.description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let split = SplitOptions { timeout: options.timeout, description, ..SplitOptions::default() };
     let group = parent.split_group(&ranks, split)?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.insert(group.group_name().to_owned(), group.clone());

@@ -186,7 +186,8 @@ impl ScheduledBackend {
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while.
     fn inspect(&self) {
-        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL) else {
+        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL)
+        else {
             return;
         };
         let Ok(mut inspector) = self.inspector.try_lock() else { return };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup};
 use crate::backend::Backend;
 use crate::backend::registry::{self, BackendSpec};
+#[cfg(feature = "tcp")]
 use crate::backend::scheduled::ScheduledBackend;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
@@ -78,7 +79,7 @@ impl ProcessGroup {
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&format!("polyrank/{name}"), store));
+        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout)?;
         let inner = Inner {
             name: name.into(),
@@ -108,5 +109,12 @@ fn cpu_backend(
     for (_, backend) in &options.backend.devices {
         registry::available(backend)?;
     }
-    Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout)?))
+    #[cfg(feature = "tcp")]
+    return Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout)?));
+    #[cfg(not(feature = "tcp"))]
+    {
+        let _ = (store, rank, size, timeout);
+        let why = format!("this build has no CPU backend for group '{name}'");
+        Err(crate::Error::BackendUnavailable { backend: "tcp".into(), why })
+    }
 }

@@ -96,6 +96,7 @@ impl Region {
     }
 
     /// Whether no other region shares this memory.
+    #[cfg(test)]
     pub(crate) fn is_unique(&self) -> bool {
         Arc::strong_count(&self.piece) == 1
     }

@@ -17,6 +17,7 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
 }
 
 /// How many elements lie below index (0, …, 0), and how many the view spans in all.
+#[cfg(feature = "ndarray")]
 pub(crate) fn extent(shape: &[usize], strides: &[isize]) -> (usize, usize) {
     if shape.contains(&0) {
         return (0, 0);
