@@ -171,8 +171,8 @@ impl Driver {
         self.lock().history()
     }
 
-    /// Has `hook` called, without any lock, while the oldest operation stands still and nobody waits
-    /// for it. The first hook stays. It must not block.
+    /// Has `hook` called, without any lock, while the oldest operation stands still and nobody
+    /// waits for it. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
     }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A part of a piece of memory that stays valid as long as any `Region` of it lives.
 ///
 /// The executor of a group hands regions to its transport and kernels under one progress lock.
-/// Several groups may be given the same memory, so [`Region::read`] and [`Region::write`] exclude one
-/// another as readers and writers.
+/// Several groups may be given the same memory, so [`Region::read`] and [`Region::write`] exclude
+/// one another as readers and writers.
 #[derive(Clone)]
 pub struct Region {
     piece: Arc<Piece>,
@@ -135,19 +135,19 @@ impl Region {
         a < b + other.len && b < a + self.len
     }
 
-    /// Shows the bytes to `f`, while nobody writes to this piece of memory. Must not be called inside
-    /// of a `write` of it.
+    /// Shows the bytes to `f`, while nobody writes to this piece of memory. Must not be called
+    /// inside of a `write` of it.
     pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         let _access = wait_for(|| Access::read(&self.piece));
         f(self.bytes())
     }
 
-    /// Lets `f` change the bytes, while nobody else reads or writes this piece of memory. Must not be
-    /// called inside of another access to it.
+    /// Lets `f` change the bytes, while nobody else reads or writes this piece of memory. Must not
+    /// be called inside of another access to it.
     pub fn write<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let _access = wait_for(|| Access::write(&self.piece));
-        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive by
-        // the access.
+        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive
+        // by the access.
         f(unsafe {
             std::slice::from_raw_parts_mut(self.piece.ptr.as_ptr().add(self.start), self.len)
         })
