@@ -132,7 +132,7 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let Rendezvous { store, rank, world_size, hosting, .. } = meet(&options, timeout)?;
     store.set_timeout(timeout);
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&incarnation(), store));
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation(), store));
     let mut group_options =
         GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
@@ -181,9 +181,8 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     if !options.keep_order {
         ranks.sort_unstable();
     }
-    let mut split = SplitOptions::default();
-    split.timeout = options.timeout;
-    split.description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let description = Some(options.description.unwrap_or_else(|| "undefined".into()));
+    let split = SplitOptions { timeout: options.timeout, description, ..SplitOptions::default() };
     let group = parent.split_group(&ranks, split)?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.insert(group.group_name().to_owned(), group.clone());
@@ -236,8 +235,8 @@ pub fn get_world_size() -> Result<u32> {
     Ok(default_group()?.size())
 }
 
-/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and has
-/// not destroyed.
+/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
+/// has not destroyed.
 pub fn get_pg_count() -> u32 {
     world().as_ref().map_or(0, |world| world.groups.len() as u32)
 }
@@ -262,8 +261,8 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
     }
 }
 
-/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
-/// store: after a destroy, or after an elastic launcher restarted the ranks.
+/// A prefix that keeps the keys of this default group apart from those of an earlier one in the
+/// same store: after a destroy, or after an elastic launcher restarted the ranks.
 fn incarnation() -> String {
     static INITS: AtomicU32 = AtomicU32::new(0);
     let inits = INITS.fetch_add(1, Ordering::Relaxed);

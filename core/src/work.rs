@@ -147,7 +147,8 @@ impl Future for Work {
 }
 
 impl Inner {
-    /// How it ended, when all parts are done. The whole may be settled a moment after the last part.
+    /// How it ended, when all parts are done. The whole may be settled a moment after the last
+    /// part.
     fn outcome(&self) -> Result<()> {
         let failed = self.parts.iter().find_map(|(completion, _)| completion.error());
         failed.map_or(Ok(()), Err)

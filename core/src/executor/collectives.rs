@@ -404,7 +404,8 @@ impl State {
 }
 
 /// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
-/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the message.
+/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the
+/// message.
 fn next_segment(start: usize, bytes: usize, allowed: Allowed) -> Option<usize> {
     if bytes == 0 {
         return allowed.all.then_some(0);

@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
-    /// fail at once. Tells the others why the group broke, if it did, for at most [`FAREWELL`].
+    /// fail at once. Tells the others why the group broke, if it did, for at most 250 ms.
     pub fn close(&self) {
         if self.is_inherited() {
             return;

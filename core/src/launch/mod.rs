@@ -11,7 +11,7 @@
 //!
 //! The launcher knows processes, pipes and signals. It knows nothing of stores, groups or
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
-//! [`environment`] sets.
+//! `environment` sets.
 
 mod arguments;
 mod environment;

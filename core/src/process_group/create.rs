@@ -79,7 +79,7 @@ impl ProcessGroup {
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(&format!("polyrank/{name}"), store));
+        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout)?;
         let inner = Inner {
             name: name.into(),

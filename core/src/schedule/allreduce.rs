@@ -181,8 +181,9 @@ fn two_shot(place: Place) -> Schedule {
 /// In round k each rank exchanges what it has with the rank whose number differs in bit k. Ranks
 /// beyond a power of two are folded into a neighbour before, and get the result after.
 ///
-/// Rounds: ⌊log2 n⌋, and up to 2 more unless n is a power of two. Bytes sent by each rank: E in each.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
+/// Rounds: ⌊log2 n⌋, and up to 2 more unless n is a power of two. Bytes sent by each rank: E in
+/// each. Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
+/// (2005).
 ///
 /// ```text
 ///   0: x0 ◀─▶ 1: x1      2: x2 ◀─▶ 3: x3        bit 0
@@ -233,9 +234,9 @@ fn recursive_doubling(place: Place) -> Schedule {
 /// Reduce-scatter by halves, then allgather by doubles (Rabenseifner). Ranks beyond a power of two
 /// are folded as in recursive doubling.
 ///
-/// Rounds: 2·⌊log2 n⌋, and 2 more unless n is a power of two. Bytes sent by each rank: 2·E·(n-1)/n for
-/// a power of two, the least possible; up to 3·E otherwise.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
+/// Rounds: 2·⌊log2 n⌋, and 2 more unless n is a power of two. Bytes sent by each rank: 2·E·(n-1)/n
+/// for a power of two, the least possible; up to 3·E otherwise. Thakur, Rabenseifner, Gropp:
+/// Optimization of Collective Communication Operations in MPICH (2005).
 ///
 /// ```text
 ///   parts that a rank still reduces            parts that a rank has

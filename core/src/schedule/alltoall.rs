@@ -58,7 +58,8 @@ fn direct(place: Place) -> Schedule {
 /// In round k each rank sends to the rank k places on and receives from the one k places back.
 ///
 /// Rounds: n-1. Bytes sent by each rank: all blocks but its own.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
+/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
+/// (2005).
 ///
 /// ```text
 ///   to whom rank r sends

@@ -68,7 +68,8 @@ fn whole(size: u32, rounds: u32, copies: u32) -> Traffic {
 /// A tree in which the rank that the root counts as v receives from v without its lowest bit.
 ///
 /// Rounds: ⌊log2 n⌋. Bytes sent by the root: ⌈log2 n⌉·E.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
+/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
+/// (2005).
 ///
 /// ```text
 ///   round 1    0 (root) ──▶ 2

@@ -117,8 +117,7 @@ impl Builder {
     fn without_implied(&self, mut after: Vec<u32>) -> Vec<u32> {
         after.sort_unstable();
         after.dedup();
-        let kept = after.iter().copied().filter(|&step| !self.implied(step, &after)).collect();
-        kept
+        after.iter().copied().filter(|&step| !self.implied(step, &after)).collect()
     }
 
     /// Whether a path of dependencies leads from `step` to a later one of `after`.

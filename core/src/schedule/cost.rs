@@ -54,9 +54,10 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// TCP over loopback on a busy two-core virtual machine: 64-byte round trips took 4.7 µs, of which
-    /// a write took 1.3 to 4.3 µs, and 256 KiB segments went at 3 GB/s; f32 sums in the cache went at 10
-    /// to 20 GB/s. The executor's share is added to the first two by estimate; so is the crowd.
+    /// TCP over loopback on a busy two-core virtual machine: 64-byte round trips took 4.7 µs, of
+    /// which a write took 1.3 to 4.3 µs, and 256 KiB segments went at 3 GB/s; f32 sums in the cache
+    /// went at 10 to 20 GB/s. The executor's share is added to the first two by estimate; so is the
+    /// crowd.
     pub const LOOPBACK: Prices = Prices {
         link: Link { latency_s: 6e-6, overhead_s: 3e-6, byte_s: 0.33e-9 },
         local_byte_s: 0.08e-9,
@@ -66,8 +67,8 @@ impl Prices {
 }
 
 impl Traffic {
-    /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long as
-    /// its longest path, whichever is more.
+    /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long
+    /// as its longest path, whichever is more.
     pub fn price(&self, whole_bytes: f64, prices: &Prices) -> f64 {
         let message = self.message * whole_bytes;
         let before_the_last = f64::from(self.rounds.saturating_sub(1));
@@ -413,7 +414,7 @@ mod tests {
                     let names: Vec<_> = collective.algorithms().iter().map(|a| a.name).collect();
                     assert!(
                         seconds[chosen] <= 2.0 * best,
-                        "{} of {bytes} bytes, {size} ranks: chose {}; simulated {names:?} {seconds:?}",
+                        "{} of {bytes} bytes, {size} ranks: chose {} of {names:?} {seconds:?}",
                         facts.name,
                         names[chosen]
                     );

@@ -1,5 +1,5 @@
-//! Gather: the root ends with every rank's tensor. Blocks may differ in size, and only the root knows
-//! the sizes, so no rank can hold another's block on the way.
+//! Gather: the root ends with every rank's tensor. Blocks may differ in size, and only the root
+//! knows the sizes, so no rank can hold another's block on the way.
 //!
 //! At the root, the input and its own output block may be the same memory.
 

@@ -1,7 +1,7 @@
 //! What to do: a collective as data. Pure; knows nothing of bytes, transports, clocks or threads.
 //!
-//! A [`Schedule`] is one rank's list of [`Step`]s over [`Chunk`]s of named buffers. It is built once
-//! per (collective, algorithm, rank, size, root) and kept. Each collective's file holds its
+//! A [`Schedule`] is one rank's list of [`Step`]s over [`Chunk`]s of named buffers. It is built
+//! once per (collective, algorithm, rank, size, root) and kept. Each collective's file holds its
 //! [`Contract`] and its [`Algorithm`]s; [`check`] proves that the second keep the first.
 
 mod chunk;

@@ -99,7 +99,8 @@ fn linear(place: Place) -> Schedule {
 /// A tree in which the rank that the root counts as v sends to v without its lowest bit.
 ///
 /// Rounds: ⌊log2 n⌋. Bytes sent by each rank but the root: E; the root receives ⌈log2 n⌉·E.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005).
+/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
+/// (2005).
 ///
 /// ```text
 ///   round 1    1: x1 ──▶ 0        3: x3 ──▶ 2

@@ -1,5 +1,5 @@
-//! Scatter: each rank ends with its block of the root's. Blocks may differ in size, and only the root
-//! knows the sizes, so no rank can hold another's block on the way.
+//! Scatter: each rank ends with its block of the root's. Blocks may differ in size, and only the
+//! root knows the sizes, so no rank can hold another's block on the way.
 //!
 //! At the root, its own input block and the output may be the same memory.
 

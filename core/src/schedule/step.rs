@@ -42,7 +42,8 @@ pub enum Action {
         /// The order of the operands.
         operands: Operands,
     },
-    /// Writes `into ⊕ from` (or the other order) into `into`. In `operands`, `into` is the local one.
+    /// Writes `into ⊕ from` (or the other order) into `into`. In `operands`, `into` is the local
+    /// one.
     Reduce {
         /// The other operand.
         from: Chunk,

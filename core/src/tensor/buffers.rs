@@ -68,8 +68,8 @@ pub(crate) fn lend<B: ConstBuffers + ?Sized>(buffers: &B) -> Vec<Tensor> {
 fn view<T: Element>(elements: &[T]) -> Tensor {
     let bytes = std::mem::size_of_val(elements);
     // SAFETY: the memory is borrowed as long as the `Lending` call's receiver, and this crate, the
-    // only maker of `Lending`, drops all regions before that borrow ends. A shared borrow is lent as
-    // input only, which is never written.
+    // only maker of `Lending`, drops all regions before that borrow ends. A shared borrow is lent
+    // as input only, which is never written.
     let region =
         unsafe { Region::from_raw_parts(elements.as_ptr().cast_mut().cast(), bytes, None) };
     Tensor::contiguous(region, T::DTYPE, vec![elements.len()])

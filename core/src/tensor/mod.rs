@@ -4,10 +4,10 @@ mod buffers;
 mod element;
 mod region;
 mod strided;
-mod tensor;
+mod view;
 
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{lend, lend_mut};
 pub use element::Element;
 pub use region::Region;
-pub use tensor::{Device, Tensor};
+pub use view::{Device, Tensor};

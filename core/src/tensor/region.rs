@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A part of a piece of memory that stays valid as long as any `Region` of it lives.
 ///
 /// The executor hands regions to transports and kernels, all under one progress lock, so that at
-/// most one closure of [`Region::read`] or [`Region::write`] runs on a piece at a time; a flag in the
-/// piece turns a breach into a panic instead of aliasing.
+/// most one closure of [`Region::read`] or [`Region::write`] runs on a piece at a time; a flag in
+/// the piece turns a breach into a panic instead of aliasing.
 #[derive(Clone)]
 pub struct Region {
     piece: Arc<Piece>,
@@ -95,6 +95,12 @@ impl Region {
         }
     }
 
+    /// Whether no other region shares this memory.
+    #[cfg(test)]
+    pub(crate) fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.piece) == 1
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -132,8 +138,8 @@ impl Region {
     pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         let _guard = Guard::lock(&self.piece);
         debug_assert!(self.start + self.len <= self.piece.len);
-        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive by
-        // the guard.
+        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive
+        // by the guard.
         f(unsafe { std::slice::from_raw_parts(self.piece.ptr.as_ptr().add(self.start), self.len) })
     }
 

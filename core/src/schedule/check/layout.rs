@@ -11,9 +11,9 @@ use crate::schedule::{
 
 /// The memory of all ranks.
 ///
-/// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that every
-/// chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the cell
-/// boundary `i*cells/parts`, and equal fractions are cut at the same element.
+/// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that
+/// every chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the
+/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element.
 pub(super) struct Layout<'a> {
     schedules: &'a [Schedule],
     ranks: Vec<Memory>,
@@ -117,10 +117,10 @@ impl<'a> Layout<'a> {
         if let Some(later) = step.after.iter().find(|&&before| before >= at.step) {
             return flaw(format!("waits for step {later}, which does not come before it"));
         }
-        if let Some(peer) = action.receiver().or(action.sender()) {
-            if peer == at.rank || peer as usize >= self.ranks.len() {
-                return flaw(format!("rank {peer} is no peer of it"));
-            }
+        if let Some(peer) = action.receiver().or(action.sender())
+            && (peer == at.rank || peer as usize >= self.ranks.len())
+        {
+            return flaw(format!("rank {peer} is no peer of it"));
         }
         let mut first: Option<Chunk> = None;
         for chunk in action.chunks() {

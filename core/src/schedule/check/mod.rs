@@ -1,15 +1,17 @@
 //! Proves that schedules keep their contract, without running them. Knows no algorithm.
 //!
 //! The schedules of all ranks are looked at together. In this order it is proved that
-//! 1. every block and every rank that a step names exists, and operands have equal sizes (`layout`);
+//! 1. every block and every rank that a step names exists, and operands have equal sizes
+//!    (`layout`);
 //! 2. every send meets a receive of the same size (`layout`, over `walk`);
 //! 3. steps of a rank that touch the same elements, one of them writing, are in order (`races`);
 //! 4. nobody waits for itself, even if no message is buffered (`walk`);
 //! 5. run on symbols, every output holds what the contract says, and reductions that several ranks
 //!    hold are the same expression, hence the same bits (`values`).
 //!
-//! Order and races are about *all* ways in which the steps can run, so the one run of symbols stands
-//! for all of them. Sizes are symbols too: blocks that the contract lets differ are different.
+//! Order and races are about *all* ways in which the steps can run, so the one run of symbols
+//! stands for all of them. Sizes are symbols too: blocks that the contract lets differ are
+//! different.
 
 mod layout;
 mod races;

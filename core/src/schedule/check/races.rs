@@ -2,8 +2,8 @@
 //! other rank.
 //!
 //! Two steps are in order if a path of `after` leads from one to the other. Along a path on which
-//! every two neighbours share a chunk, segments overlap: then a segment only waits for its own, which
-//! is enough if the two steps meet in one and the same chunk, and not otherwise.
+//! every two neighbours share a chunk, segments overlap: then a segment only waits for its own,
+//! which is enough if the two steps meet in one and the same chunk, and not otherwise.
 
 use super::Flaw;
 use super::layout::Layout;

@@ -124,7 +124,7 @@ impl Tensor {
             );
             return Err(Error::InvalidArgument { message });
         }
-        let row_bytes = if all == 0 { 0 } else { self.bytes() / all };
+        let row_bytes = self.bytes().checked_div(all).unwrap_or(0);
         let mut start = 0;
         let mut pieces = Vec::with_capacity(rows.len());
         for &rows in rows {
