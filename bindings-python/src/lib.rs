@@ -5,6 +5,7 @@
 mod bodies;
 mod classes;
 mod convert;
+mod ending;
 mod future;
 mod generated;
 mod record;
@@ -29,6 +30,7 @@ mod _core {
         module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
         module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
+        ending::watch(module.py())?;
         generated::add(module)
     }
 }
