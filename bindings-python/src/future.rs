@@ -9,6 +9,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::classes::{Future, Work};
 use crate::convert::raise;
+use crate::ending::attach;
 use crate::waiting::{SLICE, wait};
 
 /// Where a future's value comes from.
@@ -109,8 +110,7 @@ pub(crate) fn when_done(
     match &future.get().source {
         Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),
         Source::Outputs(work) | Source::Status(work) => work.get().inner.on_done(move |_| {
-            // A failure to attach means that the interpreter is ending.
-            let _ = Python::try_attach(|py| f(py, this));
+            attach(|py| f(py, this));
         }),
     }
 }
@@ -198,8 +198,7 @@ pub(crate) fn awaitable<'py>(
     let (event_loop, waiting) = (event_loop.unbind(), future.clone().unbind());
     work.on_done(move |result| {
         let error = result.as_ref().err().cloned();
-        // A failure to attach means that the interpreter is ending, and the loop with it.
-        let _ = Python::try_attach(|py| tell_loop(py, &event_loop, &waiting, error, value));
+        attach(|py| tell_loop(py, &event_loop, &waiting, error, value));
     });
     future.call_method0("__await__")
 }

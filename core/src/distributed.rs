@@ -1,7 +1,6 @@
 //! The default group, and the registry of groups of this process. Knows no backend.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -116,6 +115,9 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
+/// Key that tells one store from another.
+const IDENTITY: &str = "polyrank/identity";
+
 /// Name of the default group in its store.
 const DEFAULT_NAME: &str = "default_pg";
 
@@ -132,12 +134,14 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let Rendezvous { store, rank, world_size, hosting, .. } = meet(&options, timeout)?;
     store.set_timeout(timeout);
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation(), store));
+    let incarnation = incarnation(&*store).map_err(|error| joining(error, hosting))?;
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation, store));
     let mut group_options =
         GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
-    let group = ProcessGroup::new(store.clone(), rank, world_size, name, group_options)?;
+    let group = ProcessGroup::new(store.clone(), rank, world_size, name, group_options)
+        .map_err(|error| joining(error, hosting))?;
     let mut world = world();
     if world.is_some() {
         group.shutdown();
@@ -261,13 +265,39 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
     }
 }
 
-/// A prefix that keeps the keys of this default group apart from those of an earlier one in the
-/// same store: after a destroy, or after an elastic launcher restarted the ranks.
-fn incarnation() -> String {
-    static INITS: AtomicU32 = AtomicU32::new(0);
-    let inits = INITS.fetch_add(1, Ordering::Relaxed);
+/// The store died while the ranks met, which its host did too.
+fn joining(error: Error, hosting: bool) -> Error {
+    match error {
+        Error::Network { message } if !hosting => Error::Network {
+            message: format!(
+                "lost the store while the ranks were joining; rank 0, or whoever hosts it, ended \
+                 or gave up: {message}"
+            ),
+        },
+        error => error,
+    }
+}
+
+/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
+/// store: after a destroy, or after an elastic launcher restarted the ranks. What this process did
+/// with other stores does not count, as other ranks may not have been there.
+fn incarnation(store: &dyn Store) -> Result<String> {
+    static INITS: Mutex<BTreeMap<Vec<u8>, u32>> = Mutex::new(BTreeMap::new());
+    let identity = store.compare_set(IDENTITY, b"", &random_name())?;
+    let mut inits = INITS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = inits.entry(identity).or_insert(0);
     let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
-    format!("world{restarts}.{inits}")
+    let incarnation = format!("world{restarts}.{count}");
+    *count += 1;
+    Ok(incarnation)
+}
+
+/// Bytes that no other process makes.
+fn random_name() -> Vec<u8> {
+    use std::hash::{BuildHasher, RandomState};
+    // Its keys come from the system's random numbers.
+    let random = [0u8, 1].map(|index| RandomState::new().hash_one((std::process::id(), index)));
+    format!("{:016x}{:016x}", random[0], random[1]).into_bytes()
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

@@ -42,6 +42,11 @@ pub(crate) fn collective_of_default<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
+        if let Some(position) = call.group_position()
+            && call.is_left_out(position)?
+        {
+            return Ok(py.None().into_bound(py));
+        }
         let group = call.group()?;
         let outputs = call.outputs();
         let resolved = call.into_resolved();

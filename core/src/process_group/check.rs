@@ -25,7 +25,12 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
     }
     let lists = request.inputs.len().max(request.outputs.len());
     if lists <= 1 || request.coalesced {
-        return (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
+        let all: Result<Vec<Checked>> =
+            (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
+        if lists > 1 {
+            disjoint(request, &request.outputs.concat(), Twice::Refused)?;
+        }
+        return all;
     }
     if facts.input == Blocks::All || facts.output == Blocks::All || !facts.input_fits_lists() {
         return Err(Error::Unsupported {
@@ -56,6 +61,7 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
              {odd} elements"
         ));
     }
+    disjoint(request, &request.outputs.concat(), Twice::Allowed)?;
     Ok(vec![checked])
 }
 
@@ -82,7 +88,7 @@ fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<Checked> 
     count(request, "output", &output, facts.output, at_root, size)?;
     let dtype = same_dtype(request, input.iter().chain(&output))?;
     sizes(request, &input, &output, rank)?;
-    disjoint(request, &output)?;
+    disjoint(request, &output, Twice::Refused)?;
     if facts.reduces && !request.reduce_op.supports(dtype) {
         return Err(Error::UnsupportedDType {
             reduce_op: request.reduce_op.name().into(),
@@ -173,8 +179,16 @@ fn sizes(request: &Request, input: &[Tensor], output: &[Tensor], rank: u32) -> R
     Ok(())
 }
 
-/// Two outputs over the same memory have no result that can be promised.
-fn disjoint(request: &Request, output: &[Tensor]) -> Result<()> {
+/// Whether a list may have the very same memory more than once.
+#[derive(Clone, Copy, PartialEq)]
+enum Twice {
+    Allowed,
+    Refused,
+}
+
+/// Two outputs over the same memory have no result that can be promised, unless all outputs get the
+/// same result and the two are the same bytes.
+fn disjoint(request: &Request, output: &[Tensor], twice: Twice) -> Result<()> {
     if output.len() < 2 {
         return Ok(());
     }
@@ -188,6 +202,9 @@ fn disjoint(request: &Request, output: &[Tensor]) -> Result<()> {
         })
         .collect();
     spans.sort_unstable();
+    if twice == Twice::Allowed {
+        spans.dedup_by_key(|&mut (start, end, _)| (start, end));
+    }
     match spans.windows(2).find(|pair| pair[0].1 > pair[1].0) {
         None => Ok(()),
         Some(pair) => invalid(format!(
@@ -207,7 +224,7 @@ fn invalid<T>(message: String) -> Result<T> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Collective;
+    use crate::{Collective, Region};
 
     fn tensor(elements: usize) -> Tensor {
         Tensor::from(vec![0f32; elements])
@@ -238,6 +255,21 @@ mod tests {
     fn outputs_over_the_same_memory_are_refused() {
         let mut request = allgather(2, &[2, 2]);
         request.outputs[0][1] = request.outputs[0][0].clone();
+        let error = check(&request, 0, 2).unwrap_err();
+        assert!(error.to_string().contains("output tensors 0 and 1 share memory"), "{error}");
+    }
+
+    #[test]
+    fn a_list_to_reduce_may_have_a_tensor_twice_but_no_partly_shared_memory() {
+        let memory = Region::zeroed(32);
+        let part = |range| Tensor::contiguous(memory.slice(range), DType::F32, vec![4]);
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![part(0..16)], vec![part(0..16)], vec![part(16..32)]];
+        assert!(check(&request, 0, 2).is_ok());
+        request.coalesced = true;
+        assert!(check(&request, 0, 2).is_err(), "two operations write the same memory");
+        request.coalesced = false;
+        request.outputs[1] = vec![part(8..24)];
         let error = check(&request, 0, 2).unwrap_err();
         assert!(error.to_string().contains("output tensors 0 and 1 share memory"), "{error}");
     }

@@ -14,6 +14,7 @@ use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 
 mod check;
 mod create;
+mod monitored_barrier;
 mod scope;
 mod split;
 mod stage;
@@ -44,6 +45,8 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
     bound_device: Option<Device>,
+    /// How many monitored barriers this rank called.
+    monitored_barriers: AtomicU64,
     options: GroupOptions,
 }
 

@@ -57,8 +57,13 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         let from = output_regions.clone();
         let into = local.clone();
         finish.push(Box::new(move || {
-            for tensor in &into {
-                from.iter().for_each(|from| tensor.copy_from(from));
+            for (tensor, from) in into.iter().flat_map(|t| from.iter().map(move |from| (t, from))) {
+                // The list may have the same tensor twice, or a strided one around another.
+                if tensor.region().overlaps(from) {
+                    tensor.copy_from(&copy(from));
+                } else {
+                    tensor.copy_from(from);
+                }
             }
         }));
     }

@@ -2,7 +2,7 @@
 //! Knows nothing of process groups or transports.
 
 mod join;
-#[cfg(test)]
+#[cfg(all(test, feature = "tcp"))]
 mod tests;
 mod url;
 

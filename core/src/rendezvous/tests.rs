@@ -1,1 +1,243 @@
-//! Tests.
+//! URLs, handlers, and ranks that meet, or do not.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::net::TcpListener;
+
+use super::*;
+use crate::store::HashStore;
+use crate::store::suite::TemporaryFile;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(50);
+
+/// What each of `ranks` gets from joining, each on its own thread.
+fn join_all(store: &dyn Store, ranks: &[u32], world_size: u32, limit: Duration) -> Vec<Result<()>> {
+    std::thread::scope(|scope| {
+        let spawn = |&rank: &u32| {
+            let store = store.clone_store().unwrap();
+            scope.spawn(move || join(&*store, "g", rank, world_size, limit))
+        };
+        let threads: Vec<_> = ranks.iter().map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn all_ranks_join() {
+    for world_size in [1, 2, 3, 5, 8] {
+        let ranks: Vec<u32> = (0..world_size).collect();
+        let joined = join_all(&HashStore::new(), &ranks, world_size, LIMIT);
+        assert_eq!(joined, vec![Ok(()); world_size as usize]);
+    }
+}
+
+#[test]
+fn everyone_who_is_there_hears_who_is_not() {
+    for (present, message) in [
+        (&[0, 1][..], "ranks 2, 3 of 4 did not join within 50 ms"),
+        (&[3, 0, 2], "rank 1 of 4 did not join within 50 ms"),
+    ] {
+        let message = message.to_owned();
+        let expected = vec![Err(Error::RendezvousTimeout { message }); present.len()];
+        assert_eq!(join_all(&HashStore::new(), present, 4, SHORT), expected);
+    }
+    let many = join(&HashStore::new(), "g", 0, 100, Duration::from_secs(1)).unwrap_err();
+    let expected = "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more of \
+                    100 did not join within 1 s";
+    assert_eq!(many.to_string(), expected);
+}
+
+#[test]
+fn a_rank_that_comes_twice_fails_everyone_who_waits() {
+    for result in join_all(&HashStore::new(), &[0, 1, 1], 3, LIMIT) {
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with("rank 1 joined twice"), "{error}");
+    }
+    // After the group is complete it is the newcomer's mistake alone.
+    let store = HashStore::new();
+    assert_eq!(join_all(&store, &[0, 1], 2, LIMIT), [Ok(()), Ok(())]);
+    let error = join(&store, "g", 1, 2, LIMIT).unwrap_err().to_string();
+    assert!(error.starts_with("rank 1 joined twice"), "{error}");
+}
+
+#[test]
+fn world_sizes_that_differ_are_told() {
+    let store = HashStore::new();
+    let results = std::thread::scope(|scope| {
+        let join = |rank, size| {
+            let store = store.clone_store().unwrap();
+            scope.spawn(move || join(&*store, "g", rank, size, LIMIT))
+        };
+        [join(0, 2), join(1, 3)].map(|thread| thread.join().unwrap())
+    });
+    for result in results {
+        let error = result.unwrap_err().to_string();
+        assert!(
+            error.contains("world size 2") && error.contains("with 3")
+                || error.contains("world size 3") && error.contains("with 2"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn the_host_leaves_last() {
+    let store = HashStore::new();
+    assert!(matches!(leave(&store, "g", 2, true, SHORT), Err(Error::StoreTimeout { .. })));
+    leave(&store, "h", 2, false, SHORT).unwrap();
+    leave(&store, "h", 2, true, SHORT).unwrap();
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    Environment::from_lookup(|name| {
+        variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+    })
+    .unwrap()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn ask(url: &str) -> RendezvousRequest<'_> {
+    RendezvousRequest { url, rank: None, world_size: None, timeout: LIMIT }
+}
+
+#[test]
+fn the_environment_says_where_to_meet() {
+    for host in ["127.0.0.1", "localhost", "::1"] {
+        let listening = TcpListener::bind((host, 0));
+        if listening.is_err() {
+            eprintln!("skipped: no address {host} here");
+            continue;
+        }
+        drop(listening);
+        let port = free_port().to_string();
+        std::thread::scope(|scope| {
+            for rank in ["0", "1", "2"] {
+                let port = &port;
+                scope.spawn(move || {
+                    let environment = environment(&[
+                        ("RANK", rank),
+                        ("WORLD_SIZE", "3"),
+                        ("MASTER_ADDR", host),
+                        ("MASTER_PORT", port),
+                    ]);
+                    let url = Url::parse("env://").unwrap();
+                    let met = from_environment(&url, ask("env://"), &environment).unwrap();
+                    assert_eq!((met.rank.to_string(), met.world_size), (rank.into(), 3));
+                    assert_eq!(met.hosting, rank == "0");
+                    join(&*met.store, "g", met.rank, 3, LIMIT).unwrap();
+                    leave(&*met.store, "g", 3, met.hosting, LIMIT).unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_variable_that_is_missing_is_named() {
+    let all =
+        [("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "localhost"), ("MASTER_PORT", "1")];
+    for missing in 0..all.len() {
+        let mut some = all.to_vec();
+        let (name, _) = some.remove(missing);
+        let url = Url::parse("env://").unwrap();
+        let error = from_environment(&url, ask("env://"), &environment(&some)).unwrap_err();
+        let message = format!(
+            "Error initializing polyrank using env:// rendezvous: environment variable {name} \
+             expected, but not set"
+        );
+        assert_eq!(error, Error::Rendezvous { message });
+    }
+}
+
+#[test]
+fn everyone_is_a_client_of_a_launchers_store() {
+    let launcher = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
+    let port = launcher.port().to_string();
+    for attempt in ["0", "1"] {
+        let environment = environment(&[
+            ("RANK", "0"),
+            ("WORLD_SIZE", "1"),
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", &port),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+            ("TORCHELASTIC_RESTART_COUNT", attempt),
+        ]);
+        let url = Url::parse("env://").unwrap();
+        let met = from_environment(&url, ask("env://"), &environment).unwrap();
+        assert!(!met.hosting);
+        join(&*met.store, "g", 0, 1, LIMIT).unwrap();
+    }
+    let key = "polyrank/attempt_1/polyrank/g/join/verdict";
+    assert_eq!(launcher.get(key).unwrap(), b"joined");
+}
+
+#[test]
+fn a_url_says_where_to_meet() {
+    let file = TemporaryFile::new();
+    let urls = [format!("tcp://localhost:{}", free_port()), format!("file://{}", file.0.display())];
+    for url in urls {
+        std::thread::scope(|scope| {
+            for rank in 0..3 {
+                let url = &url;
+                scope.spawn(move || {
+                    let met = match rank {
+                        0 => rendezvous(url, Some(0), Some(3), LIMIT),
+                        _ => rendezvous(
+                            &format!("{url}?rank={rank}&world_size=3"),
+                            None,
+                            None,
+                            LIMIT,
+                        ),
+                    };
+                    let met = met.unwrap();
+                    join(&*met.store, "g", met.rank, met.world_size, LIMIT).unwrap();
+                    leave(&*met.store, "g", 3, met.hosting, LIMIT).unwrap();
+                });
+            }
+        });
+    }
+    assert!(!file.0.exists());
+}
+
+#[test]
+fn mistakes_in_urls_are_told() {
+    let both = "file:///f?rank=0&world_size=1";
+    for (url, rank, world_size, expected) in [
+        ("invalid://", None, None, "No rendezvous handler for invalid://"),
+        ("nothing", None, None, "No rendezvous handler for nothing"),
+        ("tcp://localhost", Some(0), Some(1), "using tcp:// rendezvous: port number missing"),
+        ("tcp://h:1?world_size=1", None, None, "using tcp:// rendezvous: rank parameter missing"),
+        ("tcp://h:1?rank=0", None, None, "using tcp:// rendezvous: world size parameter missing"),
+        ("tcp://h:1?rank=x", None, None, "using tcp:// rendezvous: rank 'x' is not a number"),
+        ("file://", Some(0), Some(1), "using file:// rendezvous: path missing"),
+        ("file:///f", None, Some(1), "using file:// rendezvous: rank parameter missing"),
+        ("file:///f", Some(0), None, "using file:// rendezvous: world size parameter missing"),
+        (both, Some(0), None, "has node-specific arguments(rank, world_size) already."),
+        ("tcp://localhost:1", Some(2), Some(2), "rank 2 is out of range for world size 2"),
+    ] {
+        let error = rendezvous(url, rank, world_size, SHORT).unwrap_err();
+        let begins =
+            if expected.starts_with("using") { "Error initializing polyrank " } else { "" };
+        assert!(error.to_string().starts_with(begins), "{error}");
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn handlers_may_be_added_once() {
+    let handler: RendezvousHandler = Arc::new(|request| {
+        assert_eq!(request.url, "test-scheme://x");
+        Rendezvous::new(Arc::new(HashStore::new()), request.rank.unwrap_or(0), 2)
+    });
+    register_rendezvous_handler("test-scheme", handler.clone()).unwrap();
+    let met = rendezvous("test-scheme://x", Some(1), None, LIMIT).unwrap();
+    assert_eq!((met.rank, met.world_size, met.hosting), (1, 2, false));
+    for scheme in ["test-scheme", "tcp", "env", "file"] {
+        let error = register_rendezvous_handler(scheme, handler.clone()).unwrap_err();
+        let expected = format!("Rendezvous handler for {scheme}:// already registered");
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -235,9 +235,8 @@ fn recursive_doubling(place: Place) -> Schedule {
 /// are folded as in recursive doubling.
 ///
 /// Rounds: 2·⌊log2 n⌋, and 2 more unless n is a power of two. Bytes sent by each rank: 2·E·(n-1)/n
-/// for a power of two, the least possible; up to 3·E otherwise.
-/// Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
-/// (2005).
+/// for a power of two, the least possible; up to 3·E otherwise. Thakur, Rabenseifner, Gropp:
+/// Optimization of Collective Communication Operations in MPICH (2005).
 ///
 /// ```text
 ///   parts that a rank still reduces            parts that a rank has

@@ -414,8 +414,7 @@ mod tests {
                     let names: Vec<_> = collective.algorithms().iter().map(|a| a.name).collect();
                     assert!(
                         seconds[chosen] <= 2.0 * best,
-                        "{} of {bytes} bytes, {size} ranks: chose {}; simulated {names:?} \
-                         {seconds:?}",
+                        "{} of {bytes} bytes, {size} ranks: chose {} of {names:?} {seconds:?}",
                         facts.name,
                         names[chosen]
                     );

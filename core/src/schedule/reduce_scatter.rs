@@ -75,8 +75,8 @@ fn direct(place: Place) -> Schedule {
 /// Block b starts at rank b+1 and is summed on its way round the ring, until rank b has it.
 ///
 /// Rounds: n-1. Bytes sent by each rank: all blocks but one, the least possible. Scratch memory:
-/// n-2 blocks, one for each that only passes.
-/// Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations (2009).
+/// n-2 blocks, one for each that only passes. Patarasuk, Yuan: Bandwidth optimal all-reduce
+/// algorithms for clusters of workstations (2009).
 ///
 /// ```text
 ///   block that rank r sends to r+1 (mod 4)

@@ -9,7 +9,7 @@ mod hash;
 mod interrupt;
 mod prefix;
 #[cfg(test)]
-mod suite;
+pub(crate) mod suite;
 mod table;
 #[cfg(feature = "tcp")]
 mod tcp;

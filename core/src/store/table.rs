@@ -94,6 +94,7 @@ impl Table {
     }
 
     /// The number of queues that are not empty.
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "only the server needs it"))]
     pub(crate) fn queues(&self) -> usize {
         self.queues.len()
     }

@@ -1,95 +1,136 @@
 //! Half-precision elements, computed in `f32` and rounded to nearest even. Knows no operators.
 
+use std::marker::PhantomData;
+
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::apply::widest;
+use super::number::Number;
 
-/// How many elements are widened at a time; their `f32`s stay in the first-level cache.
-const BATCH: usize = 256;
+/// How many binary16 numbers are converted at once.
+pub(super) const LANES: usize = 8;
 
-/// IEEE 754 binary16.
-pub(super) struct F16;
-/// bfloat16.
-pub(super) struct Bf16;
+/// Their bytes.
+pub(super) const LANES_BYTES: usize = 2 * LANES;
 
-/// A half-precision type, as conversions of batches.
-pub(super) trait Half {
-    /// Widens a batch; both are equally long.
-    fn widen(from: &[[u8; 2]], into: &mut [f32]);
-    /// Narrows a batch; both are equally long.
-    fn narrow(from: &[f32], into: &mut [[u8; 2]]);
+/// A bfloat16 number, widened.
+#[derive(Clone, Copy)]
+pub(super) struct Bf16(pub(super) f32);
 
-    /// Replaces each element by `f` of it.
-    fn map(memory: &mut [u8], f: impl Fn(f32) -> f32) {
-        let mut wide = [0.0; BATCH];
-        for batch in memory.as_chunks_mut::<2>().0.chunks_mut(BATCH) {
-            let wide = &mut wide[..batch.len()];
-            Self::widen(batch, wide);
-            wide.iter_mut().for_each(|element| *element = f(*element));
-            Self::narrow(wide, batch);
-        }
-    }
+/// Several binary16 numbers, widened by `C`.
+pub(super) struct F16s<C>(pub(super) [f32; LANES], PhantomData<C>);
 
-    /// Replaces each element of `into` by `f` of it and its counterpart in `from`.
-    fn zip(into: &mut [u8], from: &[u8], f: impl Fn(f32, f32) -> f32) {
-        let (mut left, mut right) = ([0.0; BATCH], [0.0; BATCH]);
-        let elements = into.len().min(from.len()) / 2;
-        let into = into.as_chunks_mut::<2>().0[..elements].chunks_mut(BATCH);
-        let from = from.as_chunks::<2>().0[..elements].chunks(BATCH);
-        for (into, from) in into.zip(from) {
-            let (left, right) = (&mut left[..into.len()], &mut right[..from.len()]);
-            Self::widen(into, left);
-            Self::widen(from, right);
-            for (left, right) in left.iter_mut().zip(right) {
-                *left = f(*left, *right);
-            }
-            Self::narrow(left, into);
-        }
-    }
+/// How binary16 numbers are converted.
+pub(super) trait Convert {
+    /// Widens exactly.
+    fn widen(bytes: [u8; LANES_BYTES]) -> [f32; LANES];
+    /// Rounds to nearest even; a NaN stays one.
+    fn narrow(elements: [f32; LANES]) -> [u8; LANES_BYTES];
 }
 
-impl Half for F16 {
-    fn widen(from: &[[u8; 2]], into: &mut [f32]) {
-        let mut batch = [f16::ZERO; BATCH];
-        let batch = &mut batch[..from.len()];
-        for (element, bytes) in batch.iter_mut().zip(from) {
+/// Conversion on any processor.
+pub(super) struct Portable;
+
+impl Convert for Portable {
+    fn widen(bytes: [u8; LANES_BYTES]) -> [f32; LANES] {
+        let mut narrow = [f16::ZERO; LANES];
+        for (element, bytes) in narrow.iter_mut().zip(bytes.as_chunks().0) {
             *element = f16::from_ne_bytes(*bytes);
         }
-        batch.convert_to_f32_slice(into);
+        let mut wide = [0.0; LANES];
+        narrow.convert_to_f32_slice(&mut wide);
+        wide
     }
 
-    fn narrow(from: &[f32], into: &mut [[u8; 2]]) {
-        let mut batch = [f16::ZERO; BATCH];
-        let batch = &mut batch[..from.len()];
-        batch.convert_from_f32_slice(from);
-        for (element, bytes) in batch.iter().zip(into) {
+    fn narrow(elements: [f32; LANES]) -> [u8; LANES_BYTES] {
+        let mut narrow = [f16::ZERO; LANES];
+        narrow.convert_from_f32_slice(&elements);
+        let mut result = [0; LANES_BYTES];
+        for (bytes, element) in result.as_chunks_mut().0.iter_mut().zip(narrow) {
             *bytes = element.to_ne_bytes();
         }
+        result
     }
 }
 
-impl Half for Bf16 {
-    fn widen(from: &[[u8; 2]], into: &mut [f32]) {
-        widest(
-            #[inline(always)]
-            || {
-                for (bytes, element) in from.iter().zip(into) {
-                    *element = f32::from_bits(u32::from(u16::from_ne_bytes(*bytes)) << 16);
-                }
-            },
-        );
+impl<C> F16s<C> {
+    /// Several numbers.
+    #[inline(always)]
+    pub(super) fn new(elements: [f32; LANES]) -> F16s<C> {
+        F16s(elements, PhantomData)
     }
 
-    fn narrow(from: &[f32], into: &mut [[u8; 2]]) {
-        widest(
-            #[inline(always)]
-            || {
-                for (element, bytes) in from.iter().zip(into) {
-                    *bytes = bf16_bits(*element).to_ne_bytes();
-                }
-            },
-        );
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let mut elements = self.0;
+        for (element, other) in elements.iter_mut().zip(other.0) {
+            *element = f(*element, other);
+        }
+        F16s::new(elements)
+    }
+}
+
+impl<C> Clone for F16s<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for F16s<C> {}
+
+impl<C: Convert> Number for F16s<C> {
+    type Bytes = [u8; LANES_BYTES];
+    #[inline(always)]
+    fn load(bytes: Self::Bytes) -> Self {
+        F16s::new(C::widen(bytes))
+    }
+    #[inline(always)]
+    fn store(self) -> Self::Bytes {
+        C::narrow(self.0)
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, f32::add)
+    }
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        self.zip(other, f32::multiply)
+    }
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        self.zip(other, f32::least)
+    }
+    #[inline(always)]
+    fn greatest(self, other: Self) -> Self {
+        self.zip(other, f32::greatest)
+    }
+}
+
+impl Number for Bf16 {
+    type Bytes = [u8; 2];
+    #[inline(always)]
+    fn load(bytes: [u8; 2]) -> Self {
+        Bf16(f32::from_bits(u32::from(u16::from_ne_bytes(bytes)) << 16))
+    }
+    #[inline(always)]
+    fn store(self) -> [u8; 2] {
+        bf16_bits(self.0).to_ne_bytes()
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Bf16(self.0.add(other.0))
+    }
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        Bf16(self.0.multiply(other.0))
+    }
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        Bf16(self.0.least(other.0))
+    }
+    #[inline(always)]
+    fn greatest(self, other: Self) -> Self {
+        Bf16(self.0.greatest(other.0))
     }
 }
 

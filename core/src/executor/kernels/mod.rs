@@ -5,11 +5,13 @@
 //! are left as they are.
 
 mod apply;
+#[cfg(target_arch = "x86_64")]
+mod f16c;
 mod half_floats;
 mod number;
 
 use self::apply::{binary, ternary, unary};
-use self::half_floats::{Bf16, F16, Half};
+use self::half_floats::{Bf16, Convert, F16s, LANES_BYTES, Portable};
 use self::number::{Number, Truth};
 pub use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
@@ -41,8 +43,8 @@ pub fn reduce_into(
 pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
     let narrow = factor as f32;
     match dtype {
-        DType::F16 => F16::map(memory, |x| x * narrow),
-        DType::Bf16 => Bf16::map(memory, |x| x * narrow),
+        DType::F16 => f16_map(memory, |x| x * narrow),
+        DType::Bf16 => unary(memory, |x: Bf16| Bf16(x.0 * narrow)),
         DType::F32 | DType::Complex64 => unary(memory, |x: f32| x * narrow),
         DType::F64 | DType::Complex128 => unary(memory, |x: f64| x * factor),
         _ => {}
@@ -63,8 +65,8 @@ pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
         DType::I32 => unary(memory, |x: i32| (i64::from(x) / i64::from(parts)) as i32),
         DType::U64 => unary(memory, |x: u64| x / u64::from(parts)),
         DType::I64 => unary(memory, |x: i64| x / i64::from(parts)),
-        DType::F16 => F16::map(memory, |x| x / narrow),
-        DType::Bf16 => Bf16::map(memory, |x| x / narrow),
+        DType::F16 => f16_map(memory, |x| x / narrow),
+        DType::Bf16 => unary(memory, |x: Bf16| Bf16(x.0 / narrow)),
         DType::F32 | DType::Complex64 => unary(memory, |x: f32| x / narrow),
         DType::F64 | DType::Complex128 => unary(memory, |x: f64| x / wide),
     }
@@ -87,8 +89,8 @@ fn dispatch(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
         DType::I32 => integer::<i32, _>(op, memory),
         DType::U64 => integer::<u64, _>(op, memory),
         DType::I64 => integer::<i64, _>(op, memory),
-        DType::F16 => half::<F16>(op, memory),
-        DType::Bf16 => half::<Bf16>(op, memory),
+        DType::F16 => f16(op, memory),
+        DType::Bf16 => float::<Bf16, _>(op, memory),
         // Only sums have a meaning for complex numbers, and those are sums of their parts.
         DType::F32 | DType::Complex64 => float::<f32, _>(op, memory),
         DType::F64 | DType::Complex128 => float::<f64, _>(op, memory),
@@ -141,27 +143,67 @@ fn truth(op: ReduceOp, memory: Memory<'_>) {
     }
 }
 
-fn half<H: Half>(op: ReduceOp, memory: Memory<'_>) {
-    match op {
-        ReduceOp::Product => half_run::<H>(memory, f32::multiply),
-        ReduceOp::Min => half_run::<H>(memory, f32::least),
-        ReduceOp::Max => half_run::<H>(memory, f32::greatest),
-        _ => half_run::<H>(memory, f32::add),
+fn f16(op: ReduceOp, memory: Memory<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if f16c::available() {
+        return f16_by::<f16c::F16c>(op, memory);
+    }
+    f16_by::<Portable>(op, memory);
+}
+
+/// Numbers are converted several at a time; the last ones are filled up with zeros.
+fn f16_by<C: Convert>(op: ReduceOp, memory: Memory<'_>) {
+    match memory {
+        Memory::Binary { into, from, operands } => {
+            let whole = into.len().min(from.len()) / LANES_BYTES * LANES_BYTES;
+            let (into, into_rest) = into.split_at_mut(whole);
+            let (from, from_rest) = from.split_at(whole);
+            float::<F16s<C>, _>(op, Memory::Binary { into, from, operands });
+            let (mut last, bytes) = padded(into_rest, from_rest.len());
+            let from = &padded(from_rest, bytes).0;
+            float::<F16s<C>, _>(op, Memory::Binary { into: &mut last, from, operands });
+            into_rest[..bytes].copy_from_slice(&last[..bytes]);
+        }
+        Memory::Ternary { into, left, right } => {
+            let shortest = into.len().min(left.len()).min(right.len());
+            let whole = shortest / LANES_BYTES * LANES_BYTES;
+            let (into, into_rest) = into.split_at_mut(whole);
+            let (left, left_rest) = left.split_at(whole);
+            let (right, right_rest) = right.split_at(whole);
+            float::<F16s<C>, _>(op, Memory::Ternary { into, left, right });
+            let (left, bytes) = padded(left_rest, shortest - whole);
+            let (right, mut last) = (padded(right_rest, bytes).0, [0; LANES_BYTES]);
+            let into = &mut last;
+            float::<F16s<C>, _>(op, Memory::Ternary { into, left: &left, right: &right });
+            into_rest[..bytes].copy_from_slice(&last[..bytes]);
+        }
     }
 }
 
-fn half_run<H: Half>(memory: Memory<'_>, f: impl Fn(f32, f32) -> f32 + Copy) {
-    match memory {
-        Memory::Binary { into, from, operands: Operands::LocalFirst } => H::zip(into, from, f),
-        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
-            H::zip(into, from, move |local, incoming| f(incoming, local));
-        }
-        Memory::Ternary { into, left, right } => {
-            let bytes = into.len().min(left.len());
-            into[..bytes].copy_from_slice(&left[..bytes]);
-            H::zip(into, right, f);
-        }
+fn f16_map(memory: &mut [u8], f: impl Fn(f32) -> f32 + Copy) {
+    #[cfg(target_arch = "x86_64")]
+    if f16c::available() {
+        return f16_map_by::<f16c::F16c>(memory, f);
     }
+    f16_map_by::<Portable>(memory, f);
+}
+
+fn f16_map_by<C: Convert>(memory: &mut [u8], f: impl Fn(f32) -> f32 + Copy) {
+    let all = |numbers: F16s<C>| F16s::<C>::new(numbers.0.map(f));
+    let (memory, rest) = memory.split_at_mut(memory.len() / LANES_BYTES * LANES_BYTES);
+    unary(memory, all);
+    let (mut last, bytes) = padded(rest, rest.len());
+    unary(&mut last, all);
+    rest[..bytes].copy_from_slice(&last[..bytes]);
+}
+
+/// The whole numbers among the first `bytes` bytes, fewer than are converted at a time, followed by
+/// zeros; and their bytes.
+fn padded(rest: &[u8], bytes: usize) -> ([u8; LANES_BYTES], usize) {
+    let bytes = rest.len().min(bytes).min(LANES_BYTES - 1) / 2 * 2;
+    let mut filled = [0; LANES_BYTES];
+    filled[..bytes].copy_from_slice(&rest[..bytes]);
+    (filled, bytes)
 }
 
 #[cfg(test)]

@@ -167,3 +167,110 @@ fn scaling_is_in_the_elements_own_precision() {
     scale(DType::U8, &mut integers, 2.0);
     assert_eq!(integers, [3, 4], "integers are not scaled");
 }
+
+/// xorshift64, so that a failure repeats.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn exact(op: ReduceOp, a: f64, b: f64) -> f64 {
+    match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Product => a * b,
+        _ if a.is_nan() || b.is_nan() => f64::NAN,
+        ReduceOp::Min => a.min(b),
+        _ => a.max(b),
+    }
+}
+
+#[test]
+fn halves_of_every_length_are_rounded_from_the_exact_result() {
+    let mut state = 42;
+    for count in [0, 1, 7, 8, 9, 15, 16, 17, 255, 1025] {
+        let pairs: Vec<[[u8; 2]; 2]> = (0..count)
+            .map(|_| random(&mut state).to_ne_bytes())
+            .map(|x| [[x[2], x[3]], [x[4], x[5]]])
+            .collect();
+        let left: Vec<u8> = pairs.iter().flat_map(|pair| pair[0]).collect();
+        let right: Vec<u8> = pairs.iter().flat_map(|pair| pair[1]).collect();
+        for op in [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max] {
+            let found = reduced(op, DType::F16, &left, &right, LocalFirst);
+            for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
+                let (a, b) = (f16::from_ne_bytes(*a), f16::from_ne_bytes(*b));
+                // Sums and products of two binary16 numbers are exact in binary64.
+                let expected = f16::from_f64(exact(op, a.to_f64(), b.to_f64()));
+                let found = f16::from_ne_bytes(*found);
+                assert!(found == expected || found.is_nan() && expected.is_nan(), "{op:?} {a} {b}");
+            }
+            let found = reduced(op, DType::Bf16, &left, &right, LocalFirst);
+            for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
+                let (a, b) = (bf16::from_ne_bytes(*a), bf16::from_ne_bytes(*b));
+                let expected = bf16::from_f32(exact(op, a.to_f64(), b.to_f64()) as f32);
+                let found = bf16::from_ne_bytes(*found);
+                assert!(found == expected || found.is_nan() && expected.is_nan(), "{op:?} {a} {b}");
+            }
+        }
+    }
+}
+
+type Encode = fn(f32) -> [u8; 2];
+
+#[test]
+fn halves_of_every_length_are_scaled_and_divided() {
+    for count in [0, 1, 7, 8, 9, 100] {
+        let values: Vec<f32> = (0..count).map(|at| (at % 16) as f32 * 3.0).collect();
+        let encoders: [(DType, Encode); 2] = [
+            (DType::F16, |x| f16::from_f32(x).to_ne_bytes()),
+            (DType::Bf16, |x| bf16::from_f32(x).to_ne_bytes()),
+        ];
+        for (dtype, encode) in encoders {
+            let bytes = |by: f32| values.iter().flat_map(|x| encode(x * by)).collect::<Vec<u8>>();
+            let mut memory = bytes(1.0);
+            scale(dtype, &mut memory, 0.5);
+            assert_eq!(memory, bytes(0.5), "{dtype:?}");
+            let mut memory = bytes(3.0);
+            divide(dtype, &mut memory, 3);
+            assert_eq!(memory, bytes(1.0), "{dtype:?}");
+        }
+    }
+}
+
+#[test]
+fn integers_wrap_and_compare_as_their_type() {
+    use DType::*;
+    let integers = [(U8, false), (I8, true), (U16, false), (I16, true), (U32, false), (I32, true)];
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for (dtype, signed) in integers.into_iter().chain([(U64, false), (I64, true)]) {
+        let bytes = dtype.size_bytes();
+        let mut take = || (0..99 * bytes).map(|_| (random(&mut state) >> 24) as u8).collect();
+        let (left, right): (Vec<u8>, Vec<u8>) = (take(), take());
+        let ops = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
+        for op in ops.into_iter().chain([ReduceOp::Band, ReduceOp::Bor, ReduceOp::Bxor]) {
+            let result = reduced(op, dtype, &left, &right, LocalFirst);
+            for at in (0..99).map(|at| at * bytes..(at + 1) * bytes) {
+                let (a, b) = (wide(&left[at.clone()], signed), wide(&right[at.clone()], signed));
+                let expected = match op {
+                    ReduceOp::Sum => a + b,
+                    ReduceOp::Product => a.wrapping_mul(b),
+                    ReduceOp::Min => a.min(b),
+                    ReduceOp::Max => a.max(b),
+                    ReduceOp::Band => a & b,
+                    ReduceOp::Bor => a | b,
+                    _ => a ^ b,
+                };
+                assert_eq!(result[at], expected.to_le_bytes()[..bytes], "{dtype:?} {op:?} {a} {b}");
+            }
+        }
+    }
+}
+
+/// The integer in little-endian `bytes`.
+fn wide(bytes: &[u8], signed: bool) -> i128 {
+    let negative = signed && bytes[bytes.len() - 1] & 0x80 != 0;
+    let mut all = [if negative { 0xff } else { 0 }; 16];
+    all[..bytes.len()].copy_from_slice(bytes);
+    i128::from_le_bytes(all)
+}

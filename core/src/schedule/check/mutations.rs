@@ -79,9 +79,9 @@ fn a_dropped_dependency_names_rank_step_and_chunks() {
     broken[1].steps[2].after.clear();
     assert_eq!(
         message(Collective::Allreduce, &broken),
-        "rank 1 step 2 (send output[0] part 0 of 3 to rank 2): reads output[0] part 0 of 3 without \
-         waiting for step 1 (receive and reduce output[0] part 0 of 3 = rank 0's + output[0] part \
-         0 of 3), which writes output[0] part 0 of 3"
+        "rank 1 step 2 (send output[0] part 0 of 3 to rank 2): reads output[0] part 0 of 3 \
+         without waiting for step 1 (receive and reduce output[0] part 0 of 3 = rank 0's + \
+         output[0] part 0 of 3), which writes output[0] part 0 of 3"
     );
 }
 

@@ -36,8 +36,9 @@ pub(super) enum Access {
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    /// What tells the file from another one under the same name.
-    identity: Option<(u64, u64)>,
+    /// What tells the file from another one under the same name, and the file: as long as it is
+    /// open, no other gets the same number.
+    identity: Option<((u64, u64), File)>,
     /// End of the last record that was read.
     position: u64,
     /// Users' keys, without "/".
@@ -74,7 +75,9 @@ impl Log {
             if !self.is_current(&file)? {
                 continue;
             }
-            self.identity = identity(&file);
+            // Not a duplicate of `file`, which would hold the lock as well.
+            let pinned = File::open(&self.path).map_err(|error| self.failed("open", &error))?;
+            self.identity = identity(&file).map(|number| (number, pinned));
             let mut locked = Locked { log: self, file };
             locked.refresh(Access::Write)?;
             return Ok(locked);
@@ -85,7 +88,7 @@ impl Log {
     pub(super) fn open(&mut self, access: Access, deadline: &Deadline) -> Result<Locked<'_>> {
         let file = OpenOptions::new().read(true).append(access == Access::Write).open(&self.path);
         let file = file.map_err(|error| self.failed("open", &error))?;
-        if identity(&file) != self.identity {
+        if identity(&file) != self.identity.as_ref().map(|(number, _)| *number) {
             return Err(self.taken_over("replaced"));
         }
         self.lock(&file, access, deadline)?;
@@ -189,15 +192,6 @@ impl Locked<'_> {
         let sum = self.log.internal_number(key) + amount;
         self.write(key.as_bytes(), sum.to_string().as_bytes())?;
         Ok(sum)
-    }
-
-    /// Forgets everything, in the file too.
-    pub(super) fn clear(&mut self) -> Result<()> {
-        self.file.set_len(0).map_err(|error| self.log.failed("clear", &error))?;
-        self.log.position = 0;
-        self.log.table = Table::new(usize::MAX);
-        self.log.internal.clear();
-        Ok(())
     }
 
     /// Removes the file.

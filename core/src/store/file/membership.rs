@@ -39,19 +39,14 @@ pub(crate) fn join(
     FileStore::open(path, Some(world_size), Some(rank), timeout)
 }
 
-/// Judges what is in the file, and clears it if it was left behind.
-pub(super) fn admit(
-    locked: &mut Locked<'_>,
-    path: &Path,
-    rank: u32,
-    world_size: u32,
-) -> Result<()> {
+/// Whether `rank` may join; false if the file was left behind and must be replaced first.
+pub(super) fn admit(locked: &Locked<'_>, path: &Path, rank: u32, world_size: u32) -> Result<bool> {
     let path = path.display();
     match judge(&found(locked, since_1970()), rank, world_size) {
-        Verdict::Join => Ok(()),
+        Verdict::Join => Ok(true),
         Verdict::TakeOver => {
             tracing::warn!("'{path}' was left behind by an earlier run; starting it anew");
-            locked.clear()
+            Ok(false)
         }
         Verdict::Refuse(why) => Err(Error::Rendezvous {
             message: format!(

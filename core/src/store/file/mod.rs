@@ -64,17 +64,24 @@ impl FileStore {
         rank: Option<u32>,
         timeout: Duration,
     ) -> Result<Self> {
-        let mut log = Log::new(path);
-        let mut locked = log.create(&Deadline::after(timeout))?;
+        let deadline = Deadline::after(timeout);
         let member = rank.zip(world_size);
-        if let Some((rank, world_size)) = member {
-            membership::admit(&mut locked, path, rank, world_size)?;
-        }
-        locked.add_internal(OPEN_STORES, 1)?;
-        if let Some((rank, world_size)) = member {
-            membership::register(&mut locked, rank, world_size, timeout)?;
-        }
-        drop(locked);
+        let log = loop {
+            let mut log = Log::new(path);
+            let mut locked = log.create(&deadline)?;
+            if let Some((rank, world_size)) = member
+                && !membership::admit(&locked, path, rank, world_size)?
+            {
+                locked.remove()?;
+                continue;
+            }
+            locked.add_internal(OPEN_STORES, 1)?;
+            if let Some((rank, world_size)) = member {
+                membership::register(&mut locked, rank, world_size, timeout)?;
+            }
+            drop(locked);
+            break log;
+        };
         let shared = Shared {
             path: path.to_owned(),
             world_size,

@@ -1,5 +1,5 @@
-//! What a TCPStore client says: one request in one write, then its reply. Knows how PyTorch's
-//! clients cancel a wait; knows nothing of how connections are made.
+//! A TCPStore client: its methods, the lock around its connection, and what becomes of that when
+//! an exchange fails. Knows nothing of how connections are made or waits are cancelled.
 //!
 //! Every key of a user travels with "/" in front. Codes above 0x0d are only sent by the methods
 //! that need them, because older servers close the connection on them.
@@ -10,21 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
+use super::exchange::{PREFIX, get_at_once, plain_get, pop, stop_waiting, stored, wait};
 use super::protocol::{
     Encode, Kind, MAX_KEY_BYTES, MAX_KEY_LIST_BYTES, MAX_KEYS, MAX_VALUE_BYTES, READY,
-    STOP_WAITING, WAIT_CANCELED,
 };
 use crate::store::deadline::Expired;
 use crate::store::table::parse_number;
 use crate::store::{Deadline, expired, from_millis, to_millis};
 use crate::{Error, Result};
 
-/// In front of every key of a user.
-const PREFIX: &[u8] = b"/";
 /// Counts the clients of a server; the only key without the prefix.
 const WORKERS: &str = "init/";
-/// How long a server may take to confirm that a wait is cancelled.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// How long one attempt to come back to a server may take.
 const RETURN_GRACE: Duration = Duration::from_secs(2);
 /// Values up to this size are copied behind their request; larger ones are sent from where they
@@ -52,9 +48,6 @@ enum State {
     /// The server is gone.
     Lost(String),
 }
-
-/// A wait that ended: because the keys came, or because it was cancelled.
-type Waited = std::result::Result<(), Expired>;
 
 impl Client {
     /// Connects, with patience up to `timeout`.
@@ -163,8 +156,8 @@ impl Client {
                     return Err(lost(&mut state, why));
                 }
                 let present = self.usable(&mut state).ok().and_then(|connection| {
-                    let mut check = Deadline::after(RETURN_GRACE);
-                    stored(connection, wire_key, &mut check).ok().flatten()
+                    let check = Deadline::after(RETURN_GRACE);
+                    stored(connection, wire_key, &check).ok().flatten()
                 });
                 match present {
                     Some(value) if parse_number(&value).is_none() => {
@@ -406,136 +399,6 @@ impl Client {
             Err(_) => false,
         }
     }
-}
-
-/// Sends WAIT and GET together, which saves a round trip whenever the key is there.
-///
-/// The server answers GET at once, with an empty value if the key is missing. So nine zero bytes
-/// are either an empty value, or the answer of a GET that came too early and then the end of the
-/// wait; in both cases the key is there by now, and is asked for again.
-fn get_at_once(
-    connection: &mut Connection,
-    key: &str,
-    deadline: &Deadline,
-) -> Result<std::result::Result<Vec<u8>, Expired>, Fault> {
-    connection.request.kind(Kind::Wait);
-    connection.request.keys(PREFIX, &[key]);
-    connection.request.kind(Kind::Get);
-    connection.request.blob(&[PREFIX, key.as_bytes()]);
-    connection.send(&[], deadline)?;
-    match connection.array::<9>(deadline) {
-        Ok([STOP_WAITING, length @ ..]) => match u64::from_le_bytes(length) {
-            0 => plain_get(connection, key, deadline).map(Ok),
-            bytes => connection.bytes(bytes, deadline).map(Ok),
-        },
-        Ok([other, ..]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel_get(connection).map(|()| Err(why)),
-        Err(fault) => Err(fault),
-    }
-}
-
-/// Takes back a WAIT and a GET that were sent together.
-fn cancel_get(connection: &mut Connection) -> Result<(), Fault> {
-    let grace = Deadline::after(CANCEL_GRACE);
-    connection.request.kind(Kind::CancelWait);
-    let read = connection.send(&[], &grace).and_then(|()| {
-        let [first, length @ ..] = connection.array::<9>(&grace)?;
-        // GET's empty answer, and the cancellation's.
-        if [first] == [0] && length == [0, 0, 0, 0, 0, 0, 0, WAIT_CANCELED] {
-            return Ok(());
-        }
-        // Otherwise the wait ended as well, before or after GET was answered.
-        connection.bytes(u64::from_le_bytes(length), &grace)?;
-        match connection.array(&grace)? {
-            [WAIT_CANCELED] => Ok(()),
-            [other] => Err(unexpected(other)),
-        }
-    });
-    read.map_err(not_cancelled)
-}
-
-fn plain_get(
-    connection: &mut Connection,
-    key: &str,
-    deadline: &Deadline,
-) -> Result<Vec<u8>, Fault> {
-    connection.request.kind(Kind::Get);
-    connection.request.blob(&[PREFIX, key.as_bytes()]);
-    connection.send(&[], deadline)?;
-    connection.blob(deadline)
-}
-
-/// The value at `wire_key`, without waiting for it.
-fn stored(
-    connection: &mut Connection,
-    wire_key: &[&[u8]],
-    deadline: &mut Deadline,
-) -> Result<Option<Vec<u8>>, Fault> {
-    connection.request.kind(Kind::Check);
-    connection.request.number(1);
-    connection.request.blob(wire_key);
-    connection.send(&[], deadline)?;
-    if connection.array(deadline)? != [READY] {
-        return Ok(None);
-    }
-    connection.request.kind(Kind::Get);
-    connection.request.blob(wire_key);
-    connection.send(&[], deadline)?;
-    connection.blob(deadline).map(Some)
-}
-
-fn pop(
-    connection: &mut Connection,
-    key: &str,
-    deadline: &Deadline,
-) -> Result<Option<Vec<u8>>, Fault> {
-    connection.request.kind(Kind::QueuePop);
-    connection.request.blob(&[PREFIX, key.as_bytes()]);
-    connection.send(&[], deadline)?;
-    if connection.number(deadline)? > 0 { connection.blob(deadline).map(Some) } else { Ok(None) }
-}
-
-fn wait(connection: &mut Connection, keys: &[&str], deadline: &Deadline) -> Result<Waited, Fault> {
-    connection.request.kind(Kind::Wait);
-    connection.request.keys(PREFIX, keys);
-    stop_waiting(connection, deadline)
-}
-
-/// Sends the request and waits for STOP_WAITING; cancels when the deadline passes.
-fn stop_waiting(connection: &mut Connection, deadline: &Deadline) -> Result<Waited, Fault> {
-    connection.send(&[], deadline)?;
-    match connection.array(deadline) {
-        Ok([STOP_WAITING]) => Ok(Ok(())),
-        Ok([other]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel(connection).map(|()| Err(why)),
-        Err(fault) => Err(fault),
-    }
-}
-
-fn cancel(connection: &mut Connection) -> Result<(), Fault> {
-    let grace = Deadline::after(CANCEL_GRACE);
-    connection.request.kind(Kind::CancelWait);
-    let read = connection.send(&[], &grace).and_then(|()| match connection.array(&grace)? {
-        [WAIT_CANCELED] => Ok(()),
-        // The end of the wait had crossed the cancellation.
-        [STOP_WAITING] => match connection.array(&grace)? {
-            [WAIT_CANCELED] => Ok(()),
-            [other] => Err(unexpected(other)),
-        },
-        [other] => Err(unexpected(other)),
-    });
-    read.map_err(not_cancelled)
-}
-
-fn not_cancelled(fault: Fault) -> Fault {
-    match fault {
-        Fault::Expired(_) => Fault::Closed("The server no longer answers".into()),
-        other => other,
-    }
-}
-
-fn unexpected(byte: u8) -> Fault {
-    Fault::Malformed(format!("The server sent {byte:#04x} where the end of a wait was expected"))
 }
 
 fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {

@@ -3,6 +3,7 @@
 
 mod client;
 mod connection;
+mod exchange;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;

@@ -9,11 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::output::Output;
 use super::service::Service;
@@ -45,7 +48,7 @@ pub(super) struct Host {
 #[derive(Debug)]
 struct Client {
     id: ClientId,
-    stream: TcpStream,
+    stream: OwnedWriteHalf,
     output: RefCell<Output>,
     /// Wakes the client's task when another client's request left bytes in `output`.
     waker: RefCell<Waker>,
@@ -81,7 +84,9 @@ impl From<io::Error> for End {
 }
 
 enum Ready {
-    Read,
+    /// So many bytes were received into the scratch buffer.
+    Received(usize),
+    /// The socket takes bytes again.
     Write,
 }
 
@@ -102,12 +107,13 @@ impl Host {
         self.next_client.set(id + 1);
         let output = RefCell::default();
         let waker = RefCell::new(Waker::noop().clone());
+        let (mut from, stream) = stream.into_split();
         let client = Rc::new(Client { id, stream, output, waker });
         self.clients.borrow_mut().insert(id, client.clone());
         let mut input = Input::default();
-        let greeted = tokio::time::timeout(HANDSHAKE, self.exchange(&client, &mut input, true));
-        let end = match greeted.await {
-            Ok(Ok(())) => self.exchange(&client, &mut input, false).await,
+        let greeting = self.exchange(&client, &mut from, &mut input, true);
+        let end = match tokio::time::timeout(HANDSHAKE, greeting).await {
+            Ok(Ok(())) => self.exchange(&client, &mut from, &mut input, false).await,
             Ok(end) => end,
             Err(_) => Err(End::Malformed(Malformed::NotValidated)),
         };
@@ -115,7 +121,15 @@ impl Host {
             Ok(()) | Err(End::Closed) => {}
             Err(End::Io(error)) => tracing::debug!("TCPStore lost a connection: {error}"),
             Err(End::Malformed(why)) => tracing::warn!("TCPStore closes a connection: {why}"),
-            Err(why) => tracing::warn!("TCPStore closes a connection: {why:?}"),
+            Err(End::Refused(Refusal::NotANumber)) => {
+                tracing::debug!("TCPStore closes a connection: it adds to what is no number");
+            }
+            Err(End::Refused(Refusal::Full)) => {
+                tracing::warn!("TCPStore closes a connection: {MAX_STORED_BYTES} bytes are stored");
+            }
+            Err(End::Overloaded) => {
+                tracing::warn!("TCPStore closes a connection: too many bytes are under way");
+            }
         }
         self.clients.borrow_mut().remove(&id);
         self.service.borrow_mut().leave(id);
@@ -127,11 +141,13 @@ impl Host {
     async fn exchange(
         &self,
         client: &Client,
+        from: &mut OwnedReadHalf,
         input: &mut Input,
         greeting: bool,
     ) -> Result<(), End> {
         loop {
-            match poll_fn(|cx| client.poll_ready(cx, !input.paused)).await? {
+            let reading = !input.paused;
+            match poll_fn(|cx| self.poll_ready(client, from, reading, cx)).await? {
                 Ready::Write => {
                     client.flush()?;
                     if input.paused {
@@ -139,15 +155,10 @@ impl Host {
                         client.flush()?;
                     }
                 }
-                Ready::Read => {
-                    let mut scratch = self.scratch.borrow_mut();
-                    let received = match client.stream.try_read(&mut scratch) {
-                        Ok(0) => return Err(End::Closed),
-                        Ok(received) => received,
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                        Err(error) => return Err(error.into()),
-                    };
-                    self.take(client, input, &scratch[..received])?;
+                Ready::Received(0) => return Err(End::Closed),
+                Ready::Received(bytes) => {
+                    // Nobody else has run since they were received.
+                    self.take(client, input, &self.scratch.borrow()[..bytes])?;
                     client.flush()?;
                 }
             }
@@ -231,22 +242,33 @@ impl Host {
         input.charged = charged;
         if total > MAX_BUFFERED_BYTES { Err(End::Overloaded) } else { Ok(()) }
     }
-}
 
-impl Client {
-    fn poll_ready(&self, cx: &mut Context<'_>, reading: bool) -> Poll<io::Result<Ready>> {
-        self.waker.borrow_mut().clone_from(cx.waker());
-        if self.has_output()
-            && let Poll::Ready(ready) = self.stream.poll_write_ready(cx)
+    /// One of what `client` can do next. Reads once and no more: a client that is quick to send
+    /// again must not keep the others waiting.
+    fn poll_ready(
+        &self,
+        client: &Client,
+        from: &mut OwnedReadHalf,
+        reading: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Ready>> {
+        client.waker.borrow_mut().clone_from(cx.waker());
+        if client.has_output()
+            && let Poll::Ready(ready) = client.stream.as_ref().poll_write_ready(cx)
         {
             return Poll::Ready(ready.map(|()| Ready::Write));
         }
-        if reading && let Poll::Ready(ready) = self.stream.poll_read_ready(cx) {
-            return Poll::Ready(ready.map(|()| Ready::Read));
+        if !reading {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let mut scratch = self.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        let read = Pin::new(from).poll_read(cx, &mut buffer);
+        read.map_ok(|()| Ready::Received(buffer.filled().len()))
     }
+}
 
+impl Client {
     fn has_output(&self) -> bool {
         !self.output.borrow().is_empty()
     }
