@@ -174,8 +174,9 @@ partial interface ProcessGroup {
   Work barrier(optional Duration? timeout = null);
 
   /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
-  /// rank, or with all of them if `wait_all_ranks`. Returns when it is done.
-  [Unbuilt, Throws=MonitoredBarrier]
+  /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
+  /// is done. Goes through the group's store; a missing rank does not break the group.
+  [Throws=MonitoredBarrier]
   undefined monitored_barrier(optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);
 };

@@ -45,6 +45,13 @@ namespace distributed {
   /// Aborts a group; without `group`, all of them.
   undefined abort_process_group(optional ProcessGroup? group = null);
 
+  /// The group of the innermost `process_group` block that this thread or task is in, else the
+  /// default group.
+  [Throws=NotInitialized] ProcessGroup current_process_group();
+
+  /// Makes `pg` the current group for a block of this thread or task.
+  [Handwritten] CurrentProcessGroup process_group(ProcessGroup pg);
+
   /// The default group.
   [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
 
@@ -57,7 +64,7 @@ namespace distributed {
   /// - `group_desc`: a description for logs.
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
   ///
-  /// Returns the group; none on a rank that is not in it.
+  /// Returns the group; what stands for no member on a rank that is not in it.
   [Throws=(InvalidArgument, NotInitialized, RendezvousTimeout)]
   ProcessGroup? new_group(optional sequence<Rank>? ranks = null,
                           optional Duration? timeout = null, optional DOMString? backend = null,
@@ -125,3 +132,13 @@ namespace distributed {
 
 /// Yields the store, the rank and the world size for a URL.
 callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, long world_size);
+
+/// Stands for a group that this process is not a member of: what `new_group` gives to a rank that is
+/// not in it. A function that is given it as its group does nothing and returns nothing; a rank in
+/// it is -1.
+[Handwritten, Since=0.1]
+interface NonGroupMember {};
+
+/// The block in which a group is the current one: `with process_group(pg):` in Python.
+[Handwritten, Since=0.1]
+interface CurrentProcessGroup {};

@@ -101,8 +101,9 @@ partial namespace distributed {
                 [AsyncOp] optional boolean async_op = false,
                 optional sequence<long>? device_ids = null, optional Duration? timeout = null);
 
-  /// Waits until all ranks came; rank 0 says which did not.
-  [Unbuilt, Throws=MonitoredBarrier]
+  /// Waits until all ranks came, and says which did not: the first, or all of them if
+  /// `wait_all_ranks`.
+  [Throws=MonitoredBarrier]
   undefined monitored_barrier([Group] optional ProcessGroup? group = null,
                               optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);

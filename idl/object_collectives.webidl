@@ -1,45 +1,62 @@
-// Collectives of values that are not tensors. Not built in this version.
+// Collectives of values that are not tensors.
 //
-// Objects are encoded as CBOR. A parameter whose name ends in `list` takes a list of the language,
-// which is changed in place.
+// Objects travel as CBOR (RFC 8949), which every language reads: a list of objects is one array. A
+// parameter whose name ends in `list` takes a list of the language, which is changed in place. An
+// object that cannot be encoded raises on every rank that waits for it.
+
+/// How objects are encoded.
+[Since=0.1]
+enum ObjectCodec {
+  /// CBOR: nothing, booleans, numbers, texts, bytes, lists, maps, arrays. Runs no code.
+  "cbor",
+  /// Python's pickle, for any object. Reading it may run code: only among trusted ranks, and only a
+  /// rank that says `pickle` itself reads it.
+  "pickle"
+};
 
 partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   undefined broadcast_object_list(Object object_list, optional Rank? src = null,
                                   optional ProcessGroup? group = null,
                                   optional Object? device = null,
-                                  optional Rank? group_src = null);
+                                  optional Rank? group_src = null,
+                                  optional ObjectCodec codec = "cbor");
 
   /// All ranks get every rank's object, in `object_list`, which has one place for each rank.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
-                              optional ProcessGroup? group = null);
+                              optional ProcessGroup? group = null,
+                              optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, optional Object? object_gather_list = null,
                           optional Rank? dst = null, optional ProcessGroup? group = null,
-                          optional Rank? group_dst = null);
+                          optional Rank? group_dst = null,
+                          optional ObjectCodec codec = "cbor");
 
   /// Each rank gets its object of the list of `src`, in place 0 of its output list.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
                                 optional Object? scatter_object_input_list = null,
                                 optional Rank? src = null,
                                 optional ProcessGroup? group = null,
-                                optional Rank? group_src = null);
+                                optional Rank? group_src = null,
+                                optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   undefined send_object_list(Object object_list, optional Rank? dst = null,
                              optional ProcessGroup? group = null,
-                             optional Object? device = null, optional Rank? group_dst = null);
+                             optional Object? device = null, optional Rank? group_dst = null,
+                             optional ObjectCodec codec = "cbor");
 
   /// Receives objects into a list of the same length as the sender's. The sender's global rank;
   /// -1 if this process is not in the group.
-  [Unbuilt, Throws=InvalidArgument]
+  [Handwritten, Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, optional Rank? src = null,
                         optional ProcessGroup? group = null, optional Object? device = null,
-                        optional Rank? group_src = null);
+                        optional Rank? group_src = null,
+                        optional ObjectCodec codec = "cbor");
 };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+pub(crate) use crate::current::CurrentProcessGroup;
 use crate::future::{Source, awaitable};
 
 /// A group of processes (ranks) that communicate by collective operations.
@@ -18,6 +19,10 @@ use crate::future::{Source, awaitable};
 pub(crate) struct ProcessGroup {
     pub(crate) inner: polyrank::ProcessGroup,
 }
+
+/// Stands for a group that this process is not a member of.
+#[pyclass(frozen, module = "polyrank")]
+pub(crate) struct NonGroupMember;
 
 /// A handle on an operation that was issued.
 ///
@@ -126,5 +131,16 @@ impl Future {
 impl ProcessGroup {
     fn __repr__(&self) -> String {
         format!("<{:?}>", self.inner)
+    }
+}
+
+#[pymethods]
+impl NonGroupMember {
+    fn __bool__(&self) -> bool {
+        false
+    }
+
+    fn __repr__(&self) -> &'static str {
+        "GroupMember.NON_GROUP_MEMBER"
     }
 }

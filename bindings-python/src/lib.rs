@@ -5,9 +5,11 @@
 mod bodies;
 mod classes;
 mod convert;
+mod current;
 mod ending;
 mod future;
 mod generated;
+mod object_codec;
 mod record;
 mod reduce_op;
 mod waiting;
@@ -29,6 +31,7 @@ mod _core {
         // Set, not added: what is added is part of `__all__`.
         module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
+        module.setattr("_NON_GROUP_MEMBER", convert::non_group_member(module.py())?)?;
         module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         ending::watch(module.py())?;
         generated::add(module)

@@ -105,7 +105,7 @@ fn check(
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    let arguments = arguments(positional, keywords, &mut Foreigns::default())?;
+    let arguments = arguments(None, positional, keywords, &mut Foreigns::default())?;
     let resolved = calls::resolve(constructor(record_type), arguments);
     resolved.map(drop).map_err(|error| raise(positional.py(), &error))
 }

@@ -1,8 +1,14 @@
 """Pools of ranks that tests share."""
 
+import signal
+
 import pytest
 
 from ranks import Pool
+
+# A shell that starts a job in the background makes it ignore SIGINT, and Python then leaves it so;
+# tests send themselves SIGINT and expect what a user at a terminal sees.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORLDS = [1, 2, 3, 5, 8]
 

@@ -115,6 +115,7 @@ class Pool:
 
 def serve(rank: int, size: int, port: int, connection: Connection) -> None:
     """A rank: joins the group, then runs what it is sent."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     here = None
     call = (Here, (size, port))

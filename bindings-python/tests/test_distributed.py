@@ -101,7 +101,7 @@ def subgroups(rank):
         with pytest.raises(ValueError):
             dist.broadcast(tensor, src=0, group=group)
     else:
-        assert group is None
+        assert group is dist.GroupMember.NON_GROUP_MEMBER
 
 
 def test_free_functions(trio):

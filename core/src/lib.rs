@@ -8,6 +8,8 @@ pub mod executor;
 mod generated;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;
+#[cfg(feature = "objects")]
+pub mod objects;
 pub mod process_group;
 pub mod rendezvous;
 mod request;

@@ -168,6 +168,27 @@ fn different_sizes_dtypes_operators_and_roots_are_found_on_all_ranks() {
 }
 
 #[test]
+fn ranks_that_all_wait_for_one_another_find_out_through_the_store() {
+    // Each takes the other for the root, so that nobody sends anything.
+    let test = "ranks_that_all_wait_for_one_another_find_out_through_the_store";
+    let ended = processes(test, 2, |group| raises(&group, broadcast(1 - group.rank(), 10)));
+    assert_mismatch(&ended, ["root 0", "root 1"]);
+}
+
+#[test]
+fn a_stalled_operation_for_which_nobody_waits_is_looked_into_as_well() {
+    let test = "a_stalled_operation_for_which_nobody_waits_is_looked_into_as_well";
+    let ended = processes(test, 2, |group| {
+        let (told, hears) = std::sync::mpsc::channel();
+        let work = group.issue(broadcast(1 - group.rank(), 10)).unwrap();
+        work.on_done(move |result| told.send(result.clone()).unwrap());
+        let error = hears.recv().unwrap().unwrap_err();
+        report(format!("{}: {error}", kind(&error)));
+    });
+    assert_mismatch(&ended, ["root 0", "root 1"]);
+}
+
+#[test]
 fn an_operation_past_its_deadline_names_who_is_late() {
     let test = "an_operation_past_its_deadline_names_who_is_late";
     let ended = processes(test, 3, |group| {

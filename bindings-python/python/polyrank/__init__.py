@@ -10,5 +10,6 @@ from polyrank import _core
 from polyrank import distributed as distributed
 from polyrank._core import *
 from polyrank._enums import *
+from polyrank._members import *
 
 __version__: str = getattr(_core, "__version__")

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import (
     Any,
     ClassVar,
+    Literal,
     Never,
     Protocol,
     Self,
@@ -31,6 +32,7 @@ __all__ = [
     "BroadcastOptions",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
+    "CurrentProcessGroup",
     "DType",
     "DistBackendError",
     "DistError",
@@ -47,6 +49,7 @@ __all__ = [
     "InvalidTypeError",
     "MessageSizeError",
     "MonitoredBarrierError",
+    "NonGroupMember",
     "NotACounterError",
     "NotInitializedError",
     "Options",
@@ -90,6 +93,7 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "create_store_client",
+    "current_process_group",
     "default_group",
     "default_pg_timeout",
     "destroy_process_group",
@@ -122,6 +126,7 @@ __all__ = [
     "monitored_barrier",
     "new_group",
     "premul_sum",
+    "process_group",
     "recv",
     "recv_object_list",
     "reduce",
@@ -784,10 +789,28 @@ class Backend:
 
 
 @final
+class NonGroupMember:
+    """Stands for a group that this process is not a member of: what `new_group` gives to a rank that is
+    not in it. A function that is given it as its group does nothing and returns nothing; a rank in
+    it is -1.
+    """
+
+    def __bool__(self) -> bool: ...
+
+
+@final
+class CurrentProcessGroup:
+    """The block in which a group is the current one: `with process_group(pg):` in Python."""
+
+    def __enter__(self) -> ProcessGroup: ...
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
+
+
+@final
 class P2POp:
     """One send or receive for `batch_isend_irecv`."""
 
-    def __new__(cls, op: object, tensor: _Tensor, peer: SupportsIndex | None = None, group: ProcessGroup | None = None, tag: SupportsIndex = 0, group_peer: SupportsIndex | None = None) -> Self:
+    def __new__(cls, op: object, tensor: _Tensor, peer: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_peer: SupportsIndex | None = None) -> Self:
         """- `op`: the function `isend` or `irecv`.
         - `peer`: the other rank, global; `group_peer`: in the group.
 
@@ -1087,9 +1110,10 @@ class ProcessGroup:
     def barrier(self, timeout: _Duration | None = None) -> Work: ...
     def monitored_barrier(self, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks came, and says which did not: rank 0 raises with the first missing
-        rank, or with all of them if `wait_all_ranks`. Returns when it is done.
+        rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
+        is done. Goes through the group's store; a missing rank does not break the group.
 
-        Not built in this version: raises `UnsupportedError`.
+        Raises `MonitoredBarrierError`.
         """
     def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` before each operation, in the order of ids.
@@ -1438,14 +1462,24 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
 def is_initialized() -> bool:
     """Whether the default group exists."""
 
-def destroy_process_group(group: ProcessGroup | None = None) -> None:
+def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Leaves a group in good order; without `group`, all groups, and forgets the default group.
 
     Raises `InvalidGroupError`.
     """
 
-def abort_process_group(group: ProcessGroup | None = None) -> None:
+def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Aborts a group; without `group`, all of them."""
+
+def current_process_group() -> ProcessGroup:
+    """The group of the innermost `process_group` block that this thread or task is in, else the
+    default group.
+
+    Raises `NotInitializedError`.
+    """
+
+def process_group(pg: ProcessGroup) -> CurrentProcessGroup:
+    """Makes `pg` the current group for a block of this thread or task."""
 
 def default_group() -> ProcessGroup:
     """The default group.
@@ -1455,7 +1489,7 @@ def default_group() -> ProcessGroup:
 
 _get_default_group = default_group
 
-def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True) -> ProcessGroup | None:
+def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. All ranks of the default group call it, in the same order.
 
     - `ranks`: global ranks; none: all.
@@ -1465,25 +1499,25 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     - `group_desc`: a description for logs.
     - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 
-    Returns the group; none on a rank that is not in it.
+    Returns the group; what stands for no member on a rank that is not in it.
 
     Raises `InvalidArgumentError`, `NotInitializedError`, `RendezvousTimeoutError`.
     """
 
-def split_group(parent_pg: ProcessGroup | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | None:
+def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
     """Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
     parent call it with the same lists. The group of this rank; none if no list has it.
 
     Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
     """
 
-def get_rank(group: ProcessGroup | None = None) -> int:
+def get_rank(group: ProcessGroup | NonGroupMember | None = None) -> int:
     """This process's rank in a group; -1 if it is not a member.
 
     Raises `NotInitializedError`.
     """
 
-def get_world_size(group: ProcessGroup | None = None) -> int:
+def get_world_size(group: ProcessGroup | NonGroupMember | None = None) -> int:
     """The number of ranks of a group; -1 if this process is not a member.
 
     Raises `NotInitializedError`.
@@ -1498,13 +1532,13 @@ def get_node_local_rank(fallback_rank: SupportsIndex | None = None) -> int:
 def get_pg_count() -> int:
     """The number of groups that this process made and has not destroyed."""
 
-def get_backend(group: ProcessGroup | None = None) -> str:
+def get_backend(group: ProcessGroup | NonGroupMember | None = None) -> str:
     """The name of a group's backend, lower case.
 
     Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
-def get_backend_config(group: ProcessGroup | None = None) -> str:
+def get_backend_config(group: ProcessGroup | NonGroupMember | None = None) -> str:
     """Which backend serves which device: `cpu:tcp`.
 
     Raises `NotInitializedError`, `InvalidGroupError`.
@@ -1522,13 +1556,13 @@ def get_global_rank(group: ProcessGroup, group_rank: SupportsIndex) -> int:
     Raises `RankNotInGroupError`.
     """
 
-def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
+def get_process_group_ranks(group: ProcessGroup | NonGroupMember | None = None) -> list[int]:
     """The global ranks of a group's members, by rank in the group.
 
     Raises `NotInitializedError`.
     """
 
-def set_timeout(timeout: _Duration, group: ProcessGroup | None = None) -> None:
+def set_timeout(timeout: _Duration, group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Sets the limit of a group's later operations.
 
     Raises `NotInitializedError`.
@@ -1587,84 +1621,85 @@ def get_default_backend_for_device(device: str) -> str:
     Raises `InvalidArgumentError`.
     """
 
-def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
+def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
     """All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank."""
 
-def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Reduces a tensor over all ranks, in place; all ranks get the same bits."""
 
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Reduces several tensors over all ranks, in place, each for itself, in one operation."""
 
-def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
+def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
     """Reduces a tensor over all ranks; `dst` gets the result in place of its tensor."""
 
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size."""
 
-def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """All ranks get every rank's tensors: for each list of outputs one input."""
 
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """All ranks get every rank's tensor in one output: one after the other along dimension 0, or
     stacked.
     """
 
 all_gather_single = all_gather_into_tensor
 
-def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
+def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
     """`dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said."""
 
-def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
+def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
     """Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
     said.
     """
 
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part."""
 
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0."""
 
 reduce_scatter_single = reduce_scatter_tensor
 
-def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
     Sizes are rows; none cuts into equal parts.
     """
 
-def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """Sends input `i` to rank `i` and receives output `i` from it, for every rank."""
 
-def barrier(group: ProcessGroup | None = None, async_op: bool = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work | None:
+def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work | None:
     """Waits until all ranks came. `device_ids` is for backends with devices."""
 
-def monitored_barrier(group: ProcessGroup | None = None, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
-    """Waits until all ranks came; rank 0 says which did not.
+def monitored_barrier(group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
+    """Waits until all ranks came, and says which did not: the first, or all of them if
+    `wait_all_ranks`.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `MonitoredBarrierError`.
     """
 
-def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> None:
+def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> None:
     """Sends a tensor to `dst`, and waits until it may be changed again.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
     """
 
-def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
+def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
     """Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
     -1 if this process is not in the group.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
     """
 
-def isend(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> Work | None:
+def isend(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> Work | None:
     """Sends a tensor to `dst`, without waiting.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
     """
 
-def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> Work | None:
+def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> Work | None:
     """Receives a tensor from `src`, or from whichever rank sends first, without waiting.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
@@ -1676,39 +1711,39 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     Raises `InvalidArgumentError`.
     """
 
-def broadcast_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | None = None, device: object | None = None, group_src: SupportsIndex | None = None) -> None:
+def broadcast_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """All ranks get the objects of `src`, in their `object_list`, which has the same length.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
 
-def all_gather_object(object_list: object, obj: object, group: ProcessGroup | None = None) -> None:
+def all_gather_object(object_list: object, obj: object, group: ProcessGroup | NonGroupMember | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """All ranks get every rank's object, in `object_list`, which has one place for each rank.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
 
-def gather_object(obj: object, object_gather_list: object | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, group_dst: SupportsIndex | None = None) -> None:
+def gather_object(obj: object, object_gather_list: object | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, group_dst: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """`dst` gets every rank's object, in `object_gather_list`, which only it gives.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
 
-def scatter_object_list(scatter_object_output_list: object, scatter_object_input_list: object | None = None, src: SupportsIndex | None = None, group: ProcessGroup | None = None, group_src: SupportsIndex | None = None) -> None:
+def scatter_object_list(scatter_object_output_list: object, scatter_object_input_list: object | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """Each rank gets its object of the list of `src`, in place 0 of its output list.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
 
-def send_object_list(object_list: object, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, device: object | None = None, group_dst: SupportsIndex | None = None) -> None:
+def send_object_list(object_list: object, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_dst: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """Sends the objects of a list to `dst`.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
 
-def recv_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | None = None, device: object | None = None, group_src: SupportsIndex | None = None) -> int:
+def recv_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> int:
     """Receives objects into a list of the same length as the sender's. The sender's global rank;
     -1 if this process is not in the group.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `InvalidArgumentError`, `InvalidTypeError`.
     """

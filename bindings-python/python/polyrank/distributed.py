@@ -5,3 +5,4 @@
 
 from polyrank._core import *
 from polyrank._enums import *
+from polyrank._members import *

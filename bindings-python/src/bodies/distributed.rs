@@ -8,15 +8,21 @@ use polyrank::{Error, ProcessGroup, SplitOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+pub(crate) use super::objects::*;
 use super::point_to_point;
-use crate::classes::{P2POp, ProcessGroup as PyProcessGroup};
-use crate::convert::{Call, blocking, detached, give, raise, releasing};
+use crate::classes::{CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup};
+use crate::convert::{Call, Member, blocking, detached, give, raise, releasing};
+use crate::current;
 use crate::waiting::wait;
 
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// The group that parameter `index` was given, or the default group.
 pub(super) fn group_of(py: Python<'_>, call: &Call<'_>, index: usize) -> PyResult<ProcessGroup> {
+    if call.is_outside(index) {
+        let message = "this process is not a member of it".to_owned();
+        return Err(raise(py, &Error::InvalidGroup { message }));
+    }
     let given = call.instance::<PyProcessGroup>(index)?;
     let given = given.as_ref().map(|group| &group.get().inner);
     distributed::group_or_default(given).map_err(|error| raise(py, &error))
@@ -80,6 +86,9 @@ pub(crate) fn is_initialized<'py>(py: Python<'py>, _call: Call<'py>) -> Answer<'
 
 /// Leaves a group, or all of them.
 pub(crate) fn destroy_process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_outside(0) {
+        return give(py, ());
+    }
     let group = call.instance::<PyProcessGroup>(0)?.map(|group| group.get().inner.clone());
     blocking(py, || distributed::destroy_process_group(group.as_ref()))
 }
@@ -95,6 +104,22 @@ pub(crate) fn default_group<'py>(py: Python<'py>, _call: Call<'py>) -> Answer<'p
     give(py, distributed::default_group())
 }
 
+/// The group of the innermost `process_group` block, else the default group.
+pub(crate) fn current_process_group<'py>(py: Python<'py>, _call: Call<'py>) -> Answer<'py> {
+    match current::current(py)? {
+        Some(group) => Ok(group),
+        None => give(py, distributed::default_group()),
+    }
+}
+
+/// Makes a group the current one for a block.
+pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    match call.instance::<PyProcessGroup>(0)? {
+        Some(group) => Ok(Bound::new(py, CurrentProcessGroup::new(group.unbind()))?.into_any()),
+        None => group_of(py, &call, 0).and_then(|group| give(py, group)),
+    }
+}
+
 /// Makes a group of some ranks.
 pub(crate) fn new_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let mut options = NewGroupOptions::default();
@@ -103,7 +128,7 @@ pub(crate) fn new_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py
     options.description = call.take(5)?;
     let sort_ranks: bool = call.take(7)?;
     options.keep_order = !sort_ranks;
-    blocking(py, || distributed::new_group(options))
+    blocking(py, || distributed::new_group(options).map(Member))
 }
 
 /// Splits a group: the group of the list that has this rank.
@@ -115,18 +140,24 @@ pub(crate) fn split_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     options.description = call.take(4)?;
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
-        return give(py, ());
+        return give(py, Member(None));
     };
-    blocking(py, || parent.split_group(&ranks, options))
+    blocking(py, || parent.split_group(&ranks, options).map(Member))
 }
 
 /// This process's rank in a group.
 pub(crate) fn get_rank<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_outside(0) {
+        return give(py, -1);
+    }
     give(py, group_of(py, &call, 0)?.rank())
 }
 
 /// The number of ranks of a group.
 pub(crate) fn get_world_size<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_outside(0) {
+        return give(py, -1);
+    }
     give(py, group_of(py, &call, 0)?.size())
 }
 
@@ -256,8 +287,21 @@ pub(crate) fn get_default_backend_for_device<'py>(
     }
 }
 
+/// Waits until all ranks came, and says which did not.
+pub(crate) fn monitored_barrier<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(0)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 0)?;
+    let (timeout, wait_all_ranks): (Option<Duration>, bool) = (call.take(1)?, call.take(2)?);
+    blocking(py, || group.monitored_barrier(timeout, wait_all_ranks))
+}
+
 /// Sends a tensor, and waits until it may be changed again.
 pub(crate) fn send<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
     releasing(py, || {
         let work = start_send(py, call)?;
         wait(py, &work.inner, None)
@@ -267,6 +311,9 @@ pub(crate) fn send<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
 
 /// Receives a tensor; the sender's global rank.
 pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, -1);
+    }
     let group = group_of(py, &call, 2)?;
     let sender = releasing(py, || {
         let work = start_recv(py, call)?;
@@ -281,11 +328,17 @@ pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
 
 /// Sends a tensor, without waiting.
 pub(crate) fn isend<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
     releasing(py, || start_send(py, call)?.into_object(py))
 }
 
 /// Receives a tensor, without waiting.
 pub(crate) fn irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
     releasing(py, || start_recv(py, call)?.into_object(py))
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod distributed;
 pub(crate) mod file_store;
 pub(crate) mod future;
 pub(crate) mod hash_store;
+mod objects;
 pub(crate) mod p2p_op;
 mod point_to_point;
 pub(crate) mod prefix_store;

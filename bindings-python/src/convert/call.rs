@@ -5,12 +5,13 @@ use std::sync::Arc;
 use polyrank::calls::{self, Arguments, FromValue, Method, Parameter, Resolved, Role, Type, Value};
 use polyrank::{DType, Error, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::exception::raise;
-use super::value::{Foreigns, value};
-use crate::classes::{ProcessGroup, Store};
+use super::value::{Foreigns, opaque, value};
+use crate::classes::{NonGroupMember, ProcessGroup, Store};
 
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
@@ -19,18 +20,24 @@ pub(crate) struct Call<'py> {
     foreigns: Foreigns<'py>,
 }
 
-/// The neutral values of a call's arguments.
+/// The neutral values of a call's arguments. Where `method` takes any object, nobody looks into it.
 pub(crate) fn arguments<'py>(
+    method: Option<&Method>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
     foreigns: &mut Foreigns<'py>,
 ) -> PyResult<Arguments> {
     let mut arguments = Arguments::default();
-    for item in positional {
-        arguments.positional.push(value(&item, foreigns)?);
+    for (position, item) in positional.iter().enumerate() {
+        let is_any = method.is_some_and(|method| method.takes_any_at(position));
+        let value = if is_any { opaque(&item, foreigns) } else { value(&item, foreigns) };
+        arguments.positional.push(value?);
     }
     for (name, item) in keywords.into_iter().flatten() {
-        arguments.keywords.push((name.extract()?, value(&item, foreigns)?));
+        let name: String = name.extract()?;
+        let is_any = method.is_some_and(|method| method.takes_any_as(&name));
+        let value = if is_any { opaque(&item, foreigns) } else { value(&item, foreigns) };
+        arguments.keywords.push((name, value?));
     }
     Ok(arguments)
 }
@@ -43,7 +50,7 @@ pub(crate) fn resolve<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Call<'py>> {
     let mut foreigns = Foreigns::default();
-    let mut arguments = arguments(positional, keywords, &mut foreigns)?;
+    let mut arguments = arguments(Some(method), positional, keywords, &mut foreigns)?;
     if !takes_tensors(method) {
         bytes_for_tensors(&mut arguments);
     }
@@ -54,6 +61,11 @@ pub(crate) fn resolve<'py>(
 }
 
 impl<'py> Call<'py> {
+    /// The name of the method, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        self.resolved.method.name
+    }
+
     /// The position of the overload in the order of declaration.
     pub(crate) fn overload(&self) -> usize {
         self.resolved.overload
@@ -97,6 +109,31 @@ impl<'py> Call<'py> {
         let Some(foreign) = self.resolved.group() else { return Ok(None) };
         let Some(object) = self.foreigns.object(foreign.slot) else { return Ok(None) };
         Ok(Some(object.cast::<ProcessGroup>()?.get().inner.clone()))
+    }
+
+    /// Whether parameter `index` was given what stands for a group without this process.
+    pub(crate) fn is_outside(&self, index: usize) -> bool {
+        self.object(index).is_some_and(|object| object.is_instance_of::<NonGroupMember>())
+    }
+
+    /// As [`Call::is_outside`], for a function that then does nothing: warns, as c10d does.
+    pub(crate) fn is_left_out(&self, index: usize) -> PyResult<bool> {
+        if !self.is_outside(index) {
+            return Ok(false);
+        }
+        let rank = polyrank::distributed::get_rank().map_or(-1, i64::from);
+        let message = format!(
+            "Running {} on global rank {rank} which does not belong to the given group.",
+            self.resolved.method.name
+        );
+        let warnings = self.py.import(intern!(self.py, "warnings"))?;
+        warnings.call_method1(intern!(self.py, "warn"), (message,))?;
+        Ok(true)
+    }
+
+    /// The position of the parameter that has the process group, if there is one.
+    pub(crate) fn group_position(&self) -> Option<usize> {
+        self.resolved.parameters().iter().position(|parameter| parameter.role == Role::Group)
     }
 
     /// The store that parameter `index` was given, if it was given one.

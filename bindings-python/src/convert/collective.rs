@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polyrank::backend::Waiting;
 use polyrank::calls::Method;
 use polyrank::{ProcessGroup, Request, distributed};
 use pyo3::prelude::*;
@@ -26,7 +27,7 @@ pub(crate) fn collective<'py>(
         let call = resolve(py, method, positional, keywords)?;
         let outputs = call.outputs();
         let resolved = call.into_resolved();
-        let issued = py.detach(|| issue(group, resolved.request(group.size())?));
+        let issued = py.detach(|| issue(group, resolved.request(group.size())?, Waiting::Later));
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         Work::new(work, outputs, timeout).into_object(py)
     })
@@ -41,14 +42,20 @@ pub(crate) fn collective_of_default<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
+        if let Some(position) = call.group_position()
+            && call.is_left_out(position)?
+        {
+            return Ok(py.None().into_bound(py));
+        }
         let group = call.group()?;
         let outputs = call.outputs();
         let resolved = call.into_resolved();
         let async_op = resolved.async_op();
+        let waiting = if async_op { Waiting::Later } else { Waiting::Soon };
         let issued = py.detach(|| {
             let group = distributed::group_or_default(group.as_ref())?;
             let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
-            issue(&group, request)
+            issue(&group, request, waiting)
         });
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         if async_op {
@@ -60,9 +67,13 @@ pub(crate) fn collective_of_default<'py>(
 }
 
 /// Issues `request`; its handle and its limit.
-fn issue(group: &ProcessGroup, request: Request) -> polyrank::Result<(polyrank::Work, Duration)> {
+fn issue(
+    group: &ProcessGroup,
+    request: Request,
+    waiting: Waiting,
+) -> polyrank::Result<(polyrank::Work, Duration)> {
     // No limit, or zero, is the group's, as in c10d.
     let own = request.timeout.filter(|timeout| !timeout.is_zero());
     let timeout = own.unwrap_or_else(|| group.timeout());
-    Ok((group.issue(request)?, timeout))
+    Ok((group.issue_as(request, waiting)?, timeout))
 }

@@ -9,6 +9,7 @@ use polyrank::store::{Store, install_interrupt_check};
 use polyrank::{Device, Error, ProcessGroup};
 use pyo3::BoundObject;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use super::exception::raise;
 use super::lease::releasing;
@@ -165,6 +166,25 @@ impl Give for Option<ProcessGroup> {
             Some(group) => group.give(py),
         }
     }
+}
+
+/// The group, or on a rank that is not in it, what stands for that.
+pub(crate) struct Member(pub(crate) Option<ProcessGroup>);
+
+impl Give for Member {
+    fn give(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        match self.0 {
+            None => non_group_member(py),
+            Some(group) => group.give(py),
+        }
+    }
+}
+
+/// The one instance of `NonGroupMember`.
+pub(crate) fn non_group_member(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static INSTANCE: PyOnceLock<Py<classes::NonGroupMember>> = PyOnceLock::new();
+    let instance = INSTANCE.get_or_try_init(py, || Py::new(py, classes::NonGroupMember))?;
+    Ok(instance.bind(py).clone().into_any())
 }
 
 impl<T: Give> Give for polyrank::Result<T> {

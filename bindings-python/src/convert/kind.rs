@@ -11,7 +11,7 @@ use pyo3::types::{PyRange, PyType};
 
 use super::buffer;
 use super::dlpack::{self, ExchangeTable};
-use crate::classes::{Future, P2POp, ProcessGroup, Store, Work};
+use crate::classes::{Future, NonGroupMember, P2POp, ProcessGroup, Store, Work};
 use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
@@ -104,7 +104,8 @@ fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
 
 /// The interfaces of the IDL that parameters may ask for, as far as `object` has them.
 fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
-    if object.is_instance_of::<ProcessGroup>() {
+    // Who is not a member may give what stands for the group.
+    if object.is_instance_of::<ProcessGroup>() || object.is_instance_of::<NonGroupMember>() {
         &["ProcessGroup"]
     } else if object.is_instance_of::<Store>() {
         &["Store"]

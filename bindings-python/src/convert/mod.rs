@@ -28,7 +28,7 @@ pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
 pub(crate) use descriptor::listener_from_fd;
 pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
-pub(crate) use give::{blocking, detached, give};
+pub(crate) use give::{Member, blocking, detached, give, non_group_member};
 pub(crate) use lease::releasing;
 pub(crate) use value::{Foreigns, object_of_value};
 

@@ -64,6 +64,14 @@ pub(super) fn value<'py>(
     value_at_depth(object, foreigns, 0)
 }
 
+/// `object` as it is: only Python knows what it is.
+pub(super) fn opaque<'py>(
+    object: &Bound<'py, PyAny>,
+    foreigns: &mut Foreigns<'py>,
+) -> PyResult<Value> {
+    if object.is_none() { Ok(Value::None) } else { foreigns.keep(object, &[]) }
+}
+
 fn value_at_depth<'py>(
     object: &Bound<'py, PyAny>,
     foreigns: &mut Foreigns<'py>,

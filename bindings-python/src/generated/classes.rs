@@ -14,6 +14,12 @@ use crate::convert::{self, references};
 use crate::reduce_op::DType;
 
 #[pymethods]
+impl NonGroupMember {}
+
+#[pymethods]
+impl CurrentProcessGroup {}
+
+#[pymethods]
 impl P2POp {
     #[new]
     #[pyo3(signature = (*positional, **keywords))]
@@ -552,9 +558,10 @@ impl ProcessGroup {
     }
 
     /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
-    /// rank, or with all of them if `wait_all_ranks`. Returns when it is done.
+    /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
+    /// is done. Goes through the group's store; a missing rank does not break the group.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Raises `MonitoredBarrierError`.
     #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None, wait_all_ranks=False)")]
     fn py_monitored_barrier<'py>(
         slf: &Bound<'py, Self>,
@@ -562,8 +569,12 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.monitored_barrier"))
+        let mut call =
+            convert::resolve(py, &tables::PROCESS_GROUP_MONITORED_BARRIER, positional, keywords)?;
+        let timeout: Option<Duration> = call.take(0)?;
+        let wait_all_ranks: bool = call.take(1)?;
+        let this = slf.get();
+        convert::blocking(py, || this.inner.monitored_barrier(timeout, wait_all_ranks))
     }
 
     /// Calls `hook` before each operation, in the order of ids.
@@ -1441,6 +1452,8 @@ impl DType {
 
 /// Puts the classes into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<NonGroupMember>()?;
+    module.add_class::<CurrentProcessGroup>()?;
     module.add_class::<P2POp>()?;
     module.add_class::<ProcessGroup>()?;
     module.add_class::<Store>()?;

@@ -99,6 +99,31 @@ fn py_abort_process_group<'py>(
     bodies::distributed::abort_process_group(py, call)
 }
 
+/// The group of the innermost `process_group` block that this thread or task is in, else the
+/// default group.
+///
+/// Raises `NotInitializedError`.
+#[pyfunction]
+#[pyo3(name = "current_process_group", signature = ())]
+fn py_current_process_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    let call =
+        convert::resolve(py, &tables::DISTRIBUTED_CURRENT_PROCESS_GROUP, positional, keywords)?;
+    bodies::distributed::current_process_group(py, call)
+}
+
+/// Makes `pg` the current group for a block of this thread or task.
+#[pyfunction]
+#[pyo3(name = "process_group", signature = (*positional, **keywords), text_signature = "(pg)")]
+fn py_process_group<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_PROCESS_GROUP, positional, keywords)?;
+    bodies::distributed::process_group(py, call)
+}
+
 /// The default group.
 ///
 /// Raises `NotInitializedError`.
@@ -128,7 +153,7 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 /// - `group_desc`: a description for logs.
 /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 ///
-/// Returns the group; none on a rank that is not in it.
+/// Returns the group; what stands for no member on a rank that is not in it.
 ///
 /// Raises `InvalidArgumentError`, `NotInitializedError`, `RendezvousTimeoutError`.
 #[pyfunction]
@@ -649,9 +674,10 @@ fn py_barrier<'py>(
     convert::collective_of_default(py, &tables::DISTRIBUTED_BARRIER, positional, keywords)
 }
 
-/// Waits until all ranks came; rank 0 says which did not.
+/// Waits until all ranks came, and says which did not: the first, or all of them if
+/// `wait_all_ranks`.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `MonitoredBarrierError`.
 #[pyfunction]
 #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "(group=None, timeout=None, wait_all_ranks=False)")]
 fn py_monitored_barrier<'py>(
@@ -659,8 +685,8 @@ fn py_monitored_barrier<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.monitored_barrier"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_MONITORED_BARRIER, positional, keywords)?;
+    bodies::distributed::monitored_barrier(py, call)
 }
 
 /// Sends a tensor to `dst`, and waits until it may be changed again.
@@ -736,87 +762,89 @@ fn py_batch_isend_irecv<'py>(
 
 /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
+#[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords))]
 fn py_broadcast_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.broadcast_object_list"))
+    let call =
+        convert::resolve(py, &tables::DISTRIBUTED_BROADCAST_OBJECT_LIST, positional, keywords)?;
+    bodies::distributed::broadcast_object_list(py, call)
 }
 
 /// All ranks get every rank's object, in `object_list`, which has one place for each rank.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "all_gather_object", signature = (*positional, **keywords), text_signature = "(object_list, obj, group=None)")]
+#[pyo3(name = "all_gather_object", signature = (*positional, **keywords))]
 fn py_all_gather_object<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.all_gather_object"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_ALL_GATHER_OBJECT, positional, keywords)?;
+    bodies::distributed::all_gather_object(py, call)
 }
 
 /// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "gather_object", signature = (*positional, **keywords), text_signature = "(obj, object_gather_list=None, dst=None, group=None, group_dst=None)")]
+#[pyo3(name = "gather_object", signature = (*positional, **keywords))]
 fn py_gather_object<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.gather_object"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_GATHER_OBJECT, positional, keywords)?;
+    bodies::distributed::gather_object(py, call)
 }
 
 /// Each rank gets its object of the list of `src`, in place 0 of its output list.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "scatter_object_list", signature = (*positional, **keywords), text_signature = "(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None)")]
+#[pyo3(name = "scatter_object_list", signature = (*positional, **keywords))]
 fn py_scatter_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.scatter_object_list"))
+    let call =
+        convert::resolve(py, &tables::DISTRIBUTED_SCATTER_OBJECT_LIST, positional, keywords)?;
+    bodies::distributed::scatter_object_list(py, call)
 }
 
 /// Sends the objects of a list to `dst`.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "send_object_list", signature = (*positional, **keywords), text_signature = "(object_list, dst=None, group=None, device=None, group_dst=None)")]
+#[pyo3(name = "send_object_list", signature = (*positional, **keywords))]
 fn py_send_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.send_object_list"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_SEND_OBJECT_LIST, positional, keywords)?;
+    bodies::distributed::send_object_list(py, call)
 }
 
 /// Receives objects into a list of the same length as the sender's. The sender's global rank;
 /// -1 if this process is not in the group.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "recv_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None)")]
+#[pyo3(name = "recv_object_list", signature = (*positional, **keywords))]
 fn py_recv_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.recv_object_list"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_RECV_OBJECT_LIST, positional, keywords)?;
+    bodies::distributed::recv_object_list(py, call)
 }
 
 /// Puts the functions into `module`.
@@ -828,6 +856,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_initialized, module)?)?;
     module.add_function(wrap_pyfunction!(py_destroy_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_abort_process_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_current_process_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_process_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_new_group, module)?)?;

@@ -15,6 +15,8 @@ mod meet;
 pub mod registry;
 #[cfg(feature = "tcp")]
 pub mod scheduled;
+#[cfg(feature = "tcp")]
+mod stall;
 
 /// One collective, checked, with contiguous memory.
 pub struct Call {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::inspect::{self, Comparison};
+use super::stall::{STALL, StallInspector};
 use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
 use crate::executor::{
     Bindings, Completion, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy,
@@ -17,9 +17,6 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, ReduceOp, Result};
 
-/// How long an operation may stand still before ranks compare through the store what they run.
-const STALL: Duration = Duration::from_millis(300);
-
 /// Runs the operations of one group as schedules, over TCP.
 pub struct ScheduledBackend {
     rank: u32,
@@ -27,7 +24,7 @@ pub struct ScheduledBackend {
     driver: Arc<Driver>,
     issuing: Mutex<Issuing>,
     overrides: Overrides,
-    inspector: Mutex<Inspector>,
+    inspector: Arc<StallInspector>,
 }
 
 /// What must go together: numbers are given in the order in which operations are issued.
@@ -35,14 +32,6 @@ struct Issuing {
     collectives: u64,
     messages: u64,
     schedules: Cache,
-}
-
-/// Who compares through the store, and when next.
-struct Inspector {
-    store: Arc<dyn Store>,
-    /// A connection of its own, made when it is first needed.
-    own: Option<Arc<dyn Store>>,
-    next: Instant,
 }
 
 impl ScheduledBackend {
@@ -64,14 +53,15 @@ impl ScheduledBackend {
         let group = GroupIdentity { name: name.into(), generation: 0 };
         let executor = Executor::new(transport, group, Instant::now());
         let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
-        let inspector = Inspector { store: store.clone(), own: None, next: Instant::now() };
+        let driver = Driver::new(executor, spin)?;
+        let inspector = StallInspector::install(&driver, store, rank, size);
         Ok(ScheduledBackend {
             rank,
             size,
-            driver: Driver::new(executor, spin)?,
+            driver,
             issuing: Mutex::new(issuing),
             overrides,
-            inspector: Mutex::new(inspector),
+            inspector,
         })
     }
 }
@@ -142,7 +132,7 @@ impl Backend for ScheduledBackend {
             if last {
                 return false;
             }
-            self.inspect();
+            self.inspector.inspect();
         }
     }
 
@@ -182,46 +172,6 @@ impl ScheduledBackend {
         let sequence = issuing.messages;
         start(Message { peer, tag, memory, deadline, finish, completion: completion.clone() });
         Ok(Issued { sequence, completion })
-    }
-
-    /// Looks for the reason if the oldest operation stands still, at most once in a while.
-    fn inspect(&self) {
-        let Some(report) = self.driver.stalled().filter(|report| report.stalled_for >= STALL)
-        else {
-            return;
-        };
-        let Ok(mut inspector) = self.inspector.try_lock() else { return };
-        if Instant::now() < inspector.next {
-            return;
-        }
-        match inspector.compare(self.rank, self.size, &self.driver.history()) {
-            Ok(Comparison { mismatch: Some(mismatch), .. }) => self.driver.break_with(mismatch),
-            Ok(Comparison { elsewhere, .. }) => {
-                self.driver.note_elsewhere(report.sequence, elsewhere);
-            }
-            // Without a store there is nothing to compare with; deadlines and deaths still count.
-            Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
-        }
-        inspector.next = Instant::now() + STALL;
-    }
-}
-
-impl Inspector {
-    fn compare(
-        &mut self,
-        rank: u32,
-        size: u32,
-        operations: &[inspect::Numbered],
-    ) -> Result<Comparison> {
-        let store = match &self.own {
-            Some(store) => store.clone(),
-            None => {
-                let store = self.store.clone_store()?;
-                store.set_timeout(Duration::from_secs(1));
-                self.own.insert(store).clone()
-            }
-        };
-        inspect::compare(&store, rank, size, operations)
     }
 }
 

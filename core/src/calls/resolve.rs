@@ -37,6 +37,27 @@ pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<Reso
     Err(Error::InvalidType { message: message(method, &arguments) })
 }
 
+impl Method {
+    /// Whether the parameter at `position` takes any value of the language as it is.
+    pub fn takes_any_at(&self, position: usize) -> bool {
+        self.only_parameters().get(position).is_some_and(is_any)
+    }
+
+    /// Whether the parameter of this name takes any value of the language as it is.
+    pub fn takes_any_as(&self, keyword: &str) -> bool {
+        self.only_parameters().iter().any(|known| is_name(keyword, known.name) && is_any(known))
+    }
+
+    /// The parameters, where there is one overload: of several, which is meant is not known yet.
+    fn only_parameters(&self) -> &'static [Parameter] {
+        if let [only] = self.overloads { only.parameters } else { &[] }
+    }
+}
+
+fn is_any(parameter: &Parameter) -> bool {
+    matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
+}
+
 impl Resolved {
     /// The parameters of the overload.
     pub fn parameters(&self) -> &'static [Parameter] {

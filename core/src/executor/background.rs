@@ -215,6 +215,7 @@ impl Entry {
                 return Look::Moved;
             }
         }
+        driver.tell_of_stall(2 * TICK);
         let known = interests.len();
         let deadline = driver.background_interests(interests);
         // A transport without descriptors has to be asked again and again.

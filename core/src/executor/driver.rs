@@ -8,7 +8,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -80,6 +80,7 @@ pub struct Driver {
     attended: AtomicBool,
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
+    stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Which of the waiting threads leads.
@@ -111,6 +112,7 @@ impl Driver {
             unfinished: AtomicBool::new(false),
             attended: AtomicBool::new(false),
             activity: AtomicU64::new(0),
+            stall_hook: OnceLock::new(),
         });
         background.register(&driver);
         Ok(driver)
@@ -167,6 +169,12 @@ impl Driver {
     /// Numbers and fingerprints of the operations in flight, and of those that ended last.
     pub fn history(&self) -> Vec<(u64, Fingerprint)> {
         self.lock().history()
+    }
+
+    /// Has `hook` called, without any lock, while the oldest operation stands still and nobody
+    /// waits for it. The first hook stays. It must not block.
+    pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.stall_hook.set(Box::new(hook));
     }
 
     /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
@@ -394,6 +402,15 @@ impl Driver {
         let executor = self.lock();
         executor.interests(interests);
         executor.next_deadline()
+    }
+
+    /// Tells the stall hook, if the oldest operation has not moved for `limit`.
+    pub(super) fn tell_of_stall(&self, limit: Duration) {
+        if let Some(hook) = self.stall_hook.get()
+            && self.stalled().is_some_and(|report| report.stalled_for >= limit)
+        {
+            hook();
+        }
     }
 
     /// Whether a thread of the user is in [`Driver::wait`].

@@ -115,6 +115,8 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_IS_INITIALIZED,
     &DISTRIBUTED_DESTROY_PROCESS_GROUP,
     &DISTRIBUTED_ABORT_PROCESS_GROUP,
+    &DISTRIBUTED_CURRENT_PROCESS_GROUP,
+    &DISTRIBUTED_PROCESS_GROUP,
     &DISTRIBUTED_DEFAULT_GROUP,
     &DISTRIBUTED_NEW_GROUP,
     &DISTRIBUTED_SPLIT_GROUP,
@@ -1069,7 +1071,7 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     name: "monitored_barrier",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         form: "monitored_barrier(timeout: Duration? = None, wait_all_ranks: bool = False)",
         parameters: &[
@@ -1986,6 +1988,29 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     }],
 };
 
+/// `distributed.current_process_group`
+pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
+    interface: "distributed",
+    name: "current_process_group",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { form: "current_process_group()", parameters: &[] }],
+};
+
+/// `distributed.process_group`
+pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
+    interface: "distributed",
+    name: "process_group",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        form: "process_group(pg: ProcessGroup)",
+        parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
+    }],
+};
+
 /// `distributed.default_group`
 pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     interface: "distributed",
@@ -2750,7 +2775,7 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     name: "monitored_barrier",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         form: "monitored_barrier(group: ProcessGroup? = None, timeout: Duration? = None, wait_all_ranks: bool = False)",
         parameters: &[
@@ -2885,9 +2910,9 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     name: "broadcast_object_list",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "broadcast_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None)",
+        form: "broadcast_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
@@ -2899,6 +2924,7 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };
@@ -2909,9 +2935,9 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     name: "all_gather_object",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather_object(object_list: object, obj: object, group: ProcessGroup? = None)",
+        form: "all_gather_object(object_list: object, obj: object, group: ProcessGroup? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             required("obj", Type::Object, Role::None),
@@ -2921,6 +2947,7 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
                 Role::None,
                 Constant::Null,
             ),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };
@@ -2931,9 +2958,9 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     name: "gather_object",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "gather_object(obj: object, object_gather_list: object? = None, dst: int? = None, group: ProcessGroup? = None, group_dst: int? = None)",
+        form: "gather_object(obj: object, object_gather_list: object? = None, dst: int? = None, group: ProcessGroup? = None, group_dst: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("obj", Type::Object, Role::None),
             optional(
@@ -2950,6 +2977,7 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
                 Constant::Null,
             ),
             optional("group_dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };
@@ -2960,9 +2988,9 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     name: "scatter_object_list",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "scatter_object_list(scatter_object_output_list: object, scatter_object_input_list: object? = None, src: int? = None, group: ProcessGroup? = None, group_src: int? = None)",
+        form: "scatter_object_list(scatter_object_output_list: object, scatter_object_input_list: object? = None, src: int? = None, group: ProcessGroup? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("scatter_object_output_list", Type::Object, Role::None),
             optional(
@@ -2979,6 +3007,7 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
                 Constant::Null,
             ),
             optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };
@@ -2989,9 +3018,9 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     name: "send_object_list",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "send_object_list(object_list: object, dst: int? = None, group: ProcessGroup? = None, device: object? = None, group_dst: int? = None)",
+        form: "send_object_list(object_list: object, dst: int? = None, group: ProcessGroup? = None, device: object? = None, group_dst: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
@@ -3003,6 +3032,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };
@@ -3013,9 +3043,9 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     name: "recv_object_list",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
-        form: "recv_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None)",
+        form: "recv_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
@@ -3027,6 +3057,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
 };

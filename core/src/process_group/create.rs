@@ -92,6 +92,7 @@ impl ProcessGroup {
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
             splits: Mutex::new(HashMap::new()),
             bound_device: options.device,
+            monitored_barriers: AtomicU64::new(0),
             options,
         };
         Ok(ProcessGroup { inner: Arc::new(inner) })

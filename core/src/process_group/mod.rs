@@ -14,6 +14,7 @@ use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 
 mod check;
 mod create;
+mod monitored_barrier;
 mod scope;
 mod split;
 mod stage;
@@ -44,6 +45,8 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
     bound_device: Option<Device>,
+    /// How many monitored barriers this rank called.
+    monitored_barriers: AtomicU64,
     options: GroupOptions,
 }
 
@@ -154,6 +157,25 @@ impl ProcessGroup {
         self.issue_as(request, Waiting::Later)
     }
 
+    /// As [`ProcessGroup::issue`], for a caller who says whether it waits at once: then the
+    /// background thread is left asleep.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::issue`].
+    pub fn issue_as(&self, request: Request, waiting: Waiting) -> Result<Work> {
+        let (rank, size) = (self.rank(), self.size());
+        let deadline = self.deadline(request.timeout);
+        let mut issued = Vec::with_capacity(1);
+        let mut outputs = Vec::new();
+        let checked = check::check(&request, rank, size)?;
+        for checked in checked {
+            let mut call = stage::stage(&request, checked, rank, size)?;
+            outputs.append(&mut call.outputs);
+            issued.push((self.inner.cpu.collective(call, deadline, waiting)?, self.cpu()));
+        }
+        Ok(Work::new(request.name, issued, outputs))
+    }
+
     /// Issues `request` and waits. Returns when nobody touches its memory any more.
     ///
     /// # Errors
@@ -214,20 +236,6 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let tensor = single("recv", tensor.into_tensors())?;
         self.issue_recv(tensor, peer, tag, None, Waiting::Later)
-    }
-
-    pub(crate) fn issue_as(&self, request: Request, waiting: Waiting) -> Result<Work> {
-        let (rank, size) = (self.rank(), self.size());
-        let deadline = self.deadline(request.timeout);
-        let mut issued = Vec::with_capacity(1);
-        let mut outputs = Vec::new();
-        let checked = check::check(&request, rank, size)?;
-        for checked in checked {
-            let mut call = stage::stage(&request, checked, rank, size)?;
-            outputs.append(&mut call.outputs);
-            issued.push((self.inner.cpu.collective(call, deadline, waiting)?, self.cpu()));
-        }
-        Ok(Work::new(request.name, issued, outputs))
     }
 
     /// Issues the sending of `tensor`.

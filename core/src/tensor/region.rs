@@ -7,13 +7,13 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A part of a piece of memory that stays valid as long as any `Region` of it lives.
 ///
-/// The executor hands regions to transports and kernels, all under one progress lock, so that at
-/// most one closure of [`Region::read`] or [`Region::write`] runs on a piece at a time; a flag in
-/// the piece turns a breach into a panic instead of aliasing.
+/// The executor of a group hands regions to its transport and kernels under one progress lock.
+/// Several groups may be given the same memory, so [`Region::read`] and [`Region::write`] exclude
+/// one another as readers and writers.
 #[derive(Clone)]
 pub struct Region {
     piece: Arc<Piece>,
@@ -24,13 +24,14 @@ pub struct Region {
 struct Piece {
     ptr: NonNull<u8>,
     len: usize,
-    borrowed: AtomicBool,
+    /// Readers of the moment, or [`WRITER`].
+    accesses: AtomicU32,
     /// Owner of the memory, if it has one that must outlive the piece.
     owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the pointer is only followed by `Region::read` and `Region::write`, which exclude one
-// another through `borrowed`; `Region::from_raw_parts` requires memory usable from any thread.
+// another through `accesses`; `Region::from_raw_parts` requires memory usable from any thread.
 unsafe impl Send for Piece {}
 // SAFETY: as above.
 unsafe impl Sync for Piece {}
@@ -70,7 +71,7 @@ impl Region {
         owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Region {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        let piece = Piece { ptr, len, borrowed: AtomicBool::new(false), owner };
+        let piece = Piece { ptr, len, accesses: AtomicU32::new(0), owner };
         Region { piece: Arc::new(piece), start: 0, len }
     }
 
@@ -82,12 +83,12 @@ impl Region {
         let (start, len) = (self.start, self.len);
         match Arc::try_unwrap(self.piece) {
             Err(piece) => Err(Region { piece, start, len }),
-            Ok(Piece { ptr, len: all, borrowed, owner }) => {
+            Ok(Piece { ptr, len: all, accesses, owner }) => {
                 match owner.map(<Box<dyn Any + Send + Sync>>::downcast::<T>) {
                     Some(Ok(owner)) => Ok(*owner),
                     // Not reached: the type was checked above.
                     _ => {
-                        let piece = Piece { ptr, len: all, borrowed, owner: None };
+                        let piece = Piece { ptr, len: all, accesses, owner: None };
                         Err(Region { piece: Arc::new(piece), start, len: 0 })
                     }
                 }
@@ -134,19 +135,19 @@ impl Region {
         a < b + other.len && b < a + self.len
     }
 
-    /// Shows the bytes to `f`. Must not be nested with a `write` of the same piece of memory.
+    /// Shows the bytes to `f`, while nobody writes to this piece of memory. Must not be called
+    /// inside of a `write` of it.
     pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        let _guard = Guard::lock(&self.piece);
-        debug_assert!(self.start + self.len <= self.piece.len);
-        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive
-        // by the guard.
-        f(unsafe { std::slice::from_raw_parts(self.piece.ptr.as_ptr().add(self.start), self.len) })
+        let _access = wait_for(|| Access::read(&self.piece));
+        f(self.bytes())
     }
 
-    /// Lets `f` change the bytes. Must not be nested with another access to the same piece.
+    /// Lets `f` change the bytes, while nobody else reads or writes this piece of memory. Must not
+    /// be called inside of another access to it.
     pub fn write<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        let _guard = Guard::lock(&self.piece);
-        // SAFETY: as in `read`.
+        let _access = wait_for(|| Access::write(&self.piece));
+        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive
+        // by the access.
         f(unsafe {
             std::slice::from_raw_parts_mut(self.piece.ptr.as_ptr().add(self.start), self.len)
         })
@@ -155,19 +156,30 @@ impl Region {
     /// Shows the bytes of `from` and lets `f` change those of `self`; the two do not overlap.
     pub fn write_from<R>(&self, from: &Region, f: impl FnOnce(&mut [u8], &[u8]) -> R) -> R {
         assert!(!self.overlaps(from), "operands overlap");
-        if Arc::ptr_eq(&self.piece, &from.piece) {
-            let _guard = Guard::lock(&self.piece);
-            let base = self.piece.ptr.as_ptr();
-            // SAFETY: in bounds, exclusive by the guard, and disjoint by the assertion.
-            let (into, from) = unsafe {
-                (
-                    std::slice::from_raw_parts_mut(base.add(self.start), self.len),
-                    std::slice::from_raw_parts(base.add(from.start), from.len),
-                )
-            };
-            return f(into, from);
-        }
-        from.read(|from| self.write(|into| f(into, from)))
+        let same_piece = Arc::ptr_eq(&self.piece, &from.piece);
+        // Both or neither: holding one while waiting for the other could wait for ever.
+        let _accesses = wait_for(|| {
+            let write = Access::write(&self.piece)?;
+            if same_piece {
+                Some((write, None))
+            } else {
+                Some((write, Some(Access::read(&from.piece)?)))
+            }
+        });
+        // SAFETY: in bounds and valid as in `write`; exclusive by the accesses, and disjoint from
+        // `from`, which may be of the same piece, by the assertion.
+        let into = unsafe {
+            std::slice::from_raw_parts_mut(self.piece.ptr.as_ptr().add(self.start), self.len)
+        };
+        f(into, from.bytes())
+    }
+
+    /// The bytes. The caller holds an access to the piece.
+    fn bytes(&self) -> &[u8] {
+        debug_assert!(self.start + self.len <= self.piece.len);
+        // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and not written
+        // while the caller holds its access.
+        unsafe { std::slice::from_raw_parts(self.piece.ptr.as_ptr().add(self.start), self.len) }
     }
 }
 
@@ -177,19 +189,103 @@ impl fmt::Debug for Region {
     }
 }
 
-/// Marks a piece as borrowed.
-struct Guard<'a>(&'a Piece);
+/// The value of [`Piece::accesses`] while somebody writes.
+const WRITER: u32 = u32::MAX;
 
-impl<'a> Guard<'a> {
-    fn lock(piece: &'a Piece) -> Guard<'a> {
-        let was = piece.borrowed.swap(true, Ordering::Acquire);
-        assert!(!was, "nested access to the memory of an operation");
-        Guard(piece)
+/// The right to read or write a piece of memory, until it is dropped.
+struct Access<'a> {
+    piece: &'a Piece,
+    writes: bool,
+}
+
+impl<'a> Access<'a> {
+    /// The right to read, unless somebody writes.
+    fn read(piece: &'a Piece) -> Option<Access<'a>> {
+        let taken = piece.accesses.fetch_update(Ordering::Acquire, Ordering::Relaxed, |readers| {
+            (readers < WRITER - 1).then_some(readers + 1)
+        });
+        taken.is_ok().then_some(Access { piece, writes: false })
+    }
+
+    /// The right to write, unless somebody reads or writes.
+    fn write(piece: &'a Piece) -> Option<Access<'a>> {
+        let taken =
+            piece.accesses.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Access { piece, writes: true })
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for Access<'_> {
     fn drop(&mut self) {
-        self.0.borrowed.store(false, Ordering::Release);
+        if self.writes {
+            self.piece.accesses.store(0, Ordering::Release);
+        } else {
+            self.piece.accesses.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Tries until `acquire` succeeds. Accesses last as long as one kernel or one call of the system
+/// that does not block, and they meet only where a tensor is given to several groups at once.
+fn wait_for<T>(acquire: impl Fn() -> Option<T>) -> T {
+    loop {
+        if let Some(acquired) = acquire() {
+            return acquired;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_and_writers_exclude() {
+        let region = Region::zeroed(8);
+        let sum = region.read(|outer| region.read(|inner| outer.len() + inner.len()));
+        assert_eq!(sum, 16);
+        let total = std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        region.write(|bytes| bytes.iter_mut().for_each(|b| *b = b.wrapping_add(1)));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    region.read(|bytes| assert!(bytes.iter().all(|byte| *byte == bytes[0])));
+                }
+            });
+            4000_u32
+        });
+        assert!(region.read(|bytes| bytes.iter().all(|&byte| byte == total as u8)));
+    }
+
+    #[test]
+    fn two_threads_that_copy_crosswise_both_finish() {
+        let (a, b) = (Region::zeroed(64), Region::zeroed(64));
+        std::thread::scope(|scope| {
+            for (into, from) in [(&a, &b), (&b, &a)] {
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        into.write_from(from, |into, from| into.copy_from_slice(from));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn the_owner_comes_back_when_nothing_else_holds_the_memory() {
+        let region = Region::from_vec(vec![1, 2, 3]);
+        let other = region.slice(0..1);
+        let region = match region.into_owner::<Vec<u8>>() {
+            Ok(_) => panic!("another region holds the memory"),
+            Err(region) => region,
+        };
+        drop(other);
+        assert_eq!(region.into_owner::<Vec<u8>>().ok(), Some(vec![1, 2, 3]));
     }
 }

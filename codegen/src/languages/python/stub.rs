@@ -5,6 +5,7 @@ use askama::Template;
 use super::options::{own_members, records};
 use super::spelling::{
     accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
+    returned_by_function,
 };
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Overload, Type};
@@ -77,6 +78,8 @@ struct Form {
 const EXTRA: &[(&str, &str)] = &[
     ("Work", include_str!("../../../templates/python/work.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
+    ("NonGroupMember", include_str!("../../../templates/python/non_group_member.pyi")),
+    ("CurrentProcessGroup", include_str!("../../../templates/python/current_process_group.pyi")),
 ];
 
 /// What the root class has: None where it has no meaning, so that no class below it may say more.
@@ -264,12 +267,14 @@ fn class(api: &Api, interface: &Interface) -> Class {
 }
 
 fn function(api: &Api, method: &Method, receiver: &str, indent: &str) -> Function {
+    let is_function = receiver.is_empty();
     let receiver = if method.is_static { "" } else { receiver };
     let forms = method.overloads.iter().enumerate().map(|(index, overload)| Form {
         parameters: parameters(api, overload, receiver),
         returns: match overload.returns {
             // A result of `undefined` is None.
             Type::Undefined => "None".into(),
+            ref returns if is_function => returned_by_function(api, returns),
             ref returns => returned(api, returns),
         },
         doc: match index {

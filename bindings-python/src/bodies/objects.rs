@@ -1,0 +1,234 @@
+//! The free functions that carry objects: encode, exchange without the GIL, decode into lists.
+
+use polyrank::objects::{Codec, Encoded, Payload};
+use polyrank::{Error, ProcessGroup};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::distributed::{group_of, peer_of};
+use crate::convert::{Call, detached, give, raise};
+use crate::object_codec;
+
+type Answer<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// All ranks get the objects of `src`.
+pub(crate) fn broadcast_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 2)?;
+    let codec = codec_of(&mut call, 5)?;
+    let list = list_of(py, &call, 0)?;
+    let root = peer_of(py, &mut call, &group, "src", 1, 4)?;
+    let root = root.ok_or_else(|| invalid(py, "Must specify global_rank or group_rank"))?;
+    let mine = (group.rank() == root).then(|| encoded(list.as_any(), codec));
+    let payload = detached(py, || group.broadcast_payload(mine, root))?;
+    if group.rank() != root {
+        replace(py, &list, &decoded(py, &payload, codec)?)?;
+    }
+    give(py, ())
+}
+
+/// All ranks get every rank's object.
+pub(crate) fn all_gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 2)?;
+    let codec = codec_of(&mut call, 3)?;
+    let list = list_of(py, &call, 0).and_then(|list| places(py, list, &group));
+    let mine = encoded(&object(py, &call, 1), codec);
+    let mine = told(&list, mine);
+    let payloads = detached(py, || group.all_gather_payloads(mine))?;
+    fill(py, &list?, &payloads, codec)
+}
+
+/// `dst` gets every rank's object.
+pub(crate) fn gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(3)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 3)?;
+    let codec = codec_of(&mut call, 5)?;
+    let root = root_of(py, &mut call, &group, "dst", 2, 4)?;
+    let list = match (group.rank() == root, call.object(1).is_some()) {
+        (true, _) => list_of(py, &call, 1).and_then(|list| places(py, list, &group)).map(Some),
+        (false, false) => Ok(None),
+        (false, true) => Err(invalid(
+            py,
+            "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.",
+        )),
+    };
+    let mine = encoded(&object(py, &call, 0), codec);
+    let mine = told(&list, mine);
+    let payloads = detached(py, || group.gather_payloads(mine, root))?;
+    match (list?, payloads) {
+        (Some(list), Some(payloads)) => fill(py, &list, &payloads, codec),
+        _ => give(py, ()),
+    }
+}
+
+/// Each rank gets its object of the list of `src`.
+pub(crate) fn scatter_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(3)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 3)?;
+    let codec = codec_of(&mut call, 5)?;
+    let root = root_of(py, &mut call, &group, "src", 2, 4)?;
+    let output = list_of(py, &call, 0).and_then(|list| match list.is_empty() {
+        true => Err(invalid(py, "Expected argument scatter_object_output_list to be non-empty")),
+        false => Ok(list),
+    });
+    let all = (group.rank() == root).then(|| {
+        output.as_ref().map_err(ToString::to_string)?;
+        let list = list_of(py, &call, 1).map_err(|error| error.to_string())?;
+        list.iter().map(|item| encoded(&item, codec)).collect()
+    });
+    let payload = detached(py, || group.scatter_payloads(all, root))?;
+    output?.set_item(0, decoded(py, &payload, codec)?)?;
+    give(py, ())
+}
+
+/// Sends the objects of a list.
+pub(crate) fn send_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, ());
+    }
+    let group = group_of(py, &call, 2)?;
+    let codec = codec_of(&mut call, 5)?;
+    let list = list_of(py, &call, 0)?;
+    let peer = peer_of(py, &mut call, &group, "dst", 1, 4)?;
+    let peer = peer.ok_or_else(|| invalid(py, "one of 'dst' and 'group_dst' must be given"))?;
+    let mine = encoded(list.as_any(), codec);
+    detached(py, || group.send_payload(mine, peer))?;
+    give(py, ())
+}
+
+/// Receives objects into a list; the sender's global rank.
+pub(crate) fn recv_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(2)? {
+        return give(py, -1);
+    }
+    let group = group_of(py, &call, 2)?;
+    let codec = codec_of(&mut call, 5)?;
+    let list = list_of(py, &call, 0)?;
+    let peer = peer_of(py, &mut call, &group, "src", 1, 4)?;
+    let (payload, peer) = detached(py, || group.recv_payload(peer))?;
+    replace(py, &list, &decoded(py, &payload, codec)?)?;
+    give(py, group.global_rank(peer))
+}
+
+fn codec_of(call: &mut Call<'_>, index: usize) -> PyResult<Codec> {
+    let name: String = call.take(index)?;
+    Ok(if name == "pickle" { Codec::Pickle } else { Codec::Cbor })
+}
+
+/// The root in the group; the global rank 0 unless said.
+fn root_of(
+    py: Python<'_>,
+    call: &mut Call<'_>,
+    group: &ProcessGroup,
+    name: &str,
+    global: usize,
+    in_group: usize,
+) -> PyResult<u32> {
+    match peer_of(py, call, group, name, global, in_group)? {
+        Some(root) => Ok(root),
+        None => group.group_rank(0).map_err(|error| raise(py, &error)),
+    }
+}
+
+/// The object that parameter `index` was given.
+fn object<'py>(py: Python<'py>, call: &Call<'py>, index: usize) -> Bound<'py, PyAny> {
+    call.object(index).cloned().unwrap_or_else(|| py.None().into_bound(py))
+}
+
+fn list_of<'py>(py: Python<'py>, call: &Call<'py>, index: usize) -> PyResult<Bound<'py, PyList>> {
+    let object = object(py, call, index);
+    object.cast_into::<PyList>().map_err(|error| {
+        let class = error.into_inner().get_type();
+        let message = format!("{}(): expected a list of objects, not {class}", call.name());
+        raise(py, &Error::InvalidType { message })
+    })
+}
+
+/// `list`, if it has a place for each rank.
+fn places<'py>(
+    py: Python<'py>,
+    list: Bound<'py, PyList>,
+    group: &ProcessGroup,
+) -> PyResult<Bound<'py, PyList>> {
+    let (places, size) = (list.len(), group.size() as usize);
+    if places != size {
+        let message = format!("the list has {places} places for the objects of {size} ranks");
+        return Err(invalid(py, &message));
+    }
+    Ok(list)
+}
+
+/// `mine`, unless the list cannot hold the result: then that is what the others are told, who would
+/// wait for this rank.
+fn told<T>(list: &PyResult<T>, mine: Encoded) -> Encoded {
+    list.as_ref().map_err(ToString::to_string).and_then(|_| mine)
+}
+
+fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> Encoded {
+    let py = object.py();
+    let bytes = match codec {
+        Codec::Cbor => object_codec::encode(object),
+        Codec::Pickle => py.import(intern!(py, "pickle")).and_then(|pickle| {
+            pickle.call_method1(intern!(py, "dumps"), (object,))?.extract::<Vec<u8>>()
+        }),
+    };
+    bytes.map(|bytes| Payload { codec, bytes }).map_err(|error| error.to_string())
+}
+
+/// The object of a payload. A pickle is read only by who asked for it.
+fn decoded<'py>(py: Python<'py>, payload: &Payload, allowed: Codec) -> Answer<'py> {
+    match payload.codec {
+        Codec::Cbor => object_codec::decode(py, &payload.bytes),
+        Codec::Pickle if allowed == Codec::Pickle => {
+            let bytes = PyBytes::new(py, &payload.bytes);
+            py.import(intern!(py, "pickle"))?.call_method1(intern!(py, "loads"), (bytes,))
+        }
+        Codec::Pickle => Err(invalid(
+            py,
+            "a pickle came, which may run code when it is read: codec=\"pickle\" reads it",
+        )),
+    }
+}
+
+/// Puts the objects of `came` into `list`, which has as many.
+fn replace<'py>(
+    py: Python<'py>,
+    list: &Bound<'py, PyList>,
+    came: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let (places, objects) = (list.len(), came.len()?);
+    if places != objects {
+        let message = format!("the list has {places} places, but {objects} objects came");
+        return Err(invalid(py, &message));
+    }
+    for (index, item) in came.try_iter()?.enumerate() {
+        list.set_item(index, item?)?;
+    }
+    Ok(())
+}
+
+fn fill<'py>(
+    py: Python<'py>,
+    list: &Bound<'py, PyList>,
+    payloads: &[Payload],
+    codec: Codec,
+) -> Answer<'py> {
+    for (index, payload) in payloads.iter().enumerate() {
+        list.set_item(index, decoded(py, payload, codec)?)?;
+    }
+    give(py, ())
+}
+
+fn invalid(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, &Error::InvalidArgument { message: message.to_owned() })
+}

@@ -1,0 +1,236 @@
+//! Python objects as CBOR and back, without running anybody's code: what a rank in any language reads,
+//! and lists, tuples, sets, dicts, complex numbers and NumPy arrays come back as what they were.
+//! Knows no operations.
+
+use ciborium::Value;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple,
+};
+
+/// How deep objects may be nested: a list may contain itself, and readers have limits of their own.
+const DEEPEST: usize = 100;
+
+/// Tags of RFC 8949 and of the registry that it names.
+mod tag {
+    /// A multi-dimensional array: its shape, its elements row by row.
+    pub(super) const ARRAY: u64 = 40;
+    /// A set.
+    pub(super) const SET: u64 = 258;
+    /// A complex number: two parts.
+    pub(super) const COMPLEX: u64 = 43000;
+    /// A tuple of Python: not registered; the letters `pytu`.
+    pub(super) const TUPLE: u64 = 0x7079_7475;
+}
+
+/// NumPy's element types and the tags of their arrays in RFC 8746, little-endian.
+const ELEMENTS: [(&str, u64); 12] = [
+    ("|u1", 64),
+    ("<u2", 69),
+    ("<u4", 70),
+    ("<u8", 71),
+    ("|i1", 72),
+    ("<i2", 77),
+    ("<i4", 78),
+    ("<i8", 79),
+    ("<f2", 84),
+    ("<f4", 85),
+    ("<f8", 86),
+    ("<f16", 87),
+];
+
+/// The encoding of `object`.
+pub(crate) fn encode(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let value = value_of(object, 0)?;
+    ciborium::into_writer(&value, &mut bytes)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// The object that `bytes` encode.
+pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let value: Value = ciborium::from_reader(bytes)
+        .map_err(|error| PyValueError::new_err(format!("no CBOR came: {error}")))?;
+    object_of(py, &value)
+}
+
+fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    if depth > DEEPEST {
+        let message = format!("objects are nested deeper than {DEEPEST} levels");
+        return Err(PyValueError::new_err(message));
+    }
+    // Exact types only: an instance of a subclass would come back as something else.
+    if object.is_none() {
+        Ok(Value::Null)
+    } else if let Ok(truth) = object.cast_exact::<PyBool>() {
+        Ok(Value::Bool(truth.is_true()))
+    } else if let Ok(number) = object.cast_exact::<PyInt>() {
+        integer(number)
+    } else if let Ok(number) = object.cast_exact::<PyFloat>() {
+        Ok(Value::Float(number.value()))
+    } else if let Ok(text) = object.cast_exact::<PyString>() {
+        Ok(Value::Text(text.to_str()?.to_owned()))
+    } else if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        Ok(Value::Bytes(bytes.as_bytes().to_vec()))
+    } else if let Ok(list) = object.cast_exact::<PyList>() {
+        array(list.iter(), depth)
+    } else if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        Ok(tagged(tag::TUPLE, array(tuple.iter(), depth)?))
+    } else if let Ok(set) = object.cast_exact::<PySet>() {
+        Ok(tagged(tag::SET, array(set.iter(), depth)?))
+    } else if let Ok(dict) = object.cast_exact::<PyDict>() {
+        let pairs = dict.iter();
+        let pairs = pairs
+            .map(|(key, value)| Ok((value_of(&key, depth + 1)?, value_of(&value, depth + 1)?)));
+        Ok(Value::Map(pairs.collect::<PyResult<_>>()?))
+    } else if let Ok(number) = object.cast_exact::<PyComplex>() {
+        let parts = vec![Value::Float(number.real()), Value::Float(number.imag())];
+        Ok(tagged(tag::COMPLEX, Value::Array(parts)))
+    } else {
+        of_numpy(object, depth)
+    }
+}
+
+fn array<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<Value> {
+    let values = items.map(|item| value_of(&item, depth + 1));
+    Ok(Value::Array(values.collect::<PyResult<_>>()?))
+}
+
+fn tagged(tag: u64, value: Value) -> Value {
+    Value::Tag(tag, Box::new(value))
+}
+
+/// An integer of up to 128 bits; readers take no larger ones.
+fn integer(number: &Bound<'_, PyInt>) -> PyResult<Value> {
+    let wide: i128 = number
+        .extract()
+        .map_err(|_| PyValueError::new_err("integers of more than 128 bits are not encoded"))?;
+    if let Ok(small) = ciborium::value::Integer::try_from(wide) {
+        return Ok(Value::Integer(small));
+    }
+    // Tags 2 and 3 are positive and negative numbers as bytes; a negative one is -1 - n.
+    let (tag, rest) = if wide >= 0 { (2, wide) } else { (3, -1 - wide) };
+    Ok(tagged(tag, Value::Bytes(rest.to_be_bytes().to_vec())))
+}
+
+/// Arrays and scalars of NumPy; an error for all else.
+fn of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    let py = object.py();
+    let class = object.get_type();
+    let of_numpy = class.module()?.to_str()? == "numpy";
+    if of_numpy && class.name()?.to_str()? == "ndarray" {
+        return array_of_numpy(object, depth);
+    }
+    if of_numpy && object.hasattr(intern!(py, "item"))? && object.hasattr(intern!(py, "dtype"))? {
+        let item = object.call_method0(intern!(py, "item"))?;
+        if !item.get_type().is(&class) {
+            return value_of(&item, depth + 1);
+        }
+    }
+    Err(PyTypeError::new_err(format!(
+        "objects of type {} are not encoded as CBOR; codec=\"pickle\" takes any object, among \
+         trusted ranks",
+        class.fully_qualified_name()?
+    )))
+}
+
+fn array_of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    let py = object.py();
+    let shape: Vec<u64> = object.getattr(intern!(py, "shape"))?.extract()?;
+    let element: String =
+        object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "str"))?.extract()?;
+    let elements = match ELEMENTS.iter().find(|(name, _)| *name == element) {
+        Some((_, tag)) => {
+            let bytes = object.call_method0(intern!(py, "tobytes"))?;
+            tagged(*tag, Value::Bytes(bytes.extract()?))
+        }
+        None if element == "|b1" => {
+            let list = object.call_method0(intern!(py, "ravel"))?;
+            value_of(&list.call_method0(intern!(py, "tolist"))?, depth + 1)?
+        }
+        None => {
+            let message = format!("arrays of {element} are not encoded as CBOR");
+            return Err(PyTypeError::new_err(message));
+        }
+    };
+    let shape = Value::Array(shape.into_iter().map(Value::from).collect());
+    Ok(tagged(tag::ARRAY, Value::Array(vec![shape, elements])))
+}
+
+fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Value::Integer(number) => i128::from(*number).into_pyobject(py)?.into_any(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        Value::Text(text) => text.into_pyobject(py)?.into_any(),
+        Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+        Value::Array(items) => PyList::new(py, objects_of(py, items)?)?.into_any(),
+        Value::Map(pairs) => {
+            let dict = PyDict::new(py);
+            for (key, value) in pairs {
+                dict.set_item(object_of(py, key)?, object_of(py, value)?)?;
+            }
+            dict.into_any()
+        }
+        Value::Tag(tag, inner) => of_tagged(py, *tag, inner)?,
+        // Nothing, and what later versions of CBOR's crate may know.
+        _ => py.None().into_bound(py),
+    })
+}
+
+fn objects_of<'py>(py: Python<'py>, values: &[Value]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    values.iter().map(|value| object_of(py, value)).collect()
+}
+
+fn of_tagged<'py>(py: Python<'py>, tag: u64, inner: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match (tag, inner) {
+        (tag::TUPLE, Value::Array(items)) => {
+            Ok(PyTuple::new(py, objects_of(py, items)?)?.into_any())
+        }
+        (tag::SET, Value::Array(items)) => Ok(PySet::new(py, objects_of(py, items)?)?.into_any()),
+        (tag::COMPLEX, Value::Array(parts)) => match parts.as_slice() {
+            [Value::Float(real), Value::Float(imaginary)] => {
+                Ok(PyComplex::from_doubles(py, *real, *imaginary).into_any())
+            }
+            _ => Err(PyValueError::new_err("a complex number must have two parts")),
+        },
+        (2 | 3, Value::Bytes(bytes)) => big_integer(py, tag == 3, bytes),
+        (tag::ARRAY, Value::Array(parts)) => match parts.as_slice() {
+            [shape, elements] => numpy_array(py, shape, elements),
+            _ => Err(PyValueError::new_err("an array must have a shape and elements")),
+        },
+        // Of a tag that nobody here knows, the value says more than an error.
+        (_, inner) => object_of(py, inner),
+    }
+}
+
+fn big_integer<'py>(py: Python<'py>, negative: bool, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.get_type::<PyInt>();
+    let number = class.call_method1(intern!(py, "from_bytes"), (PyBytes::new(py, bytes), "big"))?;
+    // -1 - n is the complement of n.
+    if negative { number.call_method0(intern!(py, "__invert__")) } else { Ok(number) }
+}
+
+fn numpy_array<'py>(
+    py: Python<'py>,
+    shape: &Value,
+    elements: &Value,
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let flat = match elements {
+        Value::Tag(tag, bytes) => {
+            let element = ELEMENTS.iter().find(|(_, known)| known == tag);
+            let (Some((element, _)), Value::Bytes(bytes)) = (element, &**bytes) else {
+                return Err(PyValueError::new_err("an array of unknown elements came"));
+            };
+            let bytes = PyBytes::new(py, bytes);
+            let view = numpy.call_method1(intern!(py, "frombuffer"), (bytes, *element))?;
+            view.call_method0(intern!(py, "copy"))?
+        }
+        other => numpy.call_method1(intern!(py, "array"), (object_of(py, other)?, "|b1"))?,
+    };
+    flat.call_method1(intern!(py, "reshape"), (object_of(py, shape)?,))
+}

@@ -1,0 +1,114 @@
+//! Collectives of values that are not tensors: whatever serde knows, as CBOR. Knows no transport.
+//!
+//! Ranks in other languages read the same values: a struct is a map of its fields, and what Python
+//! calls a list of objects is one array, a `Vec` here.
+
+mod exchange;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use exchange::{Codec, Encoded, Payload};
+
+use crate::{Error, ProcessGroup, Result};
+
+impl ProcessGroup {
+    /// All ranks get the object of `root`, in place of theirs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`ProcessGroup::broadcast`].
+    pub fn broadcast_object<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &mut T,
+        root: u32,
+    ) -> Result<()> {
+        let mine = (self.rank() == root).then(|| encode(object));
+        let payload = self.broadcast_payload(mine, root)?;
+        if self.rank() != root {
+            *object = decode(&payload, root)?;
+        }
+        Ok(())
+    }
+
+    /// All ranks get every rank's object, by rank.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`ProcessGroup::allgather`].
+    pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
+        decode_all(&self.all_gather_payloads(encode(object))?)
+    }
+
+    /// `root` gets every rank's object, by rank; the others get nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`ProcessGroup::gather`].
+    pub fn gather_object<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &T,
+        root: u32,
+    ) -> Result<Option<Vec<T>>> {
+        let gathered = self.gather_payloads(encode(object), root)?;
+        gathered.map(|payloads| decode_all(&payloads)).transpose()
+    }
+
+    /// Each rank gets its object of those of `root`; the others give none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`], on all ranks, if one cannot be encoded or there is not one for each
+    /// rank; those of [`ProcessGroup::scatter`].
+    pub fn scatter_object<T: Serialize + DeserializeOwned>(
+        &self,
+        objects: &[T],
+        root: u32,
+    ) -> Result<T> {
+        let all = (self.rank() == root).then(|| objects.iter().map(encode).collect());
+        decode(&self.scatter_payloads(all, root)?, root)
+    }
+
+    /// Sends an object to `peer`, which receives it with [`ProcessGroup::recv_object`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`], here and there, if it cannot be encoded; those of
+    /// [`ProcessGroup::send`].
+    pub fn send_object<T: Serialize>(&self, object: &T, peer: u32) -> Result<()> {
+        self.send_payload(encode(object), peer)
+    }
+
+    /// Receives an object from `peer`, or from whoever sends first; the sender with it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it could not be encoded, or is no `T`; those of
+    /// [`ProcessGroup::recv`].
+    pub fn recv_object<T: DeserializeOwned>(&self, peer: Option<u32>) -> Result<(T, u32)> {
+        let (payload, peer) = self.recv_payload(peer)?;
+        Ok((decode(&payload, peer)?, peer))
+    }
+}
+
+fn encode<T: Serialize>(object: &T) -> Encoded {
+    let mut bytes = Vec::new();
+    match ciborium::into_writer(object, &mut bytes) {
+        Ok(()) => Ok(Payload { codec: Codec::Cbor, bytes }),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn decode<T: DeserializeOwned>(payload: &Payload, rank: u32) -> Result<T> {
+    let wrong = |why: String| {
+        let wanted = std::any::type_name::<T>();
+        let message = format!("the object of rank {rank} is no {wanted}: {why}");
+        Error::InvalidType { message }
+    };
+    match payload.codec {
+        Codec::Cbor => ciborium::from_reader(payload.bytes.as_slice())
+            .map_err(|error: ciborium::de::Error<std::io::Error>| wrong(error.to_string())),
+        Codec::Pickle => Err(wrong("it is a pickle, which only Python reads".to_owned())),
+    }
+}
+
+fn decode_all<T: DeserializeOwned>(payloads: &[Payload]) -> Result<Vec<T>> {
+    payloads.iter().enumerate().map(|(rank, payload)| decode(payload, rank as u32)).collect()
+}

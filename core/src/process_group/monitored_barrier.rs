@@ -1,0 +1,194 @@
+//! A barrier that says who is missing, over the group's store. Knows no backend.
+//!
+//! Every rank announces itself by a key. Rank 0 watches the announcements, and the first to decide
+//! writes the verdict, which all obey: either every rank passes or every rank fails. Nothing of it
+//! goes through the collectives, so that a rank that is stuck in one is found like any other.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::ProcessGroup;
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// The verdict that lets everybody pass.
+const PASSED: &[u8] = b"passed";
+/// How often a waiting rank looks whether the group broke.
+const SLICE: Duration = Duration::from_millis(200);
+/// How much longer than rank 0 the others wait for its verdict.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl ProcessGroup {
+    /// Waits until all ranks came. If some do not come within `timeout` (the group's, where none is
+    /// given), every rank fails, and the message names the first missing rank, or all of them with
+    /// `wait_all_ranks`. The group is not broken by that.
+    ///
+    /// # Errors
+    /// [`Error::MonitoredBarrier`], in c10d's words; the failure of the store.
+    pub fn monitored_barrier(&self, timeout: Option<Duration>, wait_all_ranks: bool) -> Result<()> {
+        let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
+        let limit = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
+        let store = self.get_group_store();
+        let barrier = Barrier { group: self, store: &*store, number, limit };
+        store.set(&barrier.arrival(self.rank()), b"here")?;
+        if self.rank() == 0 { barrier.watch(wait_all_ranks) } else { barrier.follow() }
+    }
+}
+
+/// One barrier, on one rank.
+struct Barrier<'a> {
+    group: &'a ProcessGroup,
+    store: &'a dyn Store,
+    /// How many barriers the group had before.
+    number: u64,
+    limit: Duration,
+}
+
+impl Barrier<'_> {
+    /// Rank 0: waits for the others, decides, and cleans up behind the barrier before.
+    fn watch(&self, wait_all_ranks: bool) -> Result<()> {
+        let ranks: Vec<u32> = (1..self.group.size()).collect();
+        let until = self.until(self.limit);
+        let mut missing = ranks.clone();
+        loop {
+            missing = self.not_arrived(&missing)?;
+            if missing.is_empty() || self.group.is_broken() || !self.wait_for(&missing, until)? {
+                break;
+            }
+        }
+        // Who came at the last moment is not missing.
+        let missing = self.not_arrived(&missing)?;
+        let verdict = match missing.as_slice() {
+            [] => String::from_utf8_lossy(PASSED).into_owned(),
+            several if wait_all_ranks => self.failure(&names(several)),
+            [first, ..] => self.failure(&format!("Rank {first}")),
+        };
+        let verdict = self.decide(&verdict)?;
+        if verdict != PASSED {
+            return Err(failed(String::from_utf8_lossy(&verdict).into_owned()));
+        }
+        // Everybody is here, so nobody reads what the barrier before left behind. A store that
+        // cannot delete keeps a few keys more.
+        for rank in &ranks {
+            let _ = self.store.delete_key(&self.arrival(*rank));
+        }
+        if let Some(before) = self.number.checked_sub(1) {
+            let before = Barrier { number: before, ..*self };
+            let _ = self.store.delete_key(&before.verdict());
+            let _ = self.store.delete_key(&before.arrival(0));
+        }
+        Ok(())
+    }
+
+    /// The others: wait for rank 0 to come, then for its verdict.
+    fn follow(&self) -> Result<()> {
+        let until = self.until(self.limit);
+        while !self.store.check(&[&self.arrival(0)])? && !self.store.check(&[&self.verdict()])? {
+            if self.group.is_broken() || !self.wait_for(&[0], until)? {
+                self.decide(&self.failure("Rank 0"))?;
+                break;
+            }
+        }
+        // Rank 0 decides within its own limit, which may be another one; if it dies, the group
+        // breaks. The last resort is the group's limit.
+        let until = self.until(self.limit.max(self.group.timeout()).saturating_add(GRACE));
+        let verdict = self.verdict();
+        loop {
+            if self.store.check(&[&verdict])? {
+                let found = self.store.get(&verdict)?;
+                return self.obey(&found);
+            }
+            let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
+            if self.group.is_broken() || slice.is_zero() {
+                let found = self.decide(&self.failure("Rank 0"))?;
+                return self.obey(&found);
+            }
+            self.sleep_on(&[&verdict], slice)?;
+        }
+    }
+
+    fn obey(&self, verdict: &[u8]) -> Result<()> {
+        if verdict == PASSED {
+            return Ok(());
+        }
+        Err(failed(format!(
+            "Rank {} successfully reached monitoredBarrier, but received errors while waiting for \
+             send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original \
+             exception: \n{}",
+            self.group.rank(),
+            String::from_utf8_lossy(verdict)
+        )))
+    }
+
+    /// Writes the verdict if there is none; the one that holds.
+    fn decide(&self, verdict: &str) -> Result<Vec<u8>> {
+        self.store.compare_set(&self.verdict(), b"", verdict.as_bytes())
+    }
+
+    fn failure(&self, who: &str) -> String {
+        format!("[Rank 0]: {who} failed to pass monitoredBarrier in {} ms", self.limit.as_millis())
+    }
+
+    fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {
+        if ranks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<String> = ranks.iter().map(|&rank| self.arrival(rank)).collect();
+        let all: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if self.store.check(&all)? {
+            return Ok(Vec::new());
+        }
+        let mut missing = Vec::new();
+        for (rank, key) in ranks.iter().zip(all) {
+            if !self.store.check(&[key])? {
+                missing.push(*rank);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Waits for one of `ranks` to come, for a slice; whether there is time left.
+    fn wait_for(&self, ranks: &[u32], until: Instant) -> Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let keys: Vec<String> = ranks.iter().map(|&rank| self.arrival(rank)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        self.sleep_on(&keys, SLICE.min(left))?;
+        Ok(true)
+    }
+
+    /// Waits until all `keys` are there, or for `slice`.
+    fn sleep_on(&self, keys: &[&str], slice: Duration) -> Result<()> {
+        // A limit of zero would be none.
+        let slice = slice.max(Duration::from_millis(1));
+        match self.store.wait(keys, Some(slice)) {
+            Err(Error::StoreTimeout { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn until(&self, limit: Duration) -> Instant {
+        let now = Instant::now();
+        // A limit beyond what the clock can say is as good as a century.
+        now.checked_add(limit).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
+    }
+
+    fn arrival(&self, rank: u32) -> String {
+        format!("monitored_barrier/{}/{rank}", self.number)
+    }
+
+    fn verdict(&self) -> String {
+        format!("monitored_barrier/{}/verdict", self.number)
+    }
+}
+
+fn names(ranks: &[u32]) -> String {
+    let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("Ranks {}", names.join(", "))
+}
+
+fn failed(message: String) -> Error {
+    Error::MonitoredBarrier { message }
+}
