@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
-use crate::rendezvous::{self, Rendezvous};
+use crate::rendezvous::{self, Rendezvous, incarnation};
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -115,9 +115,6 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
-/// Key that tells one store from another.
-const IDENTITY: &str = "polyrank/identity";
-
 /// Name of the default group in its store.
 const DEFAULT_NAME: &str = "default_pg";
 
@@ -132,16 +129,15 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     }
     let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let Rendezvous { store, rank, world_size, hosting, .. } = meet(&options, timeout)?;
-    store.set_timeout(timeout);
-    let incarnation = incarnation(&*store).map_err(|error| joining(error, hosting))?;
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(incarnation, store));
+    let (met, prefix) = incarnation::meet(timeout, |left| meet(&options, left))?;
+    let Rendezvous { store, rank, world_size, hosting, .. } = met;
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
     let mut group_options =
         GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     let group = ProcessGroup::new(store.clone(), rank, world_size, name, group_options)
-        .map_err(|error| joining(error, hosting))?;
+        .map_err(|error| incarnation::lost(error, hosting))?;
     let mut world = world();
     if world.is_some() {
         group.shutdown();
@@ -263,41 +259,6 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
         (Some(rank), Some(world_size)) => Rendezvous::new(store.clone(), rank, world_size),
         _ => invalid("rank and world_size must be given with an explicit store"),
     }
-}
-
-/// The store died while the ranks met, which its host did too.
-fn joining(error: Error, hosting: bool) -> Error {
-    match error {
-        Error::Network { message } if !hosting => Error::Network {
-            message: format!(
-                "lost the store while the ranks were joining; rank 0, or whoever hosts it, ended \
-                 or gave up: {message}"
-            ),
-        },
-        error => error,
-    }
-}
-
-/// A prefix that keeps the keys of this default group apart from those of an earlier one in the same
-/// store: after a destroy, or after an elastic launcher restarted the ranks. What this process did
-/// with other stores does not count, as other ranks may not have been there.
-fn incarnation(store: &dyn Store) -> Result<String> {
-    static INITS: Mutex<BTreeMap<Vec<u8>, u32>> = Mutex::new(BTreeMap::new());
-    let identity = store.compare_set(IDENTITY, b"", &random_name())?;
-    let mut inits = INITS.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = inits.entry(identity).or_insert(0);
-    let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
-    let incarnation = format!("world{restarts}.{count}");
-    *count += 1;
-    Ok(incarnation)
-}
-
-/// Bytes that no other process makes.
-fn random_name() -> Vec<u8> {
-    use std::hash::{BuildHasher, RandomState};
-    // Its keys come from the system's random numbers.
-    let random = [0u8, 1].map(|index| RandomState::new().hash_one((std::process::id(), index)));
-    format!("{:016x}{:016x}", random[0], random[1]).into_bytes()
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

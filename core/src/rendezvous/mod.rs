@@ -1,6 +1,7 @@
 //! From a URL to a store that all ranks share, and the ranks' meeting in it.
 //! Knows nothing of process groups or transports.
 
+pub(crate) mod incarnation;
 mod join;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
@@ -30,6 +31,8 @@ pub struct Rendezvous {
     pub world_size: u32,
     /// Whether the store ends with this process.
     pub hosting: bool,
+    /// Whether the store ends with rank 0.
+    pub hosted: bool,
 }
 
 impl Rendezvous {
@@ -39,7 +42,7 @@ impl Rendezvous {
     /// [`Error::Rendezvous`] if `rank` is not below `world_size`.
     pub fn new(store: Arc<dyn Store>, rank: u32, world_size: u32) -> Result<Self> {
         check_rank(rank, world_size)?;
-        Ok(Self { store, rank, world_size, hosting: false })
+        Ok(Self { store, rank, world_size, hosting: false, hosted: false })
     }
 }
 
@@ -213,7 +216,19 @@ fn meet_at(
         .is_master(hosting)
         .multi_tenant(true)
         .timeout(timeout);
-    let store: Arc<dyn Store> = Arc::new(TcpStore::without_waiting(options)?);
+    let advise = |error| match error {
+        Error::Network { message } if hosting => Error::Network {
+            message: format!(
+                "rank 0 of {world_size} cannot host the store: {message}. Another process, perhaps \
+                 another rank 0, may use the port; choose a free one"
+            ),
+        },
+        Error::Network { message } if !launchers => Error::Network {
+            message: format!("found no store of rank 0 of {world_size} to join: {message}"),
+        },
+        error => error,
+    };
+    let store: Arc<dyn Store> = Arc::new(TcpStore::without_waiting(options).map_err(advise)?);
     // The launcher's store outlives the ranks: those that it starts again begin with no keys.
     let store = match environment.restart_count {
         Some(attempt) if launchers => {
@@ -221,7 +236,7 @@ fn meet_at(
         }
         _ => store,
     };
-    Ok(Rendezvous { store, rank, world_size, hosting })
+    Ok(Rendezvous { store, rank, world_size, hosting, hosted: !launchers })
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -241,7 +256,7 @@ fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous
         url.path
     };
     let store = crate::store::membership::join(path.as_ref(), rank, world_size, request.timeout)?;
-    Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false })
+    Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false, hosted: false })
 }
 
 #[cfg(target_family = "wasm")]
