@@ -1,4 +1,8 @@
-//! The default group, and the registry of groups of this process. Knows no backend.
+//! The default group, the registry of groups of this process, and the collectives over the default
+//! group. Knows no backend.
+
+mod current;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +14,10 @@ use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOpt
 use crate::rendezvous::{self, Rendezvous};
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
+
+pub use crate::generated::distributed::*;
+pub use current::{current_process_group, with_process_group};
+pub use messages::{irecv, isend, monitored_barrier, recv, send};
 
 /// How the default group is made.
 #[derive(Clone, Default)]
