@@ -91,6 +91,12 @@ pub struct NewGroupOptions {
     pub description: Option<String>,
     /// Whether members keep the order of `ranks` instead of being sorted.
     pub keep_order: bool,
+    /// `tcp`, or pairs as `cpu:tcp`; the default group's by default.
+    pub backend: Option<String>,
+    /// The device of this rank; the default group's by default.
+    pub device: Option<Device>,
+    /// Name of the group; made of the members by default.
+    pub group_name: Option<String>,
 }
 
 struct World {
@@ -191,6 +197,9 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     }
     let mut split = SplitOptions::default();
     split.timeout = options.timeout;
+    split.backend = options.backend.as_deref().map(str::parse).transpose()?;
+    split.device = options.device;
+    split.name = options.group_name;
     split.description = Some(options.description.unwrap_or_else(|| "undefined".into()));
     let group = parent.split_group(&ranks, split)?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
