@@ -34,7 +34,7 @@ dictionary BackendOptions {
 
 /// What carries out a group's operations on one kind of device.
 [Unbuilt, Since=0.1]
-interface Backend {
+interface DeviceBackend {
   /// The backend's name, lower case.
   DOMString name();
 

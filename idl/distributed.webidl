@@ -24,7 +24,7 @@ namespace distributed {
   /// - `timeout`: limit of joining and of operations; none: 30 min.
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
-  /// - `group_name`: the group's name; empty: `0`.
+  /// - `group_name`: the group's name; empty: `default_pg`.
   /// - `pg_options`: options of the backend.
   /// - `device_id`: the device that the group is bound to.
   [Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
@@ -122,7 +122,7 @@ namespace distributed {
                     optional Duration? timeout = null);
 
   /// Adds a URL scheme to `rendezvous`. A scheme has one handler.
-  [Unbuilt, Throws=Rendezvous]
+  [Handwritten, Throws=Rendezvous]
   undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
 
   /// A client of the store at `host:port/prefix`, with the prefix put before every key.

@@ -28,7 +28,7 @@ interface ProcessGroup {
   unsigned long size();
 
   /// The name of the group's backend, lower case: `tcp`.
-  [Alias=getBackendName, Rust=backend_name] DOMString name();
+  [Alias=(getBackendName, backend_name), Rust=backend_name] DOMString name();
 
   /// The group's name, the same on all its ranks and different from other groups'.
   readonly attribute DOMString group_name;
@@ -46,7 +46,7 @@ interface ProcessGroup {
   Store get_group_store();
 
   /// The backend that serves a device.
-  [Unbuilt] Backend get_backend(Object device);
+  [Unbuilt] DeviceBackend get_backend(Object device);
 
   /// Limit of each operation that has none of its own.
   readonly attribute Duration timeout;
@@ -79,8 +79,12 @@ interface ProcessGroup {
                             optional DOMString? group_desc = null,
                             optional sequence<Object>? device_types = null);
 
-  /// Joins this group and others that meet in `store` into one of `size` ranks.
-  [Unbuilt]
+  /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
+  /// a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+  ///
+  /// - `timeout`: limit of joining and of the new group's operations.
+  /// - `group_name`: none: made from the name of a group that is joined.
+  [Handwritten, Throws=(InvalidArgument, RendezvousTimeout)]
   ProcessGroup merge_remote_group(Store store, unsigned long size,
                                   optional Duration timeout = 1800,
                                   optional DOMString? group_name = null,

@@ -71,6 +71,13 @@ impl ReduceOp {
         })
     }
 
+    /// Each rank's elements times `factor`, then the sum.
+    #[staticmethod]
+    #[pyo3(name = "premul_sum")]
+    fn with_factor(factor: f64) -> ReduceOp {
+        premul_sum(factor)
+    }
+
     /// `SUM`, `AVG`, …
     #[getter]
     fn name(&self) -> &'static str {

@@ -104,8 +104,8 @@ def test_wrong_calls_are_type_errors_that_list_the_forms(pair):
 
 
 def unbuilt(here):
-    with pytest.raises(polyrank.UnsupportedError, match="monitored_barrier") as caught:
-        here.group.monitored_barrier()
+    with pytest.raises(polyrank.UnsupportedError, match="register_abort_hook") as caught:
+        here.group.register_abort_hook(0, print)
     assert isinstance(caught.value, NotImplementedError)
 
 
@@ -119,4 +119,11 @@ def test_options_have_defaults_and_take_keywords():
     assert options.timeout is None
     options.timeout = datetime.timedelta(seconds=3)
     assert options.timeout == datetime.timedelta(seconds=3)
+    # A number of seconds is as good, and is not ignored.
+    group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, timeout=30)
+    for timeout in (3, 3.0, datetime.timedelta(seconds=3)):
+        work = group.allreduce([np.ones(1)], polyrank.AllreduceOptions(timeout=timeout))
+        assert work.timeout == datetime.timedelta(seconds=3)
+    with pytest.raises(ValueError, match="not negative"):
+        group.allreduce([np.ones(1)], polyrank.AllreduceOptions(timeout=-1))
     assert polyrank.ReduceOptions(root_rank=2).root_rank == 2

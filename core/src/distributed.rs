@@ -1,4 +1,8 @@
-//! The default group, and the registry of groups of this process. Knows no backend.
+//! The default group, the registry of groups of this process, and the collectives over the default
+//! group. Knows no backend.
+
+mod current;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +13,10 @@ use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOpt
 use crate::rendezvous::{self, Rendezvous, incarnation};
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
+
+pub use crate::generated::distributed::*;
+pub use current::{current_process_group, with_process_group};
+pub use messages::{irecv, isend, monitored_barrier, recv, send};
 
 /// How the default group is made.
 #[derive(Clone, Default)]
@@ -82,6 +90,12 @@ pub struct NewGroupOptions {
     pub description: Option<String>,
     /// Whether members keep the order of `ranks` instead of being sorted.
     pub keep_order: bool,
+    /// `tcp`, or pairs as `cpu:tcp`; the default group's by default.
+    pub backend: Option<String>,
+    /// The device of this rank; the default group's by default.
+    pub device: Option<Device>,
+    /// Name of the group; made of the members by default.
+    pub group_name: Option<String>,
 }
 
 struct World {
@@ -181,8 +195,14 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     if !options.keep_order {
         ranks.sort_unstable();
     }
-    let description = Some(options.description.unwrap_or_else(|| "undefined".into()));
-    let split = SplitOptions { timeout: options.timeout, description, ..SplitOptions::default() };
+    let split = SplitOptions {
+        timeout: options.timeout,
+        backend: options.backend.as_deref().map(str::parse).transpose()?,
+        device: options.device,
+        name: options.group_name,
+        description: Some(options.description.unwrap_or_else(|| "undefined".into())),
+        ..SplitOptions::default()
+    };
     let group = parent.split_group(&ranks, split)?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.insert(group.group_name().to_owned(), group.clone());

@@ -25,7 +25,6 @@ __all__ = [
     "AllreduceCoalescedOptions",
     "AllreduceOptions",
     "AlreadyInitializedError",
-    "Backend",
     "BackendOptions",
     "BackendUnavailableError",
     "BarrierOptions",
@@ -34,6 +33,7 @@ __all__ = [
     "CollectiveTimeoutError",
     "CurrentProcessGroup",
     "DType",
+    "DeviceBackend",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -228,6 +228,9 @@ class ReduceOp:
     PREMUL_SUM: ClassVar[ReduceOp]
     """Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`."""
     def __new__(cls, op: ReduceOp | int) -> Self: ...
+    @staticmethod
+    def premul_sum(factor: float) -> ReduceOp:
+        """Each rank's elements times `factor`, then the sum."""
     @property
     def name(self) -> str:
         """`SUM`, `AVG`, …"""
@@ -783,7 +786,7 @@ class ReconfigureOptions(Options):
 
 
 @final
-class Backend:
+class DeviceBackend:
     """What carries out a group's operations on one kind of device."""
 
 
@@ -871,9 +874,10 @@ class ProcessGroup:
     def name(self) -> str:
         """The name of the group's backend, lower case: `tcp`."""
     getBackendName = name
+    backend_name = name
     def get_group_store(self) -> Store:
         """The store behind the group, with the group's prefix."""
-    def get_backend(self, device: object) -> Backend:
+    def get_backend(self, device: object) -> DeviceBackend:
         """The backend that serves a device.
 
         Not built in this version: raises `UnsupportedError`.
@@ -901,9 +905,13 @@ class ProcessGroup:
         Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
-        """Joins this group and others that meet in `store` into one of `size` ranks.
+        """Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
+        a store of which nobody else uses the keys. Ranks are given in the order in which they come.
 
-        Not built in this version: raises `UnsupportedError`.
+        - `timeout`: limit of joining and of the new group's operations.
+        - `group_name`: none: made from the name of a group that is joined.
+
+        Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
         """
     @overload
     def allreduce(self, tensors: Sequence[_Tensor], opts: AllreduceOptions = ...) -> Work:
@@ -1452,7 +1460,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `timeout`: limit of joining and of operations; none: 30 min.
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
-    - `group_name`: the group's name; empty: `0`.
+    - `group_name`: the group's name; empty: `default_pg`.
     - `pg_options`: options of the backend.
     - `device_id`: the device that the group is bound to.
 
@@ -1577,7 +1585,7 @@ def rendezvous(url: str, rank: SupportsIndex = -1, world_size: SupportsIndex = -
 def register_rendezvous_handler(scheme: str, handler: Callable[[str, timedelta, int, int], Any]) -> None:
     """Adds a URL scheme to `rendezvous`. A scheme has one handler.
 
-    Not built in this version: raises `UnsupportedError`.
+    Raises `RendezvousError`.
     """
 
 def create_store_client(store_addr: str, timeout: _Duration = ...) -> Store:

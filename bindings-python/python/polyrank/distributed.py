@@ -3,6 +3,7 @@
 `import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
 """
 
+from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *
 from polyrank._members import *

@@ -10,6 +10,8 @@ use pyo3::types::{PyList, PyTuple};
 
 pub(crate) use super::objects::*;
 use super::point_to_point;
+pub(crate) use super::rendezvous::*;
+use super::settings::{device_of, settings_of};
 use crate::classes::{CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup};
 use crate::convert::{Call, Member, blocking, detached, give, raise, releasing};
 use crate::current;
@@ -74,7 +76,11 @@ pub(crate) fn init_process_group<'py>(py: Python<'py>, mut call: Call<'py>) -> A
     options.rank = u32::try_from(rank).ok();
     options.store = call.store(5)?;
     let name: String = call.take(6)?;
-    options.group_name = Some(name).filter(|name| !name.is_empty());
+    let settings = settings_of(py, &mut call, 7)?;
+    options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
+    options.backend = options.backend.or(settings.backend);
+    options.timeout = options.timeout.or(settings.timeout);
+    options.device = device_of(py, &call, 8)?;
     detached(py, || distributed::init_process_group(options).map(drop))?;
     give(py, ())
 }
@@ -124,7 +130,11 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
 pub(crate) fn new_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let mut options = NewGroupOptions::default();
     options.ranks = call.take(0)?;
-    options.timeout = call.take(1)?;
+    let settings = settings_of(py, &mut call, 3)?;
+    options.timeout = call.take::<Option<Duration>>(1)?.or(settings.timeout);
+    options.backend = call.take::<Option<String>>(2)?.or(settings.backend);
+    options.group_name = settings.group_name;
+    options.device = device_of(py, &call, 6)?;
     options.description = call.take(5)?;
     let sort_ranks: bool = call.take(7)?;
     options.keep_order = !sort_ranks;
@@ -136,7 +146,11 @@ pub(crate) fn split_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     let parent = group_of(py, &call, 0)?;
     let lists: Option<Vec<Vec<u32>>> = call.take(1)?;
     let mut options = SplitOptions::default();
-    options.timeout = call.take(2)?;
+    let settings = settings_of(py, &mut call, 3)?;
+    let backend = settings.backend.map(|backend| backend.parse()).transpose();
+    options.backend = backend.map_err(|error| raise(py, &error))?;
+    options.timeout = call.take::<Option<Duration>>(2)?.or(settings.timeout);
+    options.name = settings.group_name;
     options.description = call.take(4)?;
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
@@ -215,19 +229,6 @@ pub(crate) fn set_timeout<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     let timeout: Duration = call.take(0)?;
     group_of(py, &call, 1)?.set_timeout(timeout);
     give(py, ())
-}
-
-/// Meets the other ranks at a URL, once.
-pub(crate) fn rendezvous<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    let url: String = call.take(0)?;
-    let (rank, size): (i32, i32) = (call.take(1)?, call.take(2)?);
-    let timeout: Option<Duration> = call.take(3)?;
-    let timeout = timeout.unwrap_or(polyrank::DEFAULT_TIMEOUT);
-    let (rank, size) = (u32::try_from(rank).ok(), u32::try_from(size).ok());
-    let met = detached(py, || polyrank::rendezvous::rendezvous(&url, rank, size, timeout))?;
-    let store = give(py, met.store)?;
-    let triple = (store, met.rank, met.world_size).into_pyobject(py)?;
-    Ok(PyList::new(py, [triple])?.try_iter()?.into_any())
 }
 
 /// A client of the store at `host:port/prefix`.

@@ -11,6 +11,8 @@ pub(crate) mod p2p_op;
 mod point_to_point;
 pub(crate) mod prefix_store;
 pub(crate) mod process_group;
+mod rendezvous;
+mod settings;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
 pub(crate) mod work;

@@ -8,6 +8,7 @@ use polyrank::{Error, GroupOptions, SplitOptions};
 use pyo3::prelude::*;
 
 use super::point_to_point;
+use super::settings::settings_of;
 use crate::classes::ProcessGroup;
 use crate::convert::{Call, blocking, detached, give, raise};
 
@@ -47,12 +48,30 @@ pub(crate) fn split_group<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let ranks: Vec<u32> = call.take(0)?;
+    let settings = settings_of(group.py(), &mut call, 2)?;
     let mut options = SplitOptions::default();
-    options.timeout = call.take(1)?;
-    options.name = call.take(3)?;
+    options.timeout = call.take::<Option<Duration>>(1)?.or(settings.timeout);
+    let backend = settings.backend.map(|backend| backend.parse()).transpose();
+    options.backend = backend.map_err(|error| raise(group.py(), &error))?;
+    options.name = call.take::<Option<String>>(3)?.or(settings.group_name);
     options.description = call.take(4)?;
     let inner = &group.get().inner;
     blocking(group.py(), || inner.split_group(&ranks, options))
+}
+
+/// Joins this group and others into one.
+pub(crate) fn merge_remote_group<'py>(
+    group: &Bound<'py, ProcessGroup>,
+    mut call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let store = store(group.py(), &call)?;
+    let size: u32 = call.take(1)?;
+    let mut options = SplitOptions::default();
+    options.timeout = Some(call.take(2)?);
+    options.name = call.take(3)?;
+    options.description = call.take(4)?;
+    let inner = &group.get().inner;
+    blocking(group.py(), || inner.merge_remote_group(store, size, options))
 }
 
 /// The device that the group is bound to, if it is.

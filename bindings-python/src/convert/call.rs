@@ -76,6 +76,14 @@ impl<'py> Call<'py> {
         self.resolved.take(index).map_err(|error| raise(self.py, &error))
     }
 
+    /// The members of the options record that parameter `index` was given, if it was given one.
+    pub(crate) fn members(&self, index: usize) -> Option<Vec<Value>> {
+        match self.resolved.values.get(index) {
+            Some(Value::Record(_, members)) => Some(members.clone()),
+            _ => None,
+        }
+    }
+
     /// The object that parameter `index` was given, if it is one that only Python knows.
     pub(crate) fn object(&self, index: usize) -> Option<&Bound<'py, PyAny>> {
         match self.resolved.values.get(index) {

@@ -78,6 +78,14 @@ impl ProcessGroup {
         convert::blocking(py, || this.inner.backend_name())
     }
 
+    /// Another name of `name`.
+    #[pyo3(name = "backend_name", signature = ())]
+    fn py_name_alias_1<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let this = slf.get();
+        convert::blocking(py, || this.inner.backend_name())
+    }
+
     /// The store behind the group, with the group's prefix.
     #[pyo3(name = "get_group_store", signature = ())]
     fn py_get_group_store<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -161,9 +169,13 @@ impl ProcessGroup {
         bodies::process_group::split_group(slf, call)
     }
 
-    /// Joins this group and others that meet in `store` into one of `size` ranks.
+    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
+    /// a store of which nobody else uses the keys. Ranks are given in the order in which they come.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// - `timeout`: limit of joining and of the new group's operations.
+    /// - `group_name`: none: made from the name of a group that is joined.
+    ///
+    /// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
     #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords))]
     fn py_merge_remote_group<'py>(
         slf: &Bound<'py, Self>,
@@ -171,8 +183,9 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.merge_remote_group"))
+        let call =
+            convert::resolve(py, &tables::PROCESS_GROUP_MERGE_REMOTE_GROUP, positional, keywords)?;
+        bodies::process_group::merge_remote_group(slf, call)
     }
 
     /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
@@ -1375,7 +1388,7 @@ impl Future {
 ///
 /// Not built in this version.
 #[pyclass(frozen, module = "polyrank")]
-pub(crate) struct Backend;
+pub(crate) struct DeviceBackend;
 
 /// A store reached over a WebSocket, from a browser too.
 ///
@@ -1463,7 +1476,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TCPStore>()?;
     module.add_class::<Work>()?;
     module.add_class::<Future>()?;
-    module.add_class::<Backend>()?;
+    module.add_class::<DeviceBackend>()?;
     module.add_class::<WebSocketStore>()?;
     module.add_class::<Window>()?;
     Ok(())

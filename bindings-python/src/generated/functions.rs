@@ -46,7 +46,7 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `timeout`: limit of joining and of operations; none: 30 min.
 /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
 /// - `store`: where ranks meet, instead of `init_method`.
-/// - `group_name`: the group's name; empty: `0`.
+/// - `group_name`: the group's name; empty: `default_pg`.
 /// - `pg_options`: options of the backend.
 /// - `device_id`: the device that the group is bound to.
 ///
@@ -335,7 +335,7 @@ fn py_rendezvous<'py>(
 
 /// Adds a URL scheme to `rendezvous`. A scheme has one handler.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Raises `RendezvousError`.
 #[pyfunction]
 #[pyo3(name = "register_rendezvous_handler", signature = (*positional, **keywords), text_signature = "(scheme, handler)")]
 fn py_register_rendezvous_handler<'py>(
@@ -343,8 +343,13 @@ fn py_register_rendezvous_handler<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.register_rendezvous_handler"))
+    let call = convert::resolve(
+        py,
+        &tables::DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER,
+        positional,
+        keywords,
+    )?;
+    bodies::distributed::register_rendezvous_handler(py, call)
 }
 
 /// A client of the store at `host:port/prefix`, with the prefix put before every key.

@@ -265,6 +265,7 @@ fn converted(value: Value, ty: &Type) -> Result<Value, String> {
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
             return converted(value, inner);
         }
+        (Type::Record(_), Value::Record(..)) => return converted_members(value),
         (Type::Duration, Value::Float(seconds)) => *seconds,
         (Type::Duration, Value::Int(seconds)) => *seconds as f64,
         _ => return Ok(value),
@@ -272,6 +273,14 @@ fn converted(value: Value, ty: &Type) -> Result<Value, String> {
     Duration::try_from_secs_f64(seconds)
         .map(Value::Duration)
         .map_err(|_| format!("be a number of seconds that is not negative, not {seconds}"))
+}
+
+/// An options record whose members have their types.
+fn converted_members(value: Value) -> Result<Value, String> {
+    let Value::Record(record, values) = value else { return Ok(value) };
+    let members = values.into_iter().zip(record.members);
+    let members = members.map(|(value, member)| converted(value, &member.ty));
+    Ok(Value::Record(record, members.collect::<Result<_, _>>()?))
 }
 
 /// What is wrong with a call that no overload takes: the accepted forms, and what those overloads

@@ -15,9 +15,9 @@ const fn optional(name: &'static str, ty: Type, role: Role, default: Constant) -
 
 /// Every method below.
 pub static METHODS: &[&Method] = &[
-    &BACKEND_NAME,
-    &BACKEND_RANK,
-    &BACKEND_SIZE,
+    &DEVICE_BACKEND_NAME,
+    &DEVICE_BACKEND_RANK,
+    &DEVICE_BACKEND_SIZE,
     &P2P_OP_NEW,
     &PROCESS_GROUP_NEW,
     &PROCESS_GROUP_RANK,
@@ -312,9 +312,9 @@ pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
     ],
 };
 
-/// `Backend.name`
-pub static BACKEND_NAME: Method = Method {
-    interface: "Backend",
+/// `DeviceBackend.name`
+pub static DEVICE_BACKEND_NAME: Method = Method {
+    interface: "DeviceBackend",
     name: "name",
     collective: None,
     coalesced: false,
@@ -322,9 +322,9 @@ pub static BACKEND_NAME: Method = Method {
     overloads: &[Overload { form: "name()", parameters: &[] }],
 };
 
-/// `Backend.rank`
-pub static BACKEND_RANK: Method = Method {
-    interface: "Backend",
+/// `DeviceBackend.rank`
+pub static DEVICE_BACKEND_RANK: Method = Method {
+    interface: "DeviceBackend",
     name: "rank",
     collective: None,
     coalesced: false,
@@ -332,9 +332,9 @@ pub static BACKEND_RANK: Method = Method {
     overloads: &[Overload { form: "rank()", parameters: &[] }],
 };
 
-/// `Backend.size`
-pub static BACKEND_SIZE: Method = Method {
-    interface: "Backend",
+/// `DeviceBackend.size`
+pub static DEVICE_BACKEND_SIZE: Method = Method {
+    interface: "DeviceBackend",
     name: "size",
     collective: None,
     coalesced: false,
@@ -519,7 +519,7 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     name: "merge_remote_group",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         form: "merge_remote_group(store: Store, size: int, timeout: Duration = 1800 s, group_name: str? = None, group_desc: str? = None)",
         parameters: &[
@@ -2282,7 +2282,7 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     name: "register_rendezvous_handler",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         form: "register_rendezvous_handler(scheme: str, handler: RendezvousHandler)",
         parameters: &[

@@ -110,6 +110,14 @@ fn cpu_backend(
     for (_, backend) in &options.backend.devices {
         registry::available(backend)?;
     }
+    let serves = |kind: &str| options.backend.devices.iter().any(|(device, _)| device == kind);
+    if matches!(options.device, Some(Device::Cuda(_))) && !serves("cuda") {
+        let message = format!(
+            "the group cannot be bound to a CUDA device: its backends are {}",
+            options.backend
+        );
+        return Err(Error::InvalidArgument { message });
+    }
     #[cfg(feature = "tcp")]
     return Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout)?));
     #[cfg(not(feature = "tcp"))]

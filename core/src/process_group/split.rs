@@ -1,10 +1,13 @@
 //! Groups out of a group. Knows no backend.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
+use crate::backend::registry::{self, BackendSpec};
+use crate::store::Store;
 use crate::wire::fingerprint::digest;
-use crate::{Error, Result};
+use crate::{Device, Error, Result};
 
 /// How a group is split off.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +19,10 @@ pub struct SplitOptions {
     pub name: Option<String>,
     /// Free text; the parent's name and `split` by default.
     pub description: Option<String>,
+    /// Which backend serves which device; the parent's by default.
+    pub backend: Option<BackendSpec>,
+    /// The device that the child is bound to; the parent's by default.
+    pub device: Option<Device>,
 }
 
 impl SplitOptions {
@@ -34,6 +41,16 @@ impl SplitOptions {
         self.description = Some(description.into());
         self
     }
+    /// Sets [`SplitOptions::backend`].
+    pub fn backend(mut self, backend: BackendSpec) -> Self {
+        self.backend = Some(backend);
+        self
+    }
+    /// Sets [`SplitOptions::device`].
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
 }
 
 impl ProcessGroup {
@@ -50,6 +67,10 @@ impl ProcessGroup {
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
+        // A backend that is not there is an error on all ranks, members or not.
+        for (_, backend) in options.backend.iter().flat_map(|spec| &spec.devices) {
+            registry::available(backend)?;
+        }
         let Some(rank) = ranks.iter().position(|&member| member == self.rank()) else {
             return Ok(None);
         };
@@ -59,19 +80,52 @@ impl ProcessGroup {
             let count = self.count_split(&membership);
             format!("{}:split:{membership}:{count}", self.group_name())
         });
-        let mut group_options = GroupOptions {
+        let description =
+            options.description.unwrap_or_else(|| format!("{}:split", self.group_name()));
+        let group_options = GroupOptions {
             timeout: Some(options.timeout.unwrap_or(self.timeout())),
-            description: options
-                .description
-                .unwrap_or_else(|| format!("{}:split", self.group_name())),
-            ..self.inner.options.clone()
+            description,
+            backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
+            device: options.device.or(self.inner.bound_device),
         };
-        group_options.device = self.inner.bound_device;
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let store = self.get_group_store();
         let group = ProcessGroup::with_members(store, rank as u32, members, &name, group_options)?;
         Ok(Some(group))
+    }
+
+    /// Joins this group and others into one of `size` ranks: every rank of each of them calls it,
+    /// with a store of which nobody else uses the keys. Ranks of the new group are given in the
+    /// order in which they come; the name is that of the first one's group and `merge`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if more than `size` ranks come; [`Error::RendezvousTimeout`]
+    /// naming those that did not come.
+    pub fn merge_remote_group(
+        &self,
+        store: Arc<dyn Store>,
+        size: u32,
+        options: SplitOptions,
+    ) -> Result<ProcessGroup> {
+        let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
+        let came = store.add("polyrank/merge/ranks", 1)?;
+        let rank = u32::try_from(came - 1).ok().filter(|&rank| rank < size);
+        let Some(rank) = rank else {
+            let message = format!("{came} ranks came to a merged group of {size}");
+            return Err(Error::InvalidArgument { message });
+        };
+        let name = options.name.unwrap_or_else(|| format!("{}:merge", self.group_name()));
+        // All ranks know the group by one name, wherever they come from.
+        let name = store.compare_set("polyrank/merge/name", b"", name.as_bytes())?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let group_options = GroupOptions {
+            timeout: Some(timeout),
+            description: options.description.unwrap_or_else(|| name.clone()),
+            backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
+            device: options.device.or(self.inner.bound_device),
+        };
+        ProcessGroup::new(store, rank, size, &name, group_options)
     }
 
     fn check_members(&self, ranks: &[u32]) -> Result<()> {

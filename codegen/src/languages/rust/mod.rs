@@ -3,6 +3,7 @@
 //! The views here compute; the templates under `templates/rust` only print.
 
 mod calls;
+mod distributed;
 mod errors;
 mod options;
 mod surface;
@@ -44,6 +45,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);
     add("scope", surface::scope(api).render()?);
+    add("distributed", distributed::functions(api).render()?);
     // The schedules stand below `schedule`, which they are part of.
     let module = |path: &String| {
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs");

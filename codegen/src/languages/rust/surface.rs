@@ -56,10 +56,10 @@ struct Method {
     constant: String,
 }
 
-struct Buffer {
-    name: String,
+pub(super) struct Buffer {
+    pub(super) name: String,
     role: String,
-    borrowed: String,
+    pub(super) borrowed: String,
     scoped: String,
     lend: &'static str,
 }
@@ -91,7 +91,7 @@ pub(super) fn scope(api: &Api) -> Scope {
 }
 
 /// The collectives of `ProcessGroup` that are built.
-fn typed(api: &Api) -> impl Iterator<Item = &model::Method> {
+pub(super) fn typed(api: &Api) -> impl Iterator<Item = &model::Method> {
     let groups = api.interfaces.iter().filter(|interface| interface.name == "ProcessGroup");
     let methods = groups.flat_map(|interface| &interface.methods);
     methods.filter(|method| method.collective.is_some() && !method.notes.unbuilt)
@@ -107,26 +107,28 @@ fn view(api: &Api, method: &model::Method) -> Method {
     let generics: Vec<char> = ('A'..='Z').take(parameters.clone().count()).collect();
     let buffers: Vec<Buffer> =
         parameters.zip(&generics).map(|(parameter, generic)| buffer(parameter, *generic)).collect();
-    let bounds = buffers.iter().zip(&generics).map(|(buffer, generic)| {
-        let bound = if buffer.lend == "lend" { "ConstBuffers" } else { "Buffers" };
-        format!("{generic}: {bound} + ?Sized")
-    });
-    let bounds: Vec<String> = bounds.collect();
     Method {
         name: method.name.clone(),
-        doc: doc_comment(&documentation(api, method)),
-        generics: if bounds.is_empty() {
-            String::new()
-        } else {
-            format!("<{}>", bounds.join(", "))
-        },
+        doc: doc_comment(&documentation(api, method, method)),
+        generics: bounds(&buffers),
         buffers,
         arguments: trait_name(method),
         constant: method_constant(method),
     }
 }
 
-fn buffer(parameter: &Parameter, generic: char) -> Buffer {
+/// The type parameters of tensors, `A` and so on: `<A: Buffers + ?Sized>`.
+pub(super) fn bounds(buffers: &[Buffer]) -> String {
+    let bounds = buffers.iter().zip('A'..='Z').map(|(buffer, generic)| {
+        let bound = if buffer.lend == "lend" { "ConstBuffers" } else { "Buffers" };
+        format!("{generic}: {bound} + ?Sized")
+    });
+    let bounds: Vec<String> = bounds.collect();
+    if bounds.is_empty() { String::new() } else { format!("<{}>", bounds.join(", ")) }
+}
+
+/// A tensor parameter, whose type is the parameter `generic`.
+pub(super) fn buffer(parameter: &Parameter, generic: char) -> Buffer {
     let reads = matches!(parameter.role, Role::In | Role::FlatIn);
     let word = if reads { "" } else { "mut " };
     Buffer {
@@ -138,8 +140,13 @@ fn buffer(parameter: &Parameter, generic: char) -> Buffer {
     }
 }
 
-fn documentation(api: &Api, method: &model::Method) -> String {
-    let (doc, aliases, errors) = (&method.doc, aliases(method), errors(api, method));
+/// What `method` does, in the words of `described`, and what it takes and raises.
+pub(super) fn documentation(
+    api: &Api,
+    described: &model::Method,
+    method: &model::Method,
+) -> String {
+    let (doc, aliases, errors) = (&described.doc, aliases(described), errors(api, method));
     let accepted = any_of(&shown_forms(method));
     format!(
         "{doc}{aliases}\n\n`arguments`: {accepted}. Returns when it is done.\n\n# Errors\n{errors}"
@@ -168,11 +175,11 @@ fn errors(api: &Api, method: &model::Method) -> String {
     lines.join("\n")
 }
 
-fn is_buffer(parameter: &Parameter) -> bool {
+pub(super) fn is_buffer(parameter: &Parameter) -> bool {
     matches!(parameter.role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut)
 }
 
-fn trait_name(method: &model::Method) -> String {
+pub(super) fn trait_name(method: &model::Method) -> String {
     format!("{}Arguments", camel_case(&method.name))
 }
 

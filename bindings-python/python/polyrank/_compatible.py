@@ -1,0 +1,72 @@
+"""Names that programs for torch.distributed use and the IDL has no words for."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import StrEnum
+
+from polyrank._core import ProcessGroup, ReduceOp, Store, premul_sum, register_backend
+
+__all__ = ["Backend", "make_premul_sum", "reduce_op"]
+
+make_premul_sum = premul_sum
+
+
+class Backend(StrEnum):
+    """The names of backends; `Backend("TCP")` reads one in any case. `gloo` is `tcp` here."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    TCP = "tcp"
+    WEBSOCKET = "websocket"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Backend":
+        if not isinstance(value, str):
+            raise ValueError(f"Backend name must be a string, but got: {value!r}")
+        known = {member.value: member for member in cls}
+        if value.lower() not in known:
+            raise ValueError(f"Unknown backend type '{value}'; known are: {', '.join(known)}")
+        return known[value.lower()]
+
+    @staticmethod
+    def register_backend(
+        name: str,
+        func: Callable[[Store, int, int, timedelta], ProcessGroup],
+        extended_api: bool = False,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """As the function `register_backend`."""
+        register_backend(name, func, extended_api, devices)
+
+
+class _Deprecated(type):
+    @property
+    def SUM(cls) -> ReduceOp:
+        return _warned(ReduceOp.SUM)
+
+    @property
+    def PRODUCT(cls) -> ReduceOp:
+        return _warned(ReduceOp.PRODUCT)
+
+    @property
+    def MIN(cls) -> ReduceOp:
+        return _warned(ReduceOp.MIN)
+
+    @property
+    def MAX(cls) -> ReduceOp:
+        return _warned(ReduceOp.MAX)
+
+
+class reduce_op(metaclass=_Deprecated):
+    """The former name of `ReduceOp`, which it warns about."""
+
+
+def _warned(op: ReduceOp) -> ReduceOp:
+    text = "`polyrank.reduce_op` is deprecated, please use `polyrank.ReduceOp` instead"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+    return op

@@ -1,0 +1,50 @@
+//! Messages, and the barrier that names who is missing, over the default group. Knows no backend.
+
+use std::time::Duration;
+
+use super::default_group;
+use crate::{Buffers, ConstBuffers, OwnedBuffers, Result, Work};
+
+/// Sends a tensor to rank `dst` of the default group.
+///
+/// # Errors
+/// As [`ProcessGroup::send`](crate::ProcessGroup::send).
+pub fn send<I: ConstBuffers + ?Sized>(tensor: &I, dst: u32, tag: u32) -> Result<()> {
+    default_group()?.send(tensor, dst, tag)
+}
+
+/// Receives a tensor from rank `src` of the default group, or from whoever sends first; the sender.
+///
+/// # Errors
+/// As [`ProcessGroup::recv`](crate::ProcessGroup::recv).
+pub fn recv<B: Buffers + ?Sized>(tensor: &mut B, src: Option<u32>, tag: u32) -> Result<u32> {
+    let group = default_group()?;
+    match src {
+        Some(src) => group.recv(tensor, src, tag).map(|()| src),
+        None => group.recv_anysource(tensor, tag),
+    }
+}
+
+/// As [`send`], owning the tensor until the work is done.
+///
+/// # Errors
+/// As [`ProcessGroup::send`](crate::ProcessGroup::send).
+pub fn isend(tensor: impl OwnedBuffers, dst: u32, tag: u32) -> Result<Work> {
+    default_group()?.send_async(tensor, dst, tag)
+}
+
+/// As [`recv`], owning the tensor until the work is done.
+///
+/// # Errors
+/// As [`ProcessGroup::recv`](crate::ProcessGroup::recv).
+pub fn irecv(tensor: impl OwnedBuffers, src: Option<u32>, tag: u32) -> Result<Work> {
+    default_group()?.recv_async(tensor, src, tag)
+}
+
+/// Waits until all ranks of the default group came, and says which did not.
+///
+/// # Errors
+/// As [`ProcessGroup::monitored_barrier`](crate::ProcessGroup::monitored_barrier).
+pub fn monitored_barrier(timeout: Option<Duration>, wait_all_ranks: bool) -> Result<()> {
+    default_group()?.monitored_barrier(timeout, wait_all_ranks)
+}
