@@ -169,8 +169,8 @@ impl ProcessGroup {
         bodies::process_group::split_group(slf, call)
     }
 
-    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
-    /// a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
+    /// with a store of which nobody else uses the keys. Ranks are given in the order in which they come.
     ///
     /// - `timeout`: limit of joining and of the new group's operations.
     /// - `group_name`: none: made from the name of a group that is joined.
