@@ -794,8 +794,8 @@ class DeviceBackend:
 @final
 class NonGroupMember:
     """Stands for a group that this process is not a member of: what `new_group` gives to a rank that
-    is not in it. A function that is given it as its group does nothing and returns nothing; a rank in
-    it is -1.
+    is not in it. A function that is given it as its group does nothing and returns nothing; a rank
+    in it is -1.
     """
 
     def __bool__(self) -> bool: ...
@@ -906,7 +906,8 @@ class ProcessGroup:
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
         """Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
-        with a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+        with a store of which nobody else uses the keys. Ranks are given in the order in which they
+        come.
 
         - `timeout`: limit of joining and of the new group's operations.
         - `group_name`: none: made from the name of a group that is joined.
