@@ -27,7 +27,8 @@ pub(crate) fn arguments<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
     foreigns: &mut Foreigns<'py>,
 ) -> PyResult<Arguments> {
-    let mut arguments = Arguments::default();
+    let mut arguments =
+        Arguments { positional: Vec::with_capacity(positional.len()), ..Arguments::default() };
     for (position, item) in positional.iter().enumerate() {
         let is_any = method.is_some_and(|method| method.takes_any_at(position));
         let value = if is_any { opaque(&item, foreigns) } else { value(&item, foreigns) };

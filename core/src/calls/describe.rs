@@ -1,5 +1,6 @@
 //! Values and types in words, for messages. Knows nothing of overloads.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use super::types::Type;
@@ -32,10 +33,10 @@ impl Display for Type {
     }
 }
 
-/// What sort of value it is: `list of 2 Tensor`.
-impl Display for Value {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Value {
+    /// What sort of value it is: `list of 2 Tensor`. Costs nothing for most.
+    pub(super) fn sort(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Value::None => "None",
             Value::Bool(_) => "bool",
             Value::Int(_) => "int",
@@ -47,9 +48,16 @@ impl Display for Value {
             Value::ReduceOp(_) => "ReduceOp",
             Value::DType(_) => "DType",
             Value::Record(record, _) => record.name,
-            Value::Foreign(foreign) => &foreign.type_name,
-            Value::List(values) => return list(values, f),
+            Value::Foreign(foreign) => return Cow::Owned(foreign.type_name.clone()),
+            Value::List(values) => return Cow::Owned(list(values)),
         })
+    }
+}
+
+/// What sort of value it is.
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sort())
     }
 }
 
@@ -63,18 +71,18 @@ impl Display for Arguments {
     }
 }
 
-fn list(values: &[Value], f: &mut Formatter<'_>) -> fmt::Result {
-    let mut kinds: Vec<String> = Vec::new();
+fn list(values: &[Value]) -> String {
+    let mut kinds: Vec<Cow<'static, str>> = Vec::new();
     for value in values {
-        let kind = value.to_string();
+        let kind = value.sort();
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
     match kinds.as_slice() {
-        [] => f.write_str("empty list"),
-        [kind] => write!(f, "list of {} {kind}", values.len()),
-        [first, second] => write!(f, "list of {first} and {second}"),
-        [first, second, ..] => write!(f, "list of {first}, {second} and others"),
+        [] => "empty list".to_owned(),
+        [kind] => format!("list of {} {kind}", values.len()),
+        [first, second] => format!("list of {first} and {second}"),
+        [first, second, ..] => format!("list of {first}, {second} and others"),
     }
 }

@@ -70,11 +70,10 @@ impl Resolved {
     /// [`Error::InvalidArgument`] if it is out of the type's range.
     pub fn take<T: FromValue>(&mut self, position: usize) -> Result<T> {
         let value = std::mem::replace(&mut self.values[position], Value::None);
-        let given = match &value {
-            Value::Int(number) => number.to_string(),
-            other => other.to_string(),
-        };
+        let number = if let Value::Int(number) = &value { Some(*number) } else { None };
+        let sort = value.sort();
         T::from_value(value).map_err(|what| {
+            let given = number.map_or(sort, |number| number.to_string().into());
             let name = self.parameters()[position].name;
             let message =
                 format!("{}(): argument '{name}' must be {what}, not {given}", self.method.name);
@@ -133,7 +132,8 @@ fn places(overload: &Overload, arguments: &Arguments) -> Result<Vec<Place>, Mism
         }
         taken += 1;
     }
-    let mut places: Vec<Place> = (0..taken).map(Place::Position).collect();
+    let mut places = Vec::with_capacity(parameters.len());
+    places.extend((0..taken).map(Place::Position));
     places.resize(parameters.len(), Place::Default);
     for (position, (keyword, value)) in arguments.keywords.iter().enumerate() {
         let Some(index) = parameters.iter().position(|p| is_name(keyword, p.name)) else {

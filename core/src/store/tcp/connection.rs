@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::protocol::{Encode, Kind, MAGIC};
@@ -136,12 +136,17 @@ impl Connection {
         let mut sent = 0;
         let total = self.request.len() + value.len();
         while sent < total {
-            let head = IoSlice::new(&self.request[sent.min(self.request.len())..]);
-            let tail = IoSlice::new(&value[sent.saturating_sub(self.request.len())..]);
-            let parts = [head, tail];
-            let parts = if value.is_empty() { &parts[..1] } else { &parts[..] };
-            let mut ancillary = SendAncillaryBuffer::default();
-            match sendmsg(&self.socket, parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            let head = &self.request[sent.min(self.request.len())..];
+            let tail = &value[sent.saturating_sub(self.request.len())..];
+            // One piece is cheaper to send than two, and most requests are one.
+            let result = if tail.is_empty() {
+                send(&self.socket, head, SendFlags::NOSIGNAL)
+            } else {
+                let parts = [IoSlice::new(head), IoSlice::new(tail)];
+                let mut ancillary = SendAncillaryBuffer::default();
+                sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
+            };
+            match result {
                 Ok(bytes) => sent += bytes,
                 // The socket's own limit of one slice has passed.
                 Err(rustix::io::Errno::AGAIN) => {
