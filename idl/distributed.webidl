@@ -133,9 +133,9 @@ namespace distributed {
 /// Yields the store, the rank and the world size for a URL.
 callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, long world_size);
 
-/// Stands for a group that this process is not a member of: what `new_group` gives to a rank that is
-/// not in it. A function that is given it as its group does nothing and returns nothing; a rank in
-/// it is -1.
+/// Stands for a group that this process is not a member of: what `new_group` gives to a rank that
+/// is not in it. A function that is given it as its group does nothing and returns nothing; a rank
+/// in it is -1.
 [Handwritten, Since=0.1]
 interface NonGroupMember {};
 

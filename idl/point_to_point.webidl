@@ -7,7 +7,8 @@ partial interface ProcessGroup {
   /// - `tensors`: a list with the one tensor to send.
   /// - `tag`: the receiver takes the message by a receive with the same tag.
   ///
-  /// Sending to itself is allowed, if a receive matches it.
+  /// A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
+  /// which is not compared. A rank cannot send to itself.
   [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
   Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
             [Tag] optional unsigned long tag = 0);

@@ -79,8 +79,9 @@ interface ProcessGroup {
                             optional DOMString? group_desc = null,
                             optional sequence<Object>? device_types = null);
 
-  /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
-  /// a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+  /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
+  /// with a store of which nobody else uses the keys. Ranks are given in the order in which they
+  /// come.
   ///
   /// - `timeout`: limit of joining and of the new group's operations.
   /// - `group_name`: none: made from the name of a group that is joined.

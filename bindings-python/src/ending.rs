@@ -2,8 +2,9 @@
 //! operations.
 //!
 //! A thread that wants the GIL back after the interpreter began to end is ended on the spot by it,
-//! through frames of Rust that cannot be unwound: the process aborts. So a hook that runs before the
-//! end shuts a gate: from then on no other thread enters Python, and those inside are waited for.
+//! through frames of Rust that cannot be unwound: the process aborts. So a hook that runs before
+//! the end shuts a gate: from then on no other thread enters Python, and those inside are waited
+//! for.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

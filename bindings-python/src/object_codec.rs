@@ -1,5 +1,5 @@
-//! Python objects as CBOR and back, without running anybody's code: what a rank in any language reads,
-//! and lists, tuples, sets, dicts, complex numbers and NumPy arrays come back as what they were.
+//! Python objects as CBOR and back, without running anybody's code: what a rank in any language
+//! reads. Lists, tuples, sets, dicts, complex numbers and NumPy arrays come back as what they were.
 //! Knows no operations.
 
 use ciborium::Value;

@@ -27,6 +27,11 @@ def disagree(here, name, kind):
             group.allreduce(tensor, op).wait()
         elif kind == "root":
             group.broadcast(tensor, 1 if odd else 0).wait()
+        elif kind == "both are roots":
+            # The two roots wait for each other, and no frame tells them.
+            root = here.size - 1 if odd else 0
+            outputs = [np.zeros(4, np.float32) for _ in range(here.size)]
+            group.gather(outputs if root == here.rank else [], tensor, root).wait()
         # A rank that exchanges no frame with the odd one may be done; its next call raises.
         for _ in range(100):
             group.barrier().wait()
@@ -38,7 +43,10 @@ def disagree(here, name, kind):
     return str(error)
 
 
-@pytest.mark.parametrize("kind", ["collective", "dtype", "size", "operator", "root"])
+KINDS = ["collective", "dtype", "size", "operator", "root", "both are roots"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [2, 3])
 def test_disagreeing_ranks(pools, kind, size):
     messages = pools(size).run(disagree, kind, kind)

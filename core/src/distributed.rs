@@ -185,7 +185,7 @@ pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
 }
 
 /// A group of some ranks of the default group; `None` on ranks that are not members. Only members
-/// wait for one another, and groups of different members may be made in any order.
+/// wait for one another; ranks that are in several new groups make them in the same order.
 ///
 /// # Errors
 /// As [`ProcessGroup::split_group`].

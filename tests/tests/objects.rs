@@ -12,7 +12,7 @@ type Record = BTreeMap<String, (u32, Option<f64>, Vec<String>)>;
 
 fn record(rank: u32) -> Record {
     let texts = (0..rank * 100).map(|index| format!("text {index}")).collect();
-    BTreeMap::from([(format!("rank {rank}"), (rank, (rank % 2 == 0).then_some(0.5), texts))])
+    BTreeMap::from([(format!("rank {rank}"), (rank, rank.is_multiple_of(2).then_some(0.5), texts))])
 }
 
 #[test]

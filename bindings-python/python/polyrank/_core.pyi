@@ -793,9 +793,9 @@ class DeviceBackend:
 
 @final
 class NonGroupMember:
-    """Stands for a group that this process is not a member of: what `new_group` gives to a rank that is
-    not in it. A function that is given it as its group does nothing and returns nothing; a rank in
-    it is -1.
+    """Stands for a group that this process is not a member of: what `new_group` gives to a rank that
+    is not in it. A function that is given it as its group does nothing and returns nothing; a rank
+    in it is -1.
     """
 
     def __bool__(self) -> bool: ...
@@ -905,8 +905,9 @@ class ProcessGroup:
         Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
-        """Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
-        a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+        """Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
+        with a store of which nobody else uses the keys. Ranks are given in the order in which they
+        come.
 
         - `timeout`: limit of joining and of the new group's operations.
         - `group_name`: none: made from the name of a group that is joined.
@@ -1159,7 +1160,8 @@ class ProcessGroup:
         - `tensors`: a list with the one tensor to send.
         - `tag`: the receiver takes the message by a receive with the same tag.
 
-        Sending to itself is allowed, if a receive matches it.
+        A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
+        which is not compared. A rank cannot send to itself.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
         """

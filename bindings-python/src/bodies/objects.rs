@@ -171,7 +171,7 @@ fn places<'py>(
 /// `mine`, unless the list cannot hold the result: then that is what the others are told, who would
 /// wait for this rank.
 fn told<T>(list: &PyResult<T>, mine: Encoded) -> Encoded {
-    list.as_ref().map_err(ToString::to_string).and_then(|_| mine)
+    list.as_ref().map_err(ToString::to_string).and(mine)
 }
 
 fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> Encoded {

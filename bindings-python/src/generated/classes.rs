@@ -169,8 +169,9 @@ impl ProcessGroup {
         bodies::process_group::split_group(slf, call)
     }
 
-    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with
-    /// a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
+    /// with a store of which nobody else uses the keys. Ranks are given in the order in which they
+    /// come.
     ///
     /// - `timeout`: limit of joining and of the new group's operations.
     /// - `group_name`: none: made from the name of a group that is joined.
@@ -679,7 +680,8 @@ impl ProcessGroup {
     /// - `tensors`: a list with the one tensor to send.
     /// - `tag`: the receiver takes the message by a receive with the same tag.
     ///
-    /// Sending to itself is allowed, if a receive matches it.
+    /// A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
+    /// which is not compared. A rank cannot send to itself.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
     #[pyo3(name = "send", signature = (*positional, **keywords), text_signature = "($self, tensors, dst_rank, tag=0)")]

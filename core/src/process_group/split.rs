@@ -55,8 +55,8 @@ impl SplitOptions {
 
 impl ProcessGroup {
     /// A group of `ranks` of this one, ranked in that order; `None` on ranks that are not in it.
-    /// Only members wait for one another, and groups of different members may be made in any
-    /// order: the name follows from the members and from how often they were asked for.
+    /// Only members wait for one another; ranks that are in several new groups make them in the
+    /// same order. The name follows from the members and from how often they were asked for.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range;

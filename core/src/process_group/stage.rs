@@ -43,29 +43,11 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         }
     }
     if facts.reduces && request.reduce_op == ReduceOp::Avg {
-        let (outputs, parts) = (output_regions.clone(), size * (1 + local.len() as u32));
-        finish.insert(
-            0,
-            Box::new(move || {
-                for output in &outputs {
-                    output.write(|memory| kernels::divide(dtype, memory, parts));
-                }
-            }),
-        );
+        let parts = size * (1 + local.len() as u32);
+        finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
     }
     if in_place && !local.is_empty() {
-        let from = output_regions.clone();
-        let into = local.clone();
-        finish.push(Box::new(move || {
-            for (tensor, from) in into.iter().flat_map(|t| from.iter().map(move |from| (t, from))) {
-                // The list may have the same tensor twice, or a strided one around another.
-                if tensor.region().overlaps(from) {
-                    tensor.copy_from(&copy(from));
-                } else {
-                    tensor.copy_from(from);
-                }
-            }
-        }));
+        finish.push(spread_at_the_end(output_regions.clone(), local.clone()));
     }
     Ok(Call {
         collective: request.collective,
@@ -80,6 +62,29 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         output: output_regions,
         finish: join(finish),
         outputs: output.into_iter().chain(local).collect(),
+    })
+}
+
+/// Makes averages of sums.
+fn divide_at_the_end(dtype: DType, outputs: Vec<Region>, parts: u32) -> Outcome {
+    Box::new(move || {
+        for output in &outputs {
+            output.write(|memory| kernels::divide(dtype, memory, parts));
+        }
+    })
+}
+
+/// Gives the result to this process's further tensors.
+fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
+    Box::new(move || {
+        for (tensor, from) in local.iter().flat_map(|t| outputs.iter().map(move |from| (t, from))) {
+            // The list may have the same tensor twice, or a strided one around another.
+            if tensor.region().overlaps(from) {
+                tensor.copy_from(&copy(from));
+            } else {
+                tensor.copy_from(from);
+            }
+        }
     })
 }
 

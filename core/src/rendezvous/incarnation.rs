@@ -1,5 +1,5 @@
-//! Default groups that meet one after another: which of them a store is for, and whether it is about
-//! to end with the one before. Knows nothing of how a store is found.
+//! Default groups that meet one after another: which of them a store is for, and whether it is
+//! about to end with the one before. Knows nothing of how a store is found.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ static MET: Mutex<BTreeMap<Vec<u8>, u32>> = Mutex::new(BTreeMap::new());
 /// of earlier ones in the same store, after a destroy or a restart of the ranks.
 ///
 /// # Errors
-/// Those of `find`; [`Error::RendezvousTimeout`] if rank 0 still hosts the store of an earlier group
-/// when the time is up; [`Error::Network`] if the store ends.
+/// Those of `find`; [`Error::RendezvousTimeout`] if rank 0 still hosts the store of an earlier
+/// group when the time is up; [`Error::Network`] if the store ends.
 pub(crate) fn meet(
     timeout: Duration,
     mut find: impl FnMut(Duration) -> Result<Rendezvous>,
