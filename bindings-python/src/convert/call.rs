@@ -7,7 +7,7 @@ use polyrank::{DType, Error, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 
 use super::exception::raise;
 use super::value::{Foreigns, opaque, value};
@@ -51,6 +51,9 @@ pub(crate) fn resolve<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Call<'py>> {
     let mut foreigns = Foreigns::default();
+    if let Some(resolved) = common_shape(method, positional, keywords) {
+        return Ok(Call { py, resolved, foreigns });
+    }
     let mut arguments = arguments(Some(method), positional, keywords, &mut foreigns)?;
     if !takes_tensors(method) {
         bytes_for_tensors(&mut arguments);
@@ -59,6 +62,30 @@ pub(crate) fn resolve<'py>(
     let call = Call { py, resolved, foreigns };
     call.refuse_read_only_outputs()?;
     Ok(call)
+}
+
+/// The call of a method with one form, if every parameter is given by position and has exactly the
+/// type that the form names: what the small requests of a store are. Nothing else is decided here;
+/// all other calls go through the resolver.
+fn common_shape(
+    method: &'static Method,
+    positional: &Bound<'_, PyTuple>,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> Option<Resolved> {
+    let [form] = method.overloads else { return None };
+    if method.unbuilt || keywords.is_some() || form.parameters.len() != positional.len() {
+        return None;
+    }
+    let mut values = Vec::with_capacity(form.parameters.len());
+    for (parameter, item) in form.parameters.iter().zip(positional.iter_borrowed()) {
+        values.push(match parameter.ty {
+            Type::Str => Value::Str(item.cast_exact::<PyString>().ok()?.extract().ok()?),
+            Type::Bytes => Value::Bytes(item.cast_exact::<PyBytes>().ok()?.as_bytes().to_vec()),
+            Type::Int => Value::Int(item.cast_exact::<PyInt>().ok()?.extract().ok()?),
+            _ => return None,
+        });
+    }
+    Some(Resolved { method, overload: 0, values })
 }
 
 impl<'py> Call<'py> {
