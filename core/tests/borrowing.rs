@@ -63,8 +63,8 @@ fn a_scope_hands_out_the_failure_of_a_work_that_nobody_waited_for() {
     three_ranks("failing", |group| {
         let mut tensor = vec![1i32; 10];
         let failed = group.scope(|scope| {
-            // Ranks disagree on the root, and nobody looks.
-            std::mem::forget(scope.broadcast(&mut tensor, group.rank()));
+            // Each rank takes the next one for the root, so that all wait, and nobody looks.
+            std::mem::forget(scope.broadcast(&mut tensor, (group.rank() + 1) % 3));
         });
         assert!(matches!(failed, Err(Error::CollectiveMismatch { .. })), "{failed:?}");
     });

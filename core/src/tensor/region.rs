@@ -204,14 +204,15 @@ impl<'a> Access<'a> {
         let taken = piece.accesses.fetch_update(Ordering::Acquire, Ordering::Relaxed, |readers| {
             (readers < WRITER - 1).then_some(readers + 1)
         });
-        taken.is_ok().then_some(Access { piece, writes: false })
+        // Lazily: an access that was not granted must not be given back.
+        taken.is_ok().then(|| Access { piece, writes: false })
     }
 
     /// The right to write, unless somebody reads or writes.
     fn write(piece: &'a Piece) -> Option<Access<'a>> {
         let taken =
             piece.accesses.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(Access { piece, writes: true })
+        taken.is_ok().then(|| Access { piece, writes: true })
     }
 }
 
