@@ -202,7 +202,7 @@ impl<'a> Access<'a> {
     /// The right to read, unless somebody writes.
     fn read(piece: &'a Piece) -> Option<Access<'a>> {
         let taken = piece.accesses.fetch_update(Ordering::Acquire, Ordering::Relaxed, |readers| {
-            (readers < WRITER - 1).then_some(readers + 1)
+            (readers < WRITER - 1).then(|| readers + 1)
         });
         // Lazily: an access that was not granted must not be given back.
         taken.is_ok().then(|| Access { piece, writes: false })
