@@ -1,4 +1,4 @@
-//! Every collective × dtype × operator × root × size, on 1, 2, 3, 5 and 8 ranks over TCP. The
+//! Every collective × dtype × operator × root × size, on 1, 2, 3, 4, 5 and 8 ranks over TCP. The
 //! expected bytes come from `polyrank_tests::values`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -7,7 +7,7 @@ use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request
 use polyrank_tests::ranks;
 use polyrank_tests::values::{REDUCE_OPS, encode, reduced, value};
 
-const WORLDS: [u32; 5] = [1, 2, 3, 5, 8];
+const WORLDS: [u32; 6] = [1, 2, 3, 4, 5, 8];
 const SMALL: [usize; 4] = [0, 1, 3, 1000];
 const LARGE: usize = (1 << 20) + 1;
 
