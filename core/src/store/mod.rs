@@ -8,6 +8,7 @@ mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+mod protocol;
 mod request;
 #[cfg(test)]
 pub(crate) mod suite;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::connection::{Connection, Fault};
 use super::exchange::{PREFIX, get_at_once, plain_get, pop, stop_waiting, stored, wait};
-use super::protocol::{
+use crate::store::deadline::Expired;
+use crate::store::protocol::{
     Encode, Kind, MAX_KEY_BYTES, MAX_KEY_LIST_BYTES, MAX_KEYS, MAX_VALUE_BYTES, READY,
 };
-use crate::store::deadline::Expired;
 use crate::store::table::parse_number;
 use crate::store::{Deadline, expired, from_millis, to_millis};
 use crate::{Error, Result};
