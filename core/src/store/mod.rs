@@ -16,6 +16,8 @@ mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
 
+pub mod websocket;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;

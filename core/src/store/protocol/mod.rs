@@ -4,14 +4,20 @@
 //! Source: torch/csrc/distributed/c10d/TCPStoreBackend.hpp and what torch 2.15.0 sends.
 //! All integers are little-endian; a `blob` is a u64 length and as many bytes.
 
+mod limits;
 #[cfg(feature = "tcp")]
 mod read;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
+pub(super) use limits::{check_keys, check_value};
 #[cfg(feature = "tcp")]
 pub(super) use read::{Decoded, Decoder, Malformed, Request};
 
+/// In front of every key of a user.
+pub(super) const PREFIX: &[u8] = b"/";
+/// Counts the clients of a server; the only key without the prefix.
+pub(super) const WORKERS: &str = "init/";
 /// What a client says first.
 pub(super) const MAGIC: u32 = 0x3C85_F7CE;
 /// Most bytes of a key, the "/" in front included.
