@@ -1,6 +1,7 @@
 //! The environment variables that a launcher sets for a rank, read in one place.
 //! Knows nothing of what is done with them.
 
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 
 /// What a launcher (`polyrank run`, torchrun) says to a process. Every field is `None` or false
@@ -60,6 +61,41 @@ impl Environment {
     }
 }
 
+/// What the environment says about ranks that are reached by WebSocket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSocketEnvironment {
+    /// `POLYRANK_ALLOWED_ORIGINS`: the pages that may connect, beside those of this host.
+    pub allowed_origins: AllowedOrigins,
+    /// `POLYRANK_RECONNECT_GRACE_MS`: how long to wait for a rank whose WebSocket was lost and not
+    /// closed, ms. A server takes it for ranks that ask for nothing else, 1500 where it is not set;
+    /// a rank that sets it asks the server for as much.
+    pub reconnect_grace_ms: Option<u32>,
+}
+
+impl WebSocketEnvironment {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] naming the variable whose value cannot be read.
+    pub fn read() -> Result<Self> {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// As [`WebSocketEnvironment::read`], from `lookup` in place of the process's environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        const GRACE: &str = "POLYRANK_RECONNECT_GRACE_MS";
+        let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let origins = text(AllowedOrigins::VARIABLE).unwrap_or_default();
+        Ok(Self {
+            allowed_origins: AllowedOrigins::parse(&origins),
+            reconnect_grace_ms: number(GRACE, text(GRACE))?,
+        })
+    }
+}
+
 fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>> {
     let Some(text) = text else { return Ok(None) };
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
@@ -107,6 +143,24 @@ mod tests {
             ..Environment::default()
         };
         assert_eq!(environment.unwrap(), expected);
+    }
+
+    #[test]
+    fn settings_of_websockets_have_defaults() {
+        let read = |variables: &[(&str, &str)]| {
+            WebSocketEnvironment::from_lookup(|name| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(read(&[]).unwrap(), WebSocketEnvironment::default());
+        let variables =
+            [("POLYRANK_ALLOWED_ORIGINS", "*"), ("POLYRANK_RECONNECT_GRACE_MS", "60000")];
+        let settings = read(&variables).unwrap();
+        assert_eq!(settings.reconnect_grace_ms, Some(60_000));
+        assert!(settings.allowed_origins.allow(Some("https://any.example"), None));
+        let error = read(&[("POLYRANK_RECONNECT_GRACE_MS", "soon")]).unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS"), "{error}");
     }
 
     #[test]
