@@ -22,4 +22,4 @@ pub use resolve::{Resolved, resolve};
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.
 pub(crate) use typed::{Argument, Call};
 pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
-pub use value::{Arguments, Foreign, Value};
+pub use value::{Arguments, Foreign, TimeUnit, Value};
