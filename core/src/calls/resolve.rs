@@ -83,7 +83,7 @@ impl Resolved {
 }
 
 /// The error of something that stands in the surface only.
-pub(super) fn unsupported(operation: String) -> Error {
+pub(crate) fn unsupported(operation: String) -> Error {
     let who = format!("polyrank {}", env!("CARGO_PKG_VERSION"));
     Error::Unsupported { who, operation }
 }
