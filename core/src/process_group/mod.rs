@@ -65,6 +65,11 @@ impl ProcessGroup {
         self.inner.members.len() as u32
     }
 
+    /// A number that is this group's own in this process, as long as it is there.
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
     /// The name, the same on all ranks.
     pub fn group_name(&self) -> &str {
         &self.inner.name
@@ -156,6 +161,14 @@ impl ProcessGroup {
     /// As [`ProcessGroup::shutdown`], without blocking.
     pub async fn shutdown_async(&self) {
         self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
+    }
+
+    /// Whether `request` makes sense on this rank: what issuing it would raise at once.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        check::check(request, self.rank(), self.size()).map(drop)
     }
 
     /// Issues `request`, whose tensors own their memory.
