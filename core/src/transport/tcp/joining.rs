@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::dial::{Dial, Outcome, Target};
-use super::readiness::Readiness;
+use crate::transport::readiness::Readiness;
 use super::strangers::{Greeting, answer};
 use super::{Connection, LISTENER, Link, Options, Peer, TcpTransport};
 use crate::transport::stream::Inbox;

@@ -11,7 +11,6 @@ mod dial;
 mod inbox;
 mod joining;
 mod listener;
-mod readiness;
 mod sending;
 mod strangers;
 #[cfg(test)]
@@ -26,7 +25,7 @@ use self::dial::Dial;
 use self::inbox::Reader;
 use self::joining::{DIAL, STRANGER};
 pub use self::listener::{Listener, address_toward};
-use self::readiness::{Readiness, Ready, TIMER};
+use super::readiness::{Readiness, Ready, TIMER};
 use self::strangers::Strangers;
 use super::stream::{Inbox, Outbox};
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};

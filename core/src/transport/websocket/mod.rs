@@ -2,8 +2,13 @@
 //! WebSocket of its own or a channel through the store server. Knows nothing of schedules, groups
 //! or stores.
 
+mod greeting;
+mod peer;
 mod pipe;
 mod socket;
+mod strangers;
+mod transport;
 
-pub use self::pipe::{MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
+pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
 pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
+pub use self::transport::{Options, Way, WebSocketTransport};
