@@ -136,7 +136,7 @@ pub trait Transport: Send {
     fn interests(&self, interests: &mut Vec<Interest>);
     /// When [`Transport::advance`] must be called even if nothing happened; for those who cannot
     /// wait for [`Transport::interests`], which include it.
-    fn deadline(&self) -> Option<web_time::Instant> {
+    fn deadline(&self) -> Option<crate::clock::Instant> {
         None
     }
     /// Lets go of all memory of operations while the connections stay: drops the frames that were

@@ -52,12 +52,22 @@ impl Readiness {
     }
 
     /// Starts to watch `socket`; it is forgotten when it is closed.
-    pub(in crate::transport) fn add(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+    pub(in crate::transport) fn add(
+        &self,
+        socket: impl AsFd,
+        key: u64,
+        writable: bool,
+    ) -> Result<(), Errno> {
         epoll::add(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
     /// Changes the key of `socket`, and whether it is watched for room to write.
-    pub(in crate::transport) fn modify(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+    pub(in crate::transport) fn modify(
+        &self,
+        socket: impl AsFd,
+        key: u64,
+        writable: bool,
+    ) -> Result<(), Errno> {
         epoll::modify(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 

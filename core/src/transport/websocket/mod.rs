@@ -7,6 +7,8 @@ mod peer;
 mod pipe;
 mod socket;
 mod strangers;
+#[cfg(test)]
+pub(super) mod tests;
 mod transport;
 
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use web_time::Instant;
+use crate::clock::Instant;
 
 use super::greeting::{Greeted, judge};
 use super::pipe::{MAX_CHUNK_BYTES, Pipe, PipeState};

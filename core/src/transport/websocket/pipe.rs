@@ -1,8 +1,8 @@
 //! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of what
 //! the chunks say.
 
+use crate::clock::Instant;
 use bytes::Bytes;
-use web_time::Instant;
 
 use crate::transport::{Interest, Lost};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use web_time::Instant;
+use crate::clock::Instant;
 
 use super::greeting::answer;
 use super::pipe::{Pipe, PipeState};

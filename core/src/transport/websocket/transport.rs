@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use web_time::Instant;
+use crate::clock::Instant;
 
 use super::peer::{Peer, Stage};
 use super::pipe::{Acceptor, Pipe};
@@ -94,7 +94,7 @@ impl WebSocketTransport {
             hello: Hello::new(token, generation, rank, size, rank),
             options,
             #[cfg(feature = "tcp")]
-            process_id: std::process::id(),
+            process_id: crate::clock::process_id(),
             peers,
             acceptor,
             strangers: Strangers::default(),
@@ -222,7 +222,7 @@ impl Transport for WebSocketTransport {
         let pipes = self.peers.iter_mut().filter_map(|peer| peer.lose(None));
         let mut pipes: Vec<_> = pipes.collect();
         #[cfg(feature = "tcp")]
-        if self.process_id != std::process::id() {
+        if self.process_id != crate::clock::process_id() {
             // The parent process goes on with these connections.
             return;
         }
@@ -282,8 +282,7 @@ impl WebSocketTransport {
     fn advance_peer(&mut self, peer: Rank, now: Instant, sink: &mut dyn Sink) -> bool {
         let hello = Hello { target: peer, ..self.hello };
         let entry = &mut self.peers[peer as usize];
-        let mut outcome =
-            entry.advance(now, &hello, &mut self.gathered, &mut self.spare, sink);
+        let mut outcome = entry.advance(now, &hello, &mut self.gathered, &mut self.spare, sink);
         if entry.is_leaving() {
             self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
         }
