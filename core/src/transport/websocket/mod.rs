@@ -2,9 +2,12 @@
 //! WebSocket of its own or a channel through the store server. Knows nothing of schedules, groups
 //! or stores.
 
+mod direct;
 mod greeting;
 mod peer;
 mod pipe;
+mod reception;
+mod redial;
 mod socket;
 mod strangers;
 #[cfg(test)]
@@ -12,5 +15,6 @@ pub(super) mod tests;
 mod transport;
 
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
+pub use self::reception::ReceptionOptions;
 pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 pub use self::transport::{Options, Way, WebSocketTransport};
