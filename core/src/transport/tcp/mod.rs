@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 use self::dial::Dial;
 use self::inbox::Reader;
 use self::joining::{DIAL, STRANGER};
+#[cfg(feature = "websocket")]
+pub(super) use self::listener::set_options;
 pub use self::listener::{Listener, address_toward};
 use self::strangers::Strangers;
 use super::readiness::{Readiness, Ready, TIMER};

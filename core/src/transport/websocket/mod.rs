@@ -4,6 +4,8 @@
 
 mod direct;
 mod greeting;
+#[cfg(feature = "websocket")]
+pub(super) mod native;
 mod peer;
 mod pipe;
 mod reception;
@@ -14,6 +16,8 @@ mod strangers;
 pub(super) mod tests;
 mod transport;
 
+#[cfg(feature = "websocket")]
+pub use self::native::NativeDialer;
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
 pub use self::reception::ReceptionOptions;
 pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code};

@@ -36,11 +36,7 @@ fn next(receiver: &Receiver<Upgrade>, origins: &AllowedOrigins) -> Option<Box<dy
     Some(Box::new(NativeSocket::accept(socket, bytes, guard)))
 }
 
-fn judge(
-    request: &Request,
-    origins: &AllowedOrigins,
-    local: Option<IpAddr>,
-) -> Result<(), String> {
+fn judge(request: &Request, origins: &AllowedOrigins, local: Option<IpAddr>) -> Result<(), String> {
     let origin = request.headers().get("Origin").map(|origin| origin.as_bytes());
     let origin = origin.map(String::from_utf8_lossy);
     if origins.allow(origin.as_deref(), local) {
