@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use super::deadline::Expired;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
+use crate::env::WebSocketEnvironment;
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
 use server::Server;
@@ -47,6 +49,9 @@ pub struct TcpStoreOptions {
     pub listener: Option<TcpListener>,
     /// Accepted for compatibility; there is one server.
     pub use_libuv: bool,
+    /// Web pages that may connect to the server by WebSocket, beside those of this host; `None`:
+    /// those that `POLYRANK_ALLOWED_ORIGINS` lists.
+    pub allowed_origins: Option<AllowedOrigins>,
 }
 
 impl TcpStoreOptions {
@@ -62,6 +67,7 @@ impl TcpStoreOptions {
             multi_tenant: false,
             listener: None,
             use_libuv: true,
+            allowed_origins: None,
         }
     }
 
@@ -98,6 +104,12 @@ impl TcpStoreOptions {
     /// Sets [`TcpStoreOptions::listener`].
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::allowed_origins`].
+    pub fn allowed_origins(mut self, origins: AllowedOrigins) -> Self {
+        self.allowed_origins = Some(origins);
         self
     }
 
@@ -192,11 +204,15 @@ impl TcpStore {
 }
 
 fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
+    let mut settings = WebSocketEnvironment::read()?;
+    if let Some(origins) = options.allowed_origins.take() {
+        settings.allowed_origins = origins;
+    }
     let Some(listener) = options.listener.take() else {
         if options.multi_tenant {
-            return Server::shared(&options.host, options.port);
+            return Server::shared(&options.host, options.port, settings);
         }
-        return Server::start(&options.host, options.port).map(Arc::new);
+        return Server::start(&options.host, options.port, settings).map(Arc::new);
     };
     let prepared = listener.local_addr().and_then(|address| {
         listener.set_nonblocking(true)?;
@@ -212,7 +228,7 @@ fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
         );
         return Err(Error::InvalidArgument { message });
     }
-    Server::start_on(vec![listener]).map(Arc::new)
+    Server::start_on(vec![listener], settings).map(Arc::new)
 }
 
 impl Store for TcpStore {
