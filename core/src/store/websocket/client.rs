@@ -5,13 +5,17 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
+use bytes::Bytes;
+
 use super::link::{Answer, Link};
-use super::pipes::PipeKey;
+use super::pipes::PipeName;
 use super::requests;
+use crate::clock::Instant;
 use crate::store::{StoreReply, StoreRequest};
 use crate::transport::Lost;
-use crate::transport::websocket::{CHUNK_BYTES, Pipe, PipeState, Relay};
-use crate::wire::session::{Packet, Session, Violation};
+use crate::transport::websocket::{Pipe, PipeState, Relay};
+use crate::wire::channel::CHUNK_COST_BYTES;
+use crate::wire::session::{HEADER_BYTES, Packet, Session, Violation};
 use crate::{Error, Result};
 
 /// A client of a store's server, over a WebSocket that somebody else owns. Clones are the same one.
@@ -168,18 +172,15 @@ impl Relay for Client {
         self.with(|link| link.session().number())
     }
 
-    fn open(&self, peer: u64) -> Box<dyn Pipe> {
-        let key = self.with(|link| {
-            let (key, message) = link.pipes.open(peer);
-            link.send(message);
-            key
+    fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe> {
+        let name = PipeName { peer, id };
+        self.with(|link| {
+            let own = link.session().number();
+            if let Some(message) = link.pipes.open(own, name) {
+                link.send(message);
+            }
         });
-        Box::new(RelayedPipe { client: self.clone(), key })
-    }
-
-    fn incoming(&self) -> Option<(u64, Box<dyn Pipe>)> {
-        let key = self.with(|link| link.pipes.incoming())?;
-        Some((key.peer, Box::new(RelayedPipe { client: self.clone(), key })))
+        Box::new(RelayedPipe { client: self.clone(), name })
     }
 }
 
@@ -198,40 +199,45 @@ impl Drop for Asked<'_> {
 /// A pipe through the store's server.
 struct RelayedPipe {
     client: Client,
-    key: PipeKey,
+    name: PipeName,
 }
 
 impl Pipe for RelayedPipe {
+    fn advance(&mut self, _now: Instant) -> bool {
+        // Whoever moves the session's packets moves the chunks with them.
+        false
+    }
+
     fn room(&self) -> usize {
         self.client.with(|link| {
             let session = link.session().room();
-            link.pipes.room(self.key).min(session)
+            let session = session.saturating_sub(HEADER_BYTES + CHUNK_COST_BYTES);
+            link.pipes.room(self.name).min(session)
         })
     }
 
-    fn send(&mut self, chunk: Vec<u8>) {
-        debug_assert!(chunk.len() <= CHUNK_BYTES);
+    fn send(&mut self, parts: &[&[u8]]) {
         self.client.with(|link| {
-            if let Some(message) = link.pipes.send(self.key, &chunk) {
+            if let Some(message) = link.pipes.send(self.name, parts) {
                 link.send(message);
             }
         });
     }
 
-    fn receive(&mut self) -> Option<Vec<u8>> {
+    fn receive(&mut self) -> Option<Bytes> {
         self.client.with(|link| {
-            let (chunk, credit) = link.pipes.receive(self.key)?;
+            let (chunk, credit) = link.pipes.receive(self.name)?;
             if let Some(credit) = credit {
                 link.send(credit);
             }
-            Some(chunk)
+            Some(chunk.into())
         })
     }
 
     fn state(&self) -> PipeState {
-        self.client.with(|link| match (link.pipes.state(self.key), link.session().number()) {
+        self.client.with(|link| match (link.pipes.state(self.name), link.session().number()) {
             (PipeState::Open, 0) => PipeState::Connecting,
-            (PipeState::Open, own) if own == self.key.peer => {
+            (PipeState::Open | PipeState::Connecting, own) if own == self.name.peer => {
                 PipeState::Lost(Lost::Protocol("a pipe to itself".into()))
             }
             (state, _) => state,
@@ -240,10 +246,14 @@ impl Pipe for RelayedPipe {
 
     fn close(&mut self, orderly: bool) {
         self.client.with(|link| {
-            if let Some(message) = link.pipes.close(self.key, orderly) {
+            if let Some(message) = link.pipes.close(self.name, orderly) {
                 link.send(message);
             }
         });
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.client.is_flushed()
     }
 }
 

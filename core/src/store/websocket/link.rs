@@ -152,7 +152,10 @@ impl Link {
             match message.channel {
                 STORE_CHANNEL => self.reply(&message)?,
                 RELAY_CHANNEL => {
-                    self.pipes.arrived(message.body()).map_err(|_| Violation::Malformed)?;
+                    let answer = self.pipes.arrived(message.body());
+                    if let Some(answer) = answer.map_err(|_| Violation::Malformed)? {
+                        self.session.send(answer);
+                    }
                 }
                 _ => return Err(Violation::Malformed),
             }

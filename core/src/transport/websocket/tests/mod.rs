@@ -1,0 +1,14 @@
+//! What only the transport over pipes can get wrong, and the worlds in which the suite of all
+//! transports runs on it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[cfg(feature = "websocket")]
+mod breaking;
+mod greetings;
+#[cfg(feature = "websocket")]
+pub(crate) mod groups;
+#[cfg(feature = "websocket")]
+mod hostile;
+pub(in crate::transport) mod memory;
+mod sessions;
