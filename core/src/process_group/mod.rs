@@ -4,10 +4,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Transfer, Waiting};
+use crate::clock::Instant;
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
 use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
@@ -25,6 +26,9 @@ pub use split::SplitOptions;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// How long operations may still go on when their group is left.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A group of ranks that call collectives together. Cheap to clone: a clone is the same group.
 #[derive(Clone)]
@@ -146,7 +150,12 @@ impl ProcessGroup {
 
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
     pub fn shutdown(&self) {
-        self.inner.cpu.shutdown(Duration::from_secs(5));
+        self.inner.cpu.shutdown(SHUTDOWN_LIMIT);
+    }
+
+    /// As [`ProcessGroup::shutdown`], without blocking.
+    pub async fn shutdown_async(&self) {
+        self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
     }
 
     /// Issues `request`, whose tensors own their memory.

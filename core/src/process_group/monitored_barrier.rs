@@ -5,9 +5,10 @@
 //! goes through the collectives, so that a rank that is stuck in one is found like any other.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ProcessGroup;
+use crate::clock::Instant;
 use crate::store::Store;
 use crate::{Error, Result};
 

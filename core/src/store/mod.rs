@@ -8,6 +8,7 @@ mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+mod request;
 #[cfg(test)]
 pub(crate) mod suite;
 mod table;
@@ -22,6 +23,7 @@ pub(crate) use deadline::Deadline;
 use deadline::Expired;
 use table::Refusal;
 
+use crate::transport::websocket::Relay;
 use crate::{Error, Result};
 
 #[cfg(not(target_family = "wasm"))]
@@ -31,6 +33,7 @@ pub(crate) use file::membership;
 pub use hash::HashStore;
 pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use prefix::PrefixStore;
+pub use request::{StoreFuture, StoreReply, StoreRequest};
 #[cfg(feature = "tcp")]
 pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 
@@ -81,6 +84,18 @@ pub trait Store: Send + Sync {
     /// The address of this host's interface that leads to the store; `None` if the store is not
     /// reached through a network.
     fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
+    /// Carries `request` out, and may answer later. A store whose methods block answers when it is
+    /// first polled; one that cannot block (in a browser) answers here alone, and its methods that
+    /// wait raise [`Error::Unsupported`].
+    ///
+    /// The methods are there as futures too: [`get_async`](<dyn Store>::get_async) and the others.
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
+        Box::pin(async move { request::carry_out(self, request) })
+    }
+    /// The store's server as a way between ranks that cannot reach each other, if it is one.
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
         None
     }
     /// Another handle on the same data, which does not wait for this one's requests.
