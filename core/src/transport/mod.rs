@@ -4,6 +4,7 @@
 pub mod host;
 pub mod inproc;
 pub mod sim;
+mod stream;
 #[cfg(test)]
 mod suite;
 #[cfg(feature = "tcp")]
