@@ -6,3 +6,4 @@ pub mod fingerprint;
 pub mod frame;
 pub mod handshake;
 pub mod numbers;
+pub mod session;
