@@ -12,7 +12,7 @@ use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::resolve::{Resolved, resolve, unsupported};
-use super::types::{Method, Role};
+use super::types::Method;
 use super::value::{Arguments, Foreign, Value};
 use crate::generated::dispatch::ENTRIES;
 use crate::{Error, ProcessGroup, Result, distributed};
@@ -199,14 +199,4 @@ impl Value {
 /// The keys as the stores take them.
 pub(crate) fn references<T: AsRef<R>, R: ?Sized>(values: &[T]) -> Vec<&R> {
     values.iter().map(AsRef::as_ref).collect()
-}
-
-impl Method {
-    /// Whether a call of it reads or writes tensors.
-    pub(super) fn takes_tensors(&self) -> bool {
-        let has_role = |role| {
-            matches!(role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut)
-        };
-        self.overloads.iter().any(|overload| overload.parameters.iter().any(|p| has_role(p.role)))
-    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod invocation;
 pub(crate) mod object;
 mod request;
 pub(crate) mod resolve;
+pub mod staged;
 mod typed;
 mod types;
 mod value;

@@ -158,6 +158,14 @@ impl ProcessGroup {
         self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
     }
 
+    /// Whether `request` makes sense on this rank: what issuing it would raise at once.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        check::check(request, self.rank(), self.size()).map(drop)
+    }
+
     /// Issues `request`, whose tensors own their memory.
     ///
     /// # Errors
