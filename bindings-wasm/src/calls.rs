@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use js_sys::{Array, Promise};
 use polyrank::Result;
-use polyrank::calls::{Answer, Invocation, Running, Tensors, entry};
+use polyrank::calls::staged::Tensors;
+use polyrank::calls::{Answer, Invocation, Running, entry};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;

@@ -39,15 +39,6 @@ impl NativeObject {
     pub fn release(&self) {
         OBJECTS.with_borrow_mut(|objects| objects.remove(&self.id));
     }
-
-    /// Whether both are handles on the same object.
-    #[wasm_bindgen(js_name = isSame)]
-    pub fn is_same(&self, other: &NativeObject) -> bool {
-        match (find(self.id), find(other.id)) {
-            (Some(Object::Group(one)), Some(Object::Group(other))) => one.is_same(&other),
-            _ => self.id == other.id,
-        }
-    }
 }
 
 impl NativeObject {

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use js_sys::Array;
 use polyrank::backend::Waiting;
-use polyrank::calls::{Staged, entry};
+use polyrank::calls::entry;
+use polyrank::calls::staged::Staged;
 use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;

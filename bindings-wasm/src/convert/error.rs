@@ -14,8 +14,14 @@ pub(crate) fn error(error: &Error) -> JsValue {
 /// The kind, the message and the fields of an error.
 pub(crate) fn error_data(error: &Error) -> JsValue {
     let fields = Object::new();
-    for (name, value) in error.fields() {
-        set(&fields, name, &super::answer(value));
+    if let Some(rank) = error.rank() {
+        set(&fields, "rank", &rank.into());
+    }
+    if let Some(collective) = error.collective() {
+        set(&fields, "collective", &collective.into());
+    }
+    if let Some(sequence) = error.sequence() {
+        set(&fields, "sequence", &(sequence as f64).into());
     }
     let data = Object::new();
     set(&data, "kind", &error.kind().into());

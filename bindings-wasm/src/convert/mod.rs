@@ -8,4 +8,4 @@ mod value;
 pub(crate) use answer::answer;
 pub(crate) use error::{error, error_data};
 pub(crate) use tensors::{memories, tensors};
-pub(crate) use value::{Given, invalid};
+pub(crate) use value::Given;

@@ -2,7 +2,7 @@
 //! kept: it is handed over again for each copy, and may have become shorter or empty meanwhile.
 
 use js_sys::{Array, Uint8Array};
-use polyrank::calls::{CallerMemory, Described, Memory, Tensors};
+use polyrank::calls::staged::{CallerMemory, Described, Memory, Tensors};
 use polyrank::{DType, Result};
 use wasm_bindgen::{JsCast, JsValue};
 

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use js_sys::{Array, Object, Reflect, Uint8Array};
-use polyrank::calls::{Arguments, Foreign, Object as CoreObject, Tensors, TimeUnit, Value};
+use polyrank::calls::staged::Tensors;
+use polyrank::calls::{Arguments, Foreign, Object as CoreObject, TimeUnit, Value};
 use polyrank::{DType, Error, ReduceOp, Result};
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -186,6 +187,6 @@ fn text(object: &JsValue, name: &str) -> String {
 }
 
 /// An argument that stands for nothing.
-pub(crate) fn invalid(message: &str) -> Error {
+pub(super) fn invalid(message: &str) -> Error {
     Error::InvalidType { message: message.to_owned() }
 }
