@@ -10,6 +10,8 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::backend::Waiting;
+use crate::clock::CAN_BLOCK;
 use crate::{Error, ProcessGroup, Result, Work};
 
 /// How the caller of a function that takes time waits.
@@ -22,6 +24,17 @@ pub(crate) enum Way {
 }
 
 impl Way {
+    /// The way of a caller who blocks where that is possible.
+    pub(crate) const NATURAL: Way = if CAN_BLOCK { Way::Blocking } else { Way::Awaiting };
+
+    /// Whether the caller of an operation drives it.
+    pub(crate) fn waiting(self) -> Waiting {
+        match self {
+            Way::Blocking => Waiting::Soon,
+            Way::Awaiting => Waiting::Later,
+        }
+    }
+
     /// Waits for `work`.
     pub(crate) async fn wait_for(self, work: &Work) -> Result<()> {
         match self {

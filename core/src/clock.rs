@@ -12,6 +12,9 @@ use std::time::Duration;
 
 pub use web_time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Whether a thread may wait. In a browser, nothing arrives until it returns to the event loop.
+pub const CAN_BLOCK: bool = !cfg!(target_family = "wasm");
+
 /// The number of this process; in a browser, a number that each page and each worker makes up.
 pub fn process_id() -> u32 {
     #[cfg(not(target_family = "wasm"))]
@@ -32,10 +35,10 @@ pub(crate) fn after(timeout: Duration) -> Instant {
 
 /// Lets `duration` pass. Natively this blocks the thread, like everything that waits there.
 pub(crate) async fn sleep(duration: Duration) {
-    if cfg!(target_family = "wasm") {
-        sleep_until(after(duration)).await;
-    } else {
+    if CAN_BLOCK {
         std::thread::sleep(duration);
+    } else {
+        sleep_until(after(duration)).await;
     }
 }
 

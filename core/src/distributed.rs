@@ -17,7 +17,7 @@ use crate::{Device, Error, Result};
 
 pub use crate::generated::distributed::*;
 pub use current::{current_process_group, with_process_group};
-pub use messages::{irecv, isend, monitored_barrier, recv, send};
+pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 
 /// How the default group is made.
 #[derive(Clone, Default)]

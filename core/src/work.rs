@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::backend::{Backend, Issued};
-use crate::clock::Instant;
-use crate::executor::{CAN_BLOCK, Completion};
+use crate::clock::{CAN_BLOCK, Instant};
+use crate::executor::Completion;
 use crate::{Error, Result, Tensor};
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use super::stall::{STALL, StallInspector};
 use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
-use crate::clock::Instant;
+use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{
-    Bindings, CAN_BLOCK, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation,
-    SpinPolicy,
+    Bindings, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation, SpinPolicy,
 };
 use crate::schedule::Place;
 use crate::schedule::cache::{Cache, Key};

@@ -37,9 +37,6 @@ pub use single::{Driver, drive_all};
 pub use spin::SpinPolicy;
 pub use state::Finished;
 
-/// Whether a thread may wait. In a browser, nothing arrives until it returns to the event loop.
-pub const CAN_BLOCK: bool = !cfg!(target_family = "wasm");
-
 /// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
 /// have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);

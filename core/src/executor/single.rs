@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Completion, Executor, Finished, Message, Operation, SpinPolicy, StallReport, Waiting};
 use crate::Result;
-use crate::clock::{self, Instant};
+use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -95,7 +95,7 @@ impl Driver {
     pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
         loop {
             let next = drive_all(Instant::now());
-            if completion.is_done() || !super::CAN_BLOCK {
+            if completion.is_done() || !CAN_BLOCK {
                 return completion.is_done();
             }
             let now = Instant::now();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Transfer, Waiting};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
 use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
@@ -320,9 +320,7 @@ impl ProcessGroup {
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
         let timeout = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
-        // A limit beyond what the clock can say is as good as a century.
-        let now = Instant::now();
-        now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
+        clock::after(timeout)
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {

@@ -109,16 +109,29 @@ fn count_to_barrier(
     world_size: u32,
     timeout: Option<Duration>,
 ) -> Result<()> {
+    match count_at_barrier(store, key, world_size)? {
+        None => Ok(()),
+        Some(opened) => store.wait(&[&opened], timeout).map_err(|error| of_barrier(error, key)),
+    }
+}
+
+/// Counts one caller; the key to wait for, unless it was the last one.
+fn count_at_barrier(store: &dyn Store, key: &str, world_size: u32) -> Result<Option<String>> {
     let opened = format!("{key}/last_member");
     if store.add(&format!("{key}/num_members"), 1)? >= i64::from(world_size) {
-        return store.set(&opened, b"1");
+        return store.set(&opened, b"1").map(|()| None);
     }
-    store.wait(&[&opened], timeout).map_err(|error| match error {
+    Ok(Some(opened))
+}
+
+/// The error of a barrier from that of the wait in it.
+fn of_barrier(error: Error, key: &str) -> Error {
+    match error {
         Error::StoreTimeout { waited_ms, .. } => {
             Error::StoreTimeout { operation: "barrier".into(), keys: key.into(), waited_ms }
         }
         other => other,
-    })
+    }
 }
 
 /// Checks that there is one value for each key.
