@@ -26,7 +26,7 @@ mod work;
 pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
-pub use generated::error::{Error, Result};
+pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};

@@ -26,6 +26,8 @@ pub enum Answer {
     Duration(Duration),
     /// A list.
     List(Vec<Answer>),
+    /// Values by name, in snake_case.
+    Record(Vec<(&'static str, Answer)>),
     /// An object.
     Object(Object),
 }

@@ -64,6 +64,15 @@ impl Object {
         }
     }
 
+    /// A number that is the object's own in this process, as long as it is there.
+    pub fn identity(&self) -> usize {
+        match self {
+            Object::Group(group) => group.identity(),
+            Object::NonGroupMember => 0,
+            Object::Store(store) => Arc::as_ptr(&store.store).addr(),
+        }
+    }
+
     /// The group that it is.
     ///
     /// # Errors

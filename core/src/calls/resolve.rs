@@ -272,6 +272,10 @@ fn takes(ty: &Type, value: &Value) -> bool {
         | (Type::DType, Value::DType(_)) => true,
         (Type::Enum(values), Value::Str(text)) => values.contains(&text.as_str()),
         (Type::Record(wanted), Value::Record(given, _)) => is_record(given, wanted),
+        (Type::Record(wanted), Value::Members(given)) => given.iter().all(|(name, value)| {
+            let member = wanted.members.iter().find(|member| is_name(name, member.name));
+            member.is_some_and(|member| takes(&member.ty, value))
+        }),
         (Type::Interface(name), Value::Foreign(foreign)) => foreign.interfaces.contains(name),
         (Type::Callback, Value::Foreign(foreign)) => foreign.callable,
         _ => false,
@@ -313,11 +317,28 @@ fn fill(
 fn gathered(overload: &Overload, ty: &Type, keywords: &mut [(String, Value)]) -> Value {
     let Some(record) = record_of(ty) else { return Value::None };
     let is_argument = |keyword: &str| overload.parameters.iter().any(|p| is_name(keyword, p.name));
+    let members = keywords.iter_mut().filter(|(keyword, _)| !is_argument(keyword));
+    let members = members.map(|(name, value)| (&**name, std::mem::replace(value, Value::None)));
+    record_with(record, members)
+}
+
+/// The record of this type that has these members.
+fn typed(record: &'static RecordType, value: Value) -> Value {
+    let Value::Members(mut members) = value else { return value };
+    let members = members.iter_mut();
+    let members = members.map(|(name, value)| (&**name, std::mem::replace(value, Value::None)));
+    record_with(record, members)
+}
+
+fn record_with<'a>(
+    record: &'static RecordType,
+    members: impl Iterator<Item = (&'a str, Value)>,
+) -> Value {
     let mut values = record.defaults();
-    for (keyword, value) in keywords.iter_mut().filter(|(keyword, _)| !is_argument(keyword)) {
-        let named = record.members.iter().position(|member| is_name(keyword, member.name));
+    for (name, value) in members {
+        let named = record.members.iter().position(|member| is_name(name, member.name));
         if let Some(place) = named.and_then(|position| values.get_mut(position)) {
-            *place = std::mem::replace(value, Value::None);
+            *place = value;
         }
     }
     Value::Record(record, values)
@@ -330,6 +351,9 @@ fn converted(value: Value, ty: &Type, unit: TimeUnit) -> Result<Value, String> {
             return converted(value, inner, unit);
         }
         (Type::Record(_), Value::Record(..)) => return converted_members(value, unit),
+        (Type::Record(record), Value::Members(_)) => {
+            return converted_members(typed(record, value), unit);
+        }
         (Type::Duration, Value::Float(number)) => *number,
         (Type::Duration, Value::Int(number)) => *number as f64,
         _ => return Ok(value),

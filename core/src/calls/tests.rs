@@ -205,6 +205,10 @@ fn members_of_options_may_stand_among_the_keywords() {
         (request.reduce_op, request.timeout),
         (ReduceOp::Max, Some(Duration::from_millis(1500)))
     );
+    let members = options.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let untyped = Value::Members(members.collect());
+    let resolved = resolve(&ALLREDUCE, spread(vec![list(), untyped], vec![])).unwrap();
+    assert_eq!(resolved.request(2).unwrap().reduce_op, ReduceOp::Max);
     // A name that a parameter has is that parameter.
     let own = resolve(&ALLREDUCE, spread(vec![list()], vec![("op", max())])).unwrap();
     assert_eq!(own.overload, 1);

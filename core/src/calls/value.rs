@@ -32,6 +32,8 @@ pub enum Value {
     List(Vec<Value>),
     /// An options record: its type, and a value for each member in order.
     Record(&'static RecordType, Vec<Value>),
+    /// An options record by the names of its members: one of whatever type is wanted.
+    Members(Vec<(String, Value)>),
     /// A value that only the language understands.
     Foreign(Foreign),
 }

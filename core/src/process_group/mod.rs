@@ -65,6 +65,11 @@ impl ProcessGroup {
         self.inner.members.len() as u32
     }
 
+    /// A number that is this group's own in this process, as long as it is there.
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
     /// The name, the same on all ranks.
     pub fn group_name(&self) -> &str {
         &self.inner.name

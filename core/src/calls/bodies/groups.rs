@@ -90,12 +90,11 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
     let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
     let (rank, size) = (u32::try_from(rank).ok(), u32::try_from(size).ok());
     let met = rendezvous::rendezvous(&url, rank, size, timeout)?;
-    let parts = [
-        StoreObject::any(met.store).into_answer()?,
-        met.rank.into_answer()?,
-        met.world_size.into_answer()?,
-    ];
-    Ok(Answer::List(parts.into()))
+    Ok(Answer::Record(vec![
+        ("store", StoreObject::any(met.store).into_answer()?),
+        ("rank", met.rank.into_answer()?),
+        ("world_size", met.world_size.into_answer()?),
+    ]))
 }
 
 /// A client of the store at `host:port/prefix`.

@@ -104,7 +104,7 @@ mod here {
         group.send_payload(encoded(call.value(0))?, peer).into_answer()
     }
 
-    /// Receives objects: the bytes of the list, and the sender's global rank.
+    /// Receives objects: the bytes of the list (`payload`), and the sender's global rank (`source`).
     pub(crate) async fn recv_object_list(mut call: Invocation) -> Result<Answer> {
         if call.is_outside(2) {
             return ().into_answer();
@@ -113,7 +113,8 @@ mod here {
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "src", 1, 4)?;
         let (payload, peer) = group.recv_payload(peer)?;
-        vec![bytes(payload)?, group.global_rank(peer)?.into_answer()?].into_answer()
+        let source = group.global_rank(peer)?.into_answer()?;
+        Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
     }
 
     fn only_cbor(call: &mut Invocation, position: usize) -> Result<()> {
@@ -140,7 +141,7 @@ mod here {
         match value {
             Value::Bytes(bytes) => Ok(Ok(Payload { codec: Codec::Cbor, bytes: bytes.clone() })),
             Value::Str(why) => Ok(Err(why.clone())),
-            other => Err(invalid(&format!("an encoded object was expected, not {other}"))),
+            _ => Err(invalid("expected a list of objects")),
         }
     }
 
