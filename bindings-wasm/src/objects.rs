@@ -17,8 +17,9 @@ thread_local! {
 /// A group or a store. Opaque: its methods are called by name.
 #[wasm_bindgen]
 pub struct NativeObject {
-    id: u32,
+    slot: u32,
     type_name: &'static str,
+    id: usize,
 }
 
 #[wasm_bindgen]
@@ -29,26 +30,32 @@ impl NativeObject {
         self.type_name.to_owned()
     }
 
-    /// Its number in this realm.
+    /// A number that is the object's own in this realm, as long as there is a handle on it.
     #[wasm_bindgen(getter)]
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> usize {
         self.id
+    }
+
+    /// A number that is this handle's own.
+    #[wasm_bindgen(getter)]
+    pub fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// Lets go of the object. Later calls on this handle fail.
     pub fn release(&self) {
-        OBJECTS.with_borrow_mut(|objects| objects.remove(&self.id));
+        OBJECTS.with_borrow_mut(|objects| objects.remove(&self.slot));
     }
 }
 
 impl NativeObject {
     /// A handle on `object`.
     pub(crate) fn new(object: Object) -> NativeObject {
-        let id = LAST.get().wrapping_add(1);
-        LAST.set(id);
-        let type_name = object.type_name();
-        OBJECTS.with_borrow_mut(|objects| objects.insert(id, object));
-        NativeObject { id, type_name }
+        let slot = LAST.get().wrapping_add(1);
+        LAST.set(slot);
+        let (type_name, id) = (object.type_name(), object.identity());
+        OBJECTS.with_borrow_mut(|objects| objects.insert(slot, object));
+        NativeObject { slot, type_name, id }
     }
 }
 
@@ -66,13 +73,9 @@ pub(crate) fn given(handle: &JsValue) -> Result<Option<Object>> {
     if handle.is_null() || handle.is_undefined() {
         return Ok(None);
     }
-    let id = Reflect::get(handle, &"id".into()).ok().and_then(|id| id.as_f64());
-    let found = id.and_then(|id| find(id as u32));
+    let slot = Reflect::get(handle, &"slot".into()).ok().and_then(|slot| slot.as_f64());
+    let find = |slot| OBJECTS.with_borrow(|objects| objects.get(&slot).cloned());
+    let found = slot.and_then(|slot| find(slot as u32));
     let released = || Error::InvalidType { message: "the object was released".to_owned() };
     found.map(Some).ok_or_else(released)
-}
-
-/// The object of this number, if its handle has not let go of it.
-pub(crate) fn find(id: u32) -> Option<Object> {
-    OBJECTS.with_borrow(|objects| objects.get(&id).cloned())
 }

@@ -6,7 +6,7 @@ use js_sys::Array;
 use polyrank::backend::Waiting;
 use polyrank::calls::entry;
 use polyrank::calls::staged::Staged;
-use polyrank::{Error, Result};
+use polyrank::{Error, ProcessGroup, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -78,6 +78,12 @@ impl NativeWork {
     #[wasm_bindgen(getter)]
     pub fn sequence(&self) -> f64 {
         self.staged.borrow().work().map_or(0.0, |work| work.sequence() as f64)
+    }
+
+    /// A number that is its group's own in this realm; 0 for none.
+    #[wasm_bindgen(getter)]
+    pub fn group(&self) -> usize {
+        self.staged.borrow().group().map_or(0, ProcessGroup::identity)
     }
 
     /// The limit of the operation, ms.

@@ -1,7 +1,7 @@
 //! The core's errors as JavaScript's. Knows nothing of classes: those are the JavaScript half's.
 
 use js_sys::{Object, Reflect};
-use polyrank::Error;
+use polyrank::{Error, ErrorField};
 use wasm_bindgen::JsValue;
 
 /// An `Error` whose property `data` says which kind it is.
@@ -14,14 +14,12 @@ pub(crate) fn error(error: &Error) -> JsValue {
 /// The kind, the message and the fields of an error.
 pub(crate) fn error_data(error: &Error) -> JsValue {
     let fields = Object::new();
-    if let Some(rank) = error.rank() {
-        set(&fields, "rank", &rank.into());
-    }
-    if let Some(collective) = error.collective() {
-        set(&fields, "collective", &collective.into());
-    }
-    if let Some(sequence) = error.sequence() {
-        set(&fields, "sequence", &(sequence as f64).into());
+    for (name, field) in error.fields() {
+        let value = match field {
+            ErrorField::Number(number) => (number as f64).into(),
+            ErrorField::Text(text) => text.into(),
+        };
+        set(&fields, name, &value);
     }
     let data = Object::new();
     set(&data, "kind", &error.kind().into());
@@ -30,7 +28,8 @@ pub(crate) fn error_data(error: &Error) -> JsValue {
     data.into()
 }
 
-fn set(object: &JsValue, name: &str, value: &JsValue) {
+/// Sets a property.
+pub(super) fn set(object: &JsValue, name: &str, value: &JsValue) {
     // A plain object takes any property.
     let _ = Reflect::set(object, &name.into(), value);
 }

@@ -34,17 +34,10 @@ impl Given {
     pub(crate) fn new(args: &Array, keywords: &JsValue, tensors: &Tensors) -> Result<Given> {
         let mut reader = Reader { objects: Vec::new(), tensors };
         let positional = args.iter().map(|value| reader.value(&value, 0)).collect::<Result<_>>()?;
-        let mut named = Vec::new();
-        if let Some(keywords) = keywords.dyn_ref::<Object>() {
-            for entry in Object::entries(keywords).iter() {
-                let entry: Array = entry.unchecked_into();
-                let name = entry.get(0).as_string().unwrap_or_default();
-                named.push((name, reader.value(&entry.get(1), 0)?));
-            }
-        }
+        let keywords = reader.members(keywords, 0)?;
         let arguments = Arguments {
             positional,
-            keywords: named,
+            keywords,
             spread_options: true,
             time_unit: TimeUnit::Milliseconds,
         };
@@ -85,11 +78,25 @@ impl Reader<'_> {
             let items = items.iter().map(|item| self.value(&item, depth + 1));
             return Ok(Value::List(items.collect::<Result<_>>()?));
         }
-        self.marked(value)
+        self.marked(value, depth)
+    }
+
+    fn members(&mut self, object: &JsValue, depth: u32) -> Result<Vec<(String, Value)>> {
+        let Some(object) = object.dyn_ref::<Object>() else { return Ok(Vec::new()) };
+        if depth == DEEPEST {
+            return Err(invalid("options are nested too deeply"));
+        }
+        let entries = Object::entries(object);
+        let members = entries.iter().map(|entry| {
+            let entry: Array = entry.unchecked_into();
+            let name = entry.get(0).as_string().unwrap_or_default();
+            Ok((name, self.value(&entry.get(1), depth + 1)?))
+        });
+        members.collect()
     }
 
     /// An object that says what it stands for.
-    fn marked(&mut self, value: &JsValue) -> Result<Value> {
+    fn marked(&mut self, value: &JsValue, depth: u32) -> Result<Value> {
         let kind = text(value, "kind");
         match kind.as_str() {
             "tensor" => self.tensors.value(number(value, "index") as usize),
@@ -102,15 +109,14 @@ impl Reader<'_> {
                 duration.map(Value::Duration).map_err(|_| refused())
             }
             "handle" => {
-                let handle = get(value, "handle");
-                let object = objects::find(number(&handle, "id") as u32);
-                let object = object.ok_or_else(|| {
-                    invalid(&format!("the {} was released", text(value, "typeName")))
-                })?;
+                let object = objects::given(&get(value, "handle"))?;
+                let object = object.ok_or_else(|| invalid("a handle is missing"))?;
                 let value = Value::of_object(&object, self.objects.len());
                 self.objects.push(object);
                 Ok(value)
             }
+            "record" => self.members(&get(value, "members"), depth).map(Value::Members),
+            "object" => Ok(payload(value)),
             "foreign" => Ok(Value::Foreign(Foreign {
                 type_name: text(value, "typeName"),
                 interfaces: interfaces(&get(value, "interfaces")),
@@ -119,6 +125,21 @@ impl Reader<'_> {
             })),
             _ => Err(invalid(&format!("a value of the kind '{kind}' means nothing here"))),
         }
+    }
+}
+
+/// An object that is sent: its bytes, or why it could not be encoded; else the objects of a list, or
+/// the number of places of a list for objects.
+fn payload(value: &JsValue) -> Value {
+    if let Some(bytes) = get(value, "bytes").dyn_ref::<Uint8Array>() {
+        return Value::Bytes(bytes.to_vec());
+    }
+    if let Some(why) = get(value, "failed").as_string() {
+        return Value::Str(why);
+    }
+    match get(value, "items").dyn_ref::<Array>() {
+        Some(items) => Value::List(items.iter().map(|item| payload(&item)).collect()),
+        None => Value::Int(number(value, "length") as i64),
     }
 }
 
