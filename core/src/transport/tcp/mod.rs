@@ -11,7 +11,6 @@ mod dial;
 mod inbox;
 mod joining;
 mod listener;
-mod readiness;
 mod sending;
 mod strangers;
 #[cfg(test)]
@@ -25,9 +24,11 @@ use std::time::{Duration, Instant};
 use self::dial::Dial;
 use self::inbox::Reader;
 use self::joining::{DIAL, STRANGER};
+#[cfg(feature = "websocket")]
+pub(super) use self::listener::set_options;
 pub use self::listener::{Listener, address_toward};
-use self::readiness::{Readiness, Ready, TIMER};
 use self::strangers::Strangers;
+use super::readiness::{Readiness, Ready, TIMER};
 use super::stream::{Inbox, Outbox};
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::card::Card;

@@ -1,8 +1,8 @@
 //! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of what
 //! the chunks say.
 
+use crate::clock::Instant;
 use bytes::Bytes;
-use web_time::Instant;
 
 use crate::transport::{Interest, Lost};
 
@@ -20,7 +20,8 @@ pub enum PipeState {
     Lost(Lost),
 }
 
-/// A pipe of chunks. Nothing in it blocks. Dropping it is [`Pipe::close`] without order.
+/// A pipe of chunks. Nothing in it blocks. Dropping it says nothing to the other side, which finds
+/// out like after a crash: [`Pipe::close`] it first.
 pub trait Pipe: Send {
     /// Moves what can be moved at `now`; whether anything moved.
     fn advance(&mut self, now: Instant) -> bool;
@@ -37,7 +38,7 @@ pub trait Pipe: Send {
     /// Closes it, behind what was sent; the other side learns at once that it is over, and whether
     /// that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
     fn close(&mut self, orderly: bool);
-    /// Whether nothing that was sent waits in this process, so that the pipe can be dropped.
+    /// Whether nothing that was sent, the closing included, waits in this process.
     fn is_flushed(&self) -> bool;
     /// What a thread may wait for until [`Pipe::advance`] is worth calling.
     fn interests(&self, interests: &mut Vec<Interest>) {
@@ -58,4 +59,16 @@ pub trait Relay: Send + Sync {
     /// other ever does: nobody is told of the opening. What comes before this side opened it is
     /// kept, within the pipe's window.
     fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe>;
+}
+
+/// Who brings pipes to ranks that dial this one.
+pub trait Acceptor: Send {
+    /// Moves what can be moved at `now`; whether anything moved.
+    fn advance(&mut self, now: Instant) -> bool;
+    /// Takes the next pipe. Whoever is at its other end may be anybody.
+    fn accept(&mut self) -> Option<Box<dyn Pipe>>;
+    /// What a thread may wait for until [`Acceptor::advance`] is worth calling.
+    fn interests(&self, interests: &mut Vec<Interest>);
+    /// When [`Acceptor::advance`] must be called even if nothing happened.
+    fn deadline(&self) -> Option<Instant>;
 }

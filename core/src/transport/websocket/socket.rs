@@ -16,6 +16,8 @@ pub mod close_code {
     pub const PROTOCOL: u16 = 1002;
     /// A text message, where only binary ones are expected.
     pub const UNSUPPORTED: u16 = 1003;
+    /// No code was sent; never sent itself.
+    pub const NO_STATUS: u16 = 1005;
     /// The connection broke; never sent.
     pub const ABNORMAL: u16 = 1006;
     /// Refused: an unknown session, an unknown number, too much of something.

@@ -25,6 +25,7 @@
 //! with [`Violation::close_code`] and the violation's text, and drops the session.
 
 mod packet;
+mod reconnect;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub use packet::{
     HEADER_BYTES, Hello, MAX_BODY_BYTES, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MESSAGE_COST_BYTES,
     MIN_WINDOW_BYTES, Message, Packet, ResumeToken, SESSION_VERSION, Welcome,
 };
+pub use reconnect::{Next, Reconnect};
 
 /// Bytes of messages that a side holds before it takes them, unless told otherwise.
 pub const DEFAULT_WINDOW_BYTES: u32 = 1 << 20;
