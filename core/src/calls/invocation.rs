@@ -20,16 +20,6 @@ use crate::{Error, ProcessGroup, Result, distributed};
 /// What a call does, on its way.
 pub type Running = Pin<Box<dyn Future<Output = Result<Answer>>>>;
 
-/// The value of the first form of a call that takes time where this platform can block, so that
-/// whoever polls once has it; else that of the second form, when it is there.
-macro_rules! natural {
-    ($blocking:expr, $later:expr) => {
-        if $crate::clock::CAN_BLOCK { $blocking } else { $later.await }
-    };
-}
-
-pub(crate) use natural;
-
 /// A method, free function, constructor or attribute, by the name of its table.
 #[derive(Debug)]
 pub struct Entry {

@@ -8,7 +8,7 @@ use super::calls;
 use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::bodies;
-use crate::calls::invocation::{Entry, Invocation, Running, natural, references};
+use crate::calls::invocation::{Entry, Invocation, Running, references};
 use crate::calls::resolve::unsupported;
 use crate::calls::{Method, Overload};
 
@@ -724,20 +724,14 @@ async fn process_group_abort(call: Invocation) -> Result<Answer> {
 
 /// `ProcessGroup.shutdown`
 async fn process_group_shutdown(call: Invocation) -> Result<Answer> {
-    let this = call.this_group()?;
-    natural!(this.shutdown(), this.shutdown_async()).into_answer()
+    call.this_group()?.shutdown().into_answer()
 }
 
 /// `ProcessGroup.monitored_barrier`
 async fn process_group_monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(0)?;
     let wait_all_ranks: bool = call.take(1)?;
-    let this = call.this_group()?;
-    natural!(
-        this.monitored_barrier(timeout, wait_all_ranks),
-        this.monitored_barrier_async(timeout, wait_all_ranks)
-    )
-    .into_answer()
+    call.this_group()?.monitored_barrier(timeout, wait_all_ranks).into_answer()
 }
 
 /// `ProcessGroup.group_name`
@@ -759,39 +753,33 @@ async fn process_group_timeout(call: Invocation) -> Result<Answer> {
 async fn store_set(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(this.get().set(&key, &value), this.get().set_async(&key, &value)).into_answer()
+    call.this_store()?.get().set(&key, &value).into_answer()
 }
 
 /// `Store.get`
 async fn store_get(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    let this = call.this_store()?;
-    natural!(this.get().get(&key), this.get().get_async(&key)).into_answer()
+    call.this_store()?.get().get(&key).into_answer()
 }
 
 /// `Store.add`
 async fn store_add(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let amount: i64 = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(this.get().add(&key, amount), this.get().add_async(&key, amount)).into_answer()
+    call.this_store()?.get().add(&key, amount).into_answer()
 }
 
 /// `Store.append`
 async fn store_append(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(this.get().append(&key, &value), this.get().append_async(&key, &value)).into_answer()
+    call.this_store()?.get().append(&key, &value).into_answer()
 }
 
 /// `Store.check`
 async fn store_check(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
-    let this = call.this_store()?;
-    natural!(this.get().check(&references(&keys)), this.get().check_async(&references(&keys)))
-        .into_answer()
+    call.this_store()?.get().check(&references(&keys)).into_answer()
 }
 
 /// `Store.clone`
@@ -804,19 +792,13 @@ async fn store_compare_set(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let expected_value: Vec<u8> = call.take(1)?;
     let desired_value: Vec<u8> = call.take(2)?;
-    let this = call.this_store()?;
-    natural!(
-        this.get().compare_set(&key, &expected_value, &desired_value),
-        this.get().compare_set_async(&key, &expected_value, &desired_value)
-    )
-    .into_answer()
+    call.this_store()?.get().compare_set(&key, &expected_value, &desired_value).into_answer()
 }
 
 /// `Store.delete_key`
 async fn store_delete_key(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    let this = call.this_store()?;
-    natural!(this.get().delete_key(&key), this.get().delete_key_async(&key)).into_answer()
+    call.this_store()?.get().delete_key(&key).into_answer()
 }
 
 /// `Store.has_extended_api`
@@ -827,61 +809,44 @@ async fn store_has_extended_api(call: Invocation) -> Result<Answer> {
 /// `Store.multi_get`
 async fn store_multi_get(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
-    let this = call.this_store()?;
-    natural!(
-        this.get().multi_get(&references(&keys)),
-        this.get().multi_get_async(&references(&keys))
-    )
-    .into_answer()
+    call.this_store()?.get().multi_get(&references(&keys)).into_answer()
 }
 
 /// `Store.multi_set`
 async fn store_multi_set(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
     let values: Vec<Vec<u8>> = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(
-        this.get().multi_set(&references(&keys), &references(&values)),
-        this.get().multi_set_async(&references(&keys), &references(&values))
-    )
-    .into_answer()
+    call.this_store()?.get().multi_set(&references(&keys), &references(&values)).into_answer()
 }
 
 /// `Store.num_keys`
 async fn store_num_keys(call: Invocation) -> Result<Answer> {
-    let this = call.this_store()?;
-    natural!(this.get().num_keys(), this.get().num_keys_async()).into_answer()
+    call.this_store()?.get().num_keys().into_answer()
 }
 
 /// `Store.list_keys`
 async fn store_list_keys(call: Invocation) -> Result<Answer> {
-    let this = call.this_store()?;
-    natural!(this.get().list_keys(), this.get().list_keys_async()).into_answer()
+    call.this_store()?.get().list_keys().into_answer()
 }
 
 /// `Store.queue_push`
 async fn store_queue_push(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(this.get().queue_push(&key, &value), this.get().queue_push_async(&key, &value))
-        .into_answer()
+    call.this_store()?.get().queue_push(&key, &value).into_answer()
 }
 
 /// `Store.queue_pop`
 async fn store_queue_pop(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let block: bool = call.take(1)?;
-    let this = call.this_store()?;
-    natural!(this.get().queue_pop(&key, block), this.get().queue_pop_async(&key, block))
-        .into_answer()
+    call.this_store()?.get().queue_pop(&key, block).into_answer()
 }
 
 /// `Store.queue_len`
 async fn store_queue_len(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    let this = call.this_store()?;
-    natural!(this.get().queue_len(&key), this.get().queue_len_async(&key)).into_answer()
+    call.this_store()?.get().queue_len(&key).into_answer()
 }
 
 /// `Store.set_timeout`
@@ -895,12 +860,7 @@ async fn store_barrier(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let world_size: u32 = call.take(1)?;
     let timeout: Option<Duration> = call.take(2)?;
-    let this = call.this_store()?;
-    natural!(
-        this.get().barrier(&key, world_size, timeout),
-        this.get().barrier_async(&key, world_size, timeout)
-    )
-    .into_answer()
+    call.this_store()?.get().barrier(&key, world_size, timeout).into_answer()
 }
 
 /// `Store.timeout`

@@ -44,8 +44,6 @@ struct Call {
     this: String,
     /// The core's method and its arguments.
     direct: String,
-    /// The form of that for callers that cannot block.
-    later: Option<String>,
 }
 
 pub(super) fn dispatch(api: &Api) -> Dispatch {
@@ -102,10 +100,8 @@ impl Dispatch {
             });
             let arguments: Vec<String> =
                 parameters.iter().map(|it| given(&it.name, &it.ty)).collect();
-            let arguments = arguments.join(", ");
-            let direct = format!("{core}({arguments})");
-            let later = takes_time(method).then(|| format!("{core}_async({arguments})"));
-            self.add_call(&method.owner, &method.name, takes.collect(), direct, later)
+            let direct = format!("{core}({})", arguments.join(", "));
+            self.add_call(&method.owner, &method.name, takes.collect(), direct)
         } else {
             format!(
                 "Some(|call| Box::pin(bodies::{}::{}(call)))",
@@ -120,7 +116,7 @@ impl Dispatch {
         let key = member_constant(owner, &attribute.name);
         let run = if direct && !attribute.notes.handwritten && is_plain(&attribute.ty) {
             let core = attribute.notes.rust.as_deref().unwrap_or(&attribute.name);
-            self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"), None)
+            self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
         } else {
             format!(
                 "Some(|call| Box::pin(bodies::{}::{}(call)))",
@@ -134,27 +130,16 @@ impl Dispatch {
     }
 
     /// Adds a call that is written here; what runs it.
-    fn add_call(
-        &mut self,
-        owner: &str,
-        name: &str,
-        takes: Vec<String>,
-        direct: String,
-        later: Option<String>,
-    ) -> String {
+    fn add_call(&mut self, owner: &str, name: &str, takes: Vec<String>, direct: String) -> String {
         // Both of the core's types are what their objects hold.
         let this = match owner {
-            "Store" => "call.this_store()?",
+            "Store" => "call.this_store()?.get()",
             _ => "call.this_group()?",
         };
-        // The object of a call lives as long as what it does.
-        let of_store = |call: String| if owner == "Store" { format!("get().{call}") } else { call };
-        let (direct, later) = (of_store(direct), later.map(of_store));
         let function = format!("{}_{name}", snake_case(owner));
         let run = format!("Some(|call| Box::pin({function}(call)))");
         let path = format!("{owner}.{name}");
-        let this = this.to_owned();
-        self.calls.push(Call { name: function, path, takes, this, direct, later });
+        self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
         run
     }
 }
@@ -166,13 +151,6 @@ fn is_object(api: &Api, interface: &Interface) -> bool {
     let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
     !interface.notes.unbuilt
         && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
-}
-
-/// Whether the core has it in two forms: for callers that block, and for those that cannot. What
-/// makes another handle on an object asks nobody.
-fn takes_time(method: &Method) -> bool {
-    let makes = |returns: &Type| matches!(returns, Type::Interface(_));
-    method.notes.waits && !method.overloads.iter().any(|overload| makes(&overload.returns))
 }
 
 fn has_tensors(method: &Method) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
 use crate::calls::answer::{Answer, IntoAnswer};
-use crate::calls::invocation::{Invocation, natural};
+use crate::calls::invocation::Invocation;
 use crate::calls::resolve::unsupported;
 use crate::{DEFAULT_TIMEOUT, Error, Result, distributed};
 
@@ -153,9 +153,5 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     }
     let group = call.group(0)?;
     let (timeout, wait_all_ranks): (Option<Duration>, bool) = (call.take(1)?, call.take(2)?);
-    natural!(
-        group.monitored_barrier(timeout, wait_all_ranks),
-        group.monitored_barrier_async(timeout, wait_all_ranks)
-    )
-    .into_answer()
+    group.monitored_barrier(timeout, wait_all_ranks).into_answer()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::settings::{device_of, settings_of};
 use crate::calls::answer::{Answer, IntoAnswer, Member};
-use crate::calls::invocation::{Invocation, natural};
+use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
 use crate::distributed::{self, InitOptions, NewGroupOptions};
 use crate::rendezvous;
@@ -29,12 +29,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
     options.device = device_of(&call, 8)?;
-    natural!(
-        distributed::init_process_group(options),
-        distributed::init_process_group_async(options)
-    )
-    .map(drop)
-    .into_answer()
+    distributed::init_process_group(options).map(drop).into_answer()
 }
 
 /// Leaves a group, or all of them.
@@ -43,11 +38,7 @@ pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
         return ().into_answer();
     }
     let group = call.object(0).map(Object::group).transpose()?;
-    natural!(
-        distributed::destroy_process_group(group),
-        distributed::destroy_process_group_async(group)
-    )
-    .into_answer()
+    distributed::destroy_process_group(group).into_answer()
 }
 
 /// Aborts a group, or the default group.
@@ -69,9 +60,7 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(5)?,
         keep_order: !sort_ranks,
     };
-    natural!(distributed::new_group(options), distributed::new_group_async(options))
-        .map(Member)
-        .into_answer()
+    distributed::new_group(options).map(Member).into_answer()
 }
 
 /// Splits a group: the group of the list that has this rank.
@@ -90,9 +79,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
         return Member(None).into_answer();
     };
-    natural!(parent.split_group(&ranks, options), parent.split_group_async(&ranks, options))
-        .map(Member)
-        .into_answer()
+    parent.split_group(&ranks, options).map(Member).into_answer()
 }
 
 /// Meets the other ranks at a URL: the store, the rank and the world size.
@@ -102,10 +89,7 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(3)?;
     let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
     let (rank, size) = (u32::try_from(rank).ok(), u32::try_from(size).ok());
-    let met = natural!(
-        rendezvous::rendezvous(&url, rank, size, timeout),
-        rendezvous::rendezvous_async(&url, rank, size, timeout)
-    )?;
+    let met = rendezvous::rendezvous(&url, rank, size, timeout)?;
     Ok(Answer::Record(vec![
         ("store", StoreObject::any(met.store).into_answer()?),
         ("rank", met.rank.into_answer()?),

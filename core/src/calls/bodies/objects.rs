@@ -11,7 +11,7 @@ pub(crate) use here::*;
 mod here {
     use crate::calls::Value;
     use crate::calls::answer::{Answer, IntoAnswer};
-    use crate::calls::invocation::{Invocation, natural};
+    use crate::calls::invocation::Invocation;
     use crate::objects::{Codec, Encoded, Payload};
     use crate::{Error, ProcessGroup, Result};
 
@@ -26,10 +26,7 @@ mod here {
         let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
         let is_root = group.rank() == root;
         let mine = if is_root { Some(encoded(call.value(0))?) } else { None };
-        let payload = natural!(
-            group.broadcast_payload(mine, root),
-            group.broadcast_payload_async(mine, root)
-        )?;
+        let payload = group.broadcast_payload(mine, root)?;
         if is_root { ().into_answer() } else { bytes(payload) }
     }
 
@@ -42,8 +39,7 @@ mod here {
         only_cbor(&mut call, 3)?;
         let places = places(call.value(0), &group);
         let mine = told(&places, encoded(call.value(1))?);
-        let payloads =
-            natural!(group.all_gather_payloads(mine), group.all_gather_payloads_async(mine))?;
+        let payloads = group.all_gather_payloads(mine)?;
         places?;
         list(payloads)
     }
@@ -65,8 +61,7 @@ mod here {
             )),
         };
         let mine = told(&places, encoded(call.value(0))?);
-        let payloads =
-            natural!(group.gather_payloads(mine, root), group.gather_payloads_async(mine, root))?;
+        let payloads = group.gather_payloads(mine, root)?;
         places?;
         payloads.map_or_else(|| ().into_answer(), list)
     }
@@ -92,8 +87,7 @@ mod here {
                 items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
             items.collect()
         });
-        let payload =
-            natural!(group.scatter_payloads(all, root), group.scatter_payloads_async(all, root))?;
+        let payload = group.scatter_payloads(all, root)?;
         output?;
         bytes(payload)
     }
@@ -107,8 +101,7 @@ mod here {
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "dst", 1, 4)?;
         let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
-        let mine = encoded(call.value(0))?;
-        natural!(group.send_payload(mine, peer), group.send_payload_async(mine, peer)).into_answer()
+        group.send_payload(encoded(call.value(0))?, peer).into_answer()
     }
 
     /// Receives objects: the bytes of the list (`payload`), and the sender's global rank (`source`).
@@ -119,7 +112,7 @@ mod here {
         let group = call.group(2)?;
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "src", 1, 4)?;
-        let (payload, peer) = natural!(group.recv_payload(peer), group.recv_payload_async(peer))?;
+        let (payload, peer) = group.recv_payload(peer)?;
         let source = group.global_rank(peer)?.into_answer()?;
         Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
     }
@@ -192,7 +185,7 @@ mod here {
 mod absent {
     use crate::Result;
     use crate::calls::answer::Answer;
-    use crate::calls::invocation::{Invocation, natural};
+    use crate::calls::invocation::Invocation;
     use crate::calls::resolve::unsupported;
 
     macro_rules! absent {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::settings::settings_of;
 use crate::calls::answer::{Answer, IntoAnswer};
-use crate::calls::invocation::{Invocation, natural};
+use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::{Error, GroupOptions, ProcessGroup, Result, SplitOptions};
 
@@ -23,12 +23,7 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
         options = options.timeout(timeout);
     }
     let name = name.unwrap_or_else(|| "group".to_owned());
-    let store = store.get().clone();
-    natural!(
-        ProcessGroup::new(store, rank, size, &name, options),
-        ProcessGroup::new_async(store, rank, size, &name, options)
-    )
-    .into_answer()
+    ProcessGroup::new(store.get().clone(), rank, size, &name, options).into_answer()
 }
 
 /// Makes a group of some of this group's ranks.
@@ -43,8 +38,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(4)?,
         ..SplitOptions::default()
     };
-    natural!(group.split_group(&ranks, options), group.split_group_async(&ranks, options))
-        .into_answer()
+    group.split_group(&ranks, options).into_answer()
 }
 
 /// Joins this group and others into one.
@@ -58,12 +52,7 @@ pub(crate) async fn merge_remote_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(4)?,
         ..SplitOptions::default()
     };
-    let store = store.get().clone();
-    natural!(
-        group.merge_remote_group(store, size, options),
-        group.merge_remote_group_async(store, size, options)
-    )
-    .into_answer()
+    group.merge_remote_group(store.get().clone(), size, options).into_answer()
 }
 
 /// The device that the group is bound to, if it is.

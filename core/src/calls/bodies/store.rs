@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
-use crate::calls::invocation::{Invocation, natural, references};
+use crate::calls::invocation::{Invocation, references};
 
 /// Waits until all keys are there.
 pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
     let timeout: Option<Duration> = if call.overload() == 0 { None } else { call.take(1)? };
     let store = call.this_store()?;
-    let (store, keys) = (store.get(), references(&keys));
-    natural!(store.wait(&keys, timeout), store.wait_async(&keys, timeout)).into_answer()
+    store.get().wait(&references(&keys), timeout).into_answer()
 }
