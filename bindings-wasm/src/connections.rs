@@ -229,12 +229,13 @@ impl Connection {
     fn deadline(&self) -> Option<Instant> {
         let attempt = match &self.attempts {
             Attempts::First { next, until, .. } => Some((*next).min(*until)),
-            Attempts::Again { reconnect, epoch } => match reconnect.next(ms(Instant::now(), *epoch))
-            {
-                Next::Nothing => None,
-                Next::Wait { until_ms } => Some(*epoch + Duration::from_millis(until_ms)),
-                Next::Try | Next::GiveUp => Some(Instant::now()),
-            },
+            Attempts::Again { reconnect, epoch } => {
+                match reconnect.next(ms(Instant::now(), *epoch)) {
+                    Next::Nothing => None,
+                    Next::Wait { until_ms } => Some(*epoch + Duration::from_millis(until_ms)),
+                    Next::Try | Next::GiveUp => Some(Instant::now()),
+                }
+            }
         };
         [Some(self.next_beat), attempt, self.ends].into_iter().flatten().min()
     }
