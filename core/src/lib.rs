@@ -1,7 +1,9 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
 pub mod backend;
+mod blocking;
 pub mod calls;
+pub mod clock;
 pub mod distributed;
 pub mod env;
 pub mod executor;
@@ -11,6 +13,7 @@ pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
 pub mod process_group;
+mod random;
 pub mod rendezvous;
 mod request;
 pub mod schedule;

@@ -10,6 +10,7 @@ mod suite;
 pub mod tcp;
 #[cfg(feature = "tcp")]
 pub mod wait;
+pub mod websocket;
 
 use crate::tensor::Region;
 use crate::wire::frame::Header;
