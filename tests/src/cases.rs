@@ -50,12 +50,12 @@ pub struct Case {
 impl fmt::Display for Case {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { collective, dtype, reduce_op, root, elements, .. } = self;
-        write!(formatter, "{collective:?} {dtype:?} {reduce_op:?} root {root}, {elements} elements")?;
-        let notes = [
-            (self.coalesced, "coalesced"),
-            (self.strided, "strided"),
-            (self.uneven, "uneven"),
-        ];
+        write!(
+            formatter,
+            "{collective:?} {dtype:?} {reduce_op:?} root {root}, {elements} elements"
+        )?;
+        let notes =
+            [(self.coalesced, "coalesced"), (self.strided, "strided"), (self.uneven, "uneven")];
         notes.iter().filter(|(is, _)| *is).try_for_each(|(_, note)| write!(formatter, ", {note}"))
     }
 }
@@ -160,7 +160,8 @@ impl Here<'_> {
             let inputs = if input == "None" { Vec::new() } else { again(&outputs) };
             return Buffers { inputs, outputs };
         }
-        let slot = |before: &[u8], expected: Vec<u8>| Slot { tensor: self.tensor(before), expected };
+        let slot =
+            |before: &[u8], expected: Vec<u8>| Slot { tensor: self.tensor(before), expected };
         Buffers {
             inputs: data.into_iter().map(|data| slot(&data, data.clone())).collect(),
             outputs: results
@@ -188,9 +189,9 @@ impl Here<'_> {
         match output {
             "None" => Vec::new(),
             "AllAtRoot" | "OneAtRoot" if rank != root => Vec::new(),
-            "All" | "AllAtRoot" => (0..self.size)
-                .map(|from| self.data(from, block, self.length(from, rank)))
-                .collect(),
+            "All" | "AllAtRoot" => {
+                (0..self.size).map(|from| self.data(from, block, self.length(from, rank))).collect()
+            }
             _ if facts["reduces"] == true => vec![self.reduced(block, self.length(rank, rank))],
             _ => vec![self.data(root, block, self.length(root, rank))],
         }

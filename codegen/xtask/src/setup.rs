@@ -12,6 +12,8 @@ use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
 const NODE_FOLDER: &str = "tests";
+/// Prints the path of a browser; the exit code says whether there is one.
+const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 const NODE_LOCK: &str = "tests/package-lock.json";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
@@ -27,6 +29,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     python(&workspace, &progress)?;
     node(&workspace, &progress)?;
+    chromium(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -83,6 +86,22 @@ pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
     demand(progress.run("setup", &mut npm)?)?;
     stamp.write()
+}
+
+/// A Chromium for the tests and the demo: any that is here, or else Debian's.
+///
+/// # Errors
+/// There is none and it cannot be installed.
+pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if has_chromium(workspace) {
+        return Ok(());
+    }
+    install(progress, &["chromium"]).context("needs Chromium; CHROMIUM may name its program")
+}
+
+/// Whether there is a browser that the tests' own search finds.
+pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
+    answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
 }
 
 /// A note of what was installed last.
