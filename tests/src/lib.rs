@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 pub mod cases;
+pub mod languages;
 pub mod processes;
 
 use std::sync::Arc;
