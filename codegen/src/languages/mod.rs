@@ -1,5 +1,6 @@
 //! The languages: each makes files of the model. None knows another.
 
+mod plain;
 pub mod python;
 pub mod rust;
 

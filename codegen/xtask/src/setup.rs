@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress::{Finished, Progress};
+use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
@@ -29,6 +30,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     python(&workspace, &progress)?;
     node(&workspace, &progress)?;
+    wasm_compiler(&progress)?;
     chromium(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
@@ -102,6 +104,19 @@ pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()>
 /// Whether there is a browser that the tests' own search finds.
 pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
     answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
+}
+
+/// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the
+/// sources of its standard library.
+///
+/// # Errors
+/// Neither is there, and Debian's cannot be installed.
+pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
+    if wasm::has_target() || wasm::has_debian() {
+        return Ok(());
+    }
+    install(progress, &["rustc-web", "cargo-web", "rust-web-src", "lld-22"])
+        .context("needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown")
 }
 
 /// A note of what was installed last.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::dial::{Dial, Outcome, Target};
-use super::inbox::Inbox;
-use super::readiness::Readiness;
 use super::strangers::{Greeting, answer};
 use super::{Connection, LISTENER, Link, Options, Peer, TcpTransport};
+use crate::transport::readiness::Readiness;
+use crate::transport::stream::Inbox;
 use crate::transport::{Lost, Rank, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 

@@ -11,8 +11,7 @@ mod dial;
 mod inbox;
 mod joining;
 mod listener;
-mod outbox;
-mod readiness;
+mod sending;
 mod strangers;
 #[cfg(test)]
 pub(super) mod tests;
@@ -23,12 +22,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use self::dial::Dial;
-use self::inbox::{Inbox, Reader};
+use self::inbox::Reader;
 use self::joining::{DIAL, STRANGER};
+#[cfg(feature = "websocket")]
+pub(super) use self::listener::set_options;
 pub use self::listener::{Listener, address_toward};
-use self::outbox::Outbox;
-use self::readiness::{Readiness, Ready, TIMER};
 use self::strangers::Strangers;
+use super::readiness::{Readiness, Ready, TIMER};
+use super::stream::{Inbox, Outbox};
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
@@ -335,7 +336,7 @@ impl TcpTransport {
         };
         let notices = &mut self.notices;
         let sent = |header| notices.push(Notice::Sent(peer, header));
-        let flushed = outbox.flush(&connection.socket, &mut self.gathered, sent);
+        let flushed = sending::flush(outbox, &connection.socket, &mut self.gathered, sent);
         let flushed = flushed.and_then(|flushed| {
             if flushed.blocked != connection.blocked {
                 connection.blocked = flushed.blocked;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::readiness::Readiness;
+use crate::transport::readiness::Readiness;
 use crate::wire::handshake::{HandshakeError, Hello, Refusal, Welcome, check_prefix};
 
 /// Most connections that wait for their hello. One more takes the place of the oldest: ranks say

@@ -1,0 +1,24 @@
+//! Frames for ranks that have only WebSockets: over ordered pipes of chunks, each of them a
+//! WebSocket of its own or a channel through the store server. Knows nothing of schedules, groups
+//! or stores.
+
+mod direct;
+mod greeting;
+#[cfg(feature = "websocket")]
+pub(super) mod native;
+mod peer;
+mod pipe;
+mod reception;
+mod redial;
+mod socket;
+mod strangers;
+#[cfg(test)]
+pub(super) mod tests;
+mod transport;
+
+#[cfg(feature = "websocket")]
+pub use self::native::NativeDialer;
+pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
+pub use self::reception::ReceptionOptions;
+pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
+pub use self::transport::{Options, Way, WebSocketTransport};
