@@ -95,8 +95,6 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
         command.args(words).current_dir(workspace.path("bindings-python"));
         command
     };
-    let mut generate = workspace.command(std::env::current_exe().context("where am I?")?);
-    generate.args(["codegen", "--check"]);
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
     let warnings = ["--", "-D", "warnings"];
     // One set of features for all suites, so that the library is compiled once for them.
@@ -104,8 +102,24 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
     let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
     let mut rustdoc = cargo(&[&documents[..], &["--all-features"]].concat());
     rustdoc.env("RUSTDOCFLAGS", "-D warnings");
-    let mut node = workspace.command("node");
-    node.arg("tests/webidl2.mjs");
+    let mut webidl2 = workspace.command("node");
+    webidl2.arg("tests/webidl2.mjs");
+    let mut cases = workspace.command(workspace.python());
+    cases.args(["tests/cases/generate.py", "--check"]);
+    let own = |words: &[&str]| -> Result<Command> {
+        let mut command = workspace.command(std::env::current_exe().context("where am I?")?);
+        command.args(words);
+        Ok(command)
+    };
+    let mut javascript = workspace.command("node");
+    javascript.args([
+        "--test",
+        "--test-concurrency=1",
+        "--test-reporter=tap",
+        "tests/javascript/hostile.test.mjs",
+    ]);
+    javascript.arg("tests/javascript/closed_tab.test.mjs");
+    javascript.env("POLYRANK_TARGET", workspace.target("debug"));
     let mut pyright = workspace.command(workspace.path("tests/node_modules/.bin/pyright"));
     pyright.args(["--pythonpath"]).arg(workspace.python()).current_dir(workspace.path(PYTHON));
     const PYTHON: &str = "bindings-python";
@@ -122,8 +136,14 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
                 cargo(&["fmt", "--version"]),
             ),
         ),
-        step("codegen", "generated files are what the IDL says", &[], run(generate)),
-        step("webidl2", "the W3C's parser accepts the IDL", &["setup"], run(node)),
+        step(
+            "codegen",
+            "generated files are what the IDL says",
+            &[],
+            run(own(&["codegen", "--check"])?),
+        ),
+        step("webidl2", "the W3C's parser accepts the IDL", &["setup"], run(webidl2)),
+        step("cases", "the conformance cases are what IDL and NumPy say", &["setup"], run(cases)),
         step(
             "clippy",
             "lints, warnings are errors",
@@ -139,12 +159,20 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
             &["setup"],
             run(python(&["-m", "maturin", "develop"])),
         ),
+        step("node", "build the Node package", &["setup"], run(own(&["node"])?)),
+        step("wasm", "build the browser package", &["setup"], run(own(&["wasm"])?)),
         step(
             "rust",
             "Rust suites, and those that cross languages",
             // Those that cross languages fail without the extension; the others still tell.
             &["setup"],
             run(cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
+        ),
+        step(
+            "strangers",
+            "strangers, closed and suspended tabs against a running job",
+            &["node", "wasm", "rust"],
+            run(javascript),
         ),
         step("rustdoc", "documentation, warnings are errors", &[], run(rustdoc)),
         step("pytest", "Python suite", &["extension"], run(python(&["-m", "pytest", "-q"]))),
@@ -251,9 +279,17 @@ fn totals(output: &str, success: bool) -> (u64, u64) {
     }
 }
 
-/// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest) and
-/// "3 passed, 1 failed" (ours).
+/// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest),
+/// "3 passed, 1 failed" (ours), and the two lines "# pass 3" and "# fail 1" (Node).
 fn counted(line: &str) -> Option<(u64, u64)> {
+    if let Some((word, count)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
+        let count = count.parse().ok()?;
+        return match word {
+            "pass" => Some((count, 0)),
+            "fail" => Some((0, count)),
+            _ => None,
+        };
+    }
     let line = line.trim_matches(['=', ' ']);
     let line = match line.strip_prefix("test result: ") {
         Some(result) => result.split_once(". ")?.1,
@@ -313,6 +349,9 @@ mod tests {
         assert_eq!(counted("=== 3 failed, 12 passed, 1 error in 0.50s ==="), Some((12, 4)));
         assert_eq!(counted("12 passed in 0.50s"), Some((12, 0)));
         assert_eq!(counted("17 passed, 0 failed"), Some((17, 0)));
+        assert_eq!(counted("# pass 5"), Some((5, 0)));
+        assert_eq!(counted("# fail 1"), Some((0, 1)));
+        assert_eq!(counted("# tests 6"), None);
         assert_eq!(counted("test a_test_that ... ok"), None);
         assert_eq!(counted("0 errors, 0 warnings, 0 informations"), Some((0, 0)));
     }

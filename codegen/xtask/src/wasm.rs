@@ -115,8 +115,7 @@ fn debian_cargo(workspace: &Workspace) -> (Command, PathBuf) {
 
 /// Writes the module and its JavaScript glue.
 fn glue(compiled: &Path, output: &Path) -> Result<()> {
-    std::fs::create_dir_all(output)
-        .with_context(|| format!("cannot make {}", output.display()))?;
+    std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
     let mut bindgen = Bindgen::new();
     bindgen.input_path(compiled).out_name(NAME).typescript(false);
     // Without the default path, the module cannot be loaded without saying where it lies.
@@ -138,8 +137,8 @@ fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result
 
 /// Bytes of the module, and of the module after gzip.
 fn sizes(module: &Path) -> Result<(u64, u64)> {
-    let bytes = std::fs::read(module)
-        .with_context(|| format!("cannot read {}", module.display()))?;
+    let bytes =
+        std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     zip.write_all(&bytes)?;
     Ok((bytes.len() as u64, zip.finish()?.len() as u64))
