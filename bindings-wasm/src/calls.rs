@@ -55,12 +55,7 @@ pub fn invoke_async(
     }))
 }
 
-fn resolved(
-    this: &JsValue,
-    method: &str,
-    args: &Array,
-    keywords: &JsValue,
-) -> Result<Invocation> {
+fn resolved(this: &JsValue, method: &str, args: &Array, keywords: &JsValue) -> Result<Invocation> {
     let this = objects::given(this)?;
     let Given { arguments, objects } = Given::new(args, keywords, &Tensors::default())?;
     Invocation::new(entry(method)?, this, arguments, objects)

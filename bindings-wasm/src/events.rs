@@ -2,12 +2,18 @@
 //! the next event is arranged for. Knows when, and nothing of what is moved.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use js_sys::{Array, Function};
 use polyrank::clock::{self, Instant};
 use polyrank::executor::drive_all;
+use polyrank::rendezvous::install_store_opener;
+use polyrank::store::Store;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::connections;
+use crate::store::BrowserStore;
 
 /// Longest time of a timer, ms: `setTimeout` takes no more than 2^31 - 1.
 const LONGEST_MS: u128 = 1 << 30;
@@ -38,6 +44,12 @@ pub fn start(post: Function, set_timer: Function) {
         events.set_timer.replace(Some(set_timer));
     });
     clock::set_alarm(request_turn);
+    install_store_opener(|url, timeout| {
+        Box::pin(async move {
+            let store: Arc<dyn Store> = Arc::new(BrowserStore::open(url, timeout).await?);
+            Ok(store)
+        })
+    });
     std::panic::set_hook(Box::new(|panic| {
         web_sys::console::error_1(&JsValue::from_str(&format!("polyrank: {panic}")));
     }));
@@ -59,7 +71,11 @@ pub fn turn() {
         }
         // What is asked for from here on is not done yet.
         events.posted.set(false);
-        let next = drive_all(Instant::now());
+        let now = Instant::now();
+        // What came goes to whoever waits for it, and what they send leaves.
+        connections::advance(now);
+        let next = drive_all(now);
+        let next = next.into_iter().chain(connections::advance(now)).min();
         events.tell_completed();
         events.turning.set(false);
         let now = Instant::now();

@@ -2,11 +2,13 @@
 //! nothing of how the package is used.
 
 mod calls;
+mod connections;
 mod convert;
 mod events;
 mod memory;
 mod objects;
 mod sockets;
+mod store;
 mod work;
 
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::backend::Waiting;
 use crate::clock::CAN_BLOCK;
-use crate::{Error, ProcessGroup, Result, Work};
+use crate::{Error, Result, Work};
 
 /// How the caller of a function that takes time waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +40,6 @@ impl Way {
         match self {
             Way::Blocking => work.wait(None),
             Way::Awaiting => work.clone().await,
-        }
-    }
-
-    /// Leaves `group` in order.
-    pub(crate) async fn shutdown(self, group: &ProcessGroup) {
-        match self {
-            Way::Blocking => group.shutdown(),
-            Way::Awaiting => group.shutdown_async().await,
         }
     }
 }

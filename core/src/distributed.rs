@@ -115,7 +115,7 @@ impl World {
         let World { store, hosting, group, groups, .. } = self;
         let broken = group.is_broken();
         for group in groups.into_values().rev() {
-            way.shutdown(&group).await;
+            group.shutdown_in(way).await;
         }
         if broken {
             return;
@@ -142,7 +142,7 @@ const DEFAULT_NAME: &str = "default_pg";
 /// [`Error::AlreadyInitialized`]; [`Error::InvalidArgument`] for both a store and a URL, or a store
 /// without rank and size; the errors of the rendezvous, which name missing ranks.
 pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
-    block_on(init(options, Way::Blocking))
+    block_on(init_process_group_in(Way::Blocking, options))
 }
 
 /// As [`init_process_group`], without blocking.
@@ -150,10 +150,11 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
 /// # Errors
 /// As [`init_process_group`].
 pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGroup> {
-    init(options, Way::Awaiting).await
+    init_process_group_in(Way::Awaiting, options).await
 }
 
-async fn init(options: InitOptions, way: Way) -> Result<ProcessGroup> {
+/// As [`init_process_group`], waiting in `way`.
+pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Result<ProcessGroup> {
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
     }
@@ -173,7 +174,7 @@ async fn init(options: InitOptions, way: Way) -> Result<ProcessGroup> {
     let process_id = crate::clock::process_id();
     let made = World { process_id, store, hosting, group: group.clone(), groups };
     if !enter(made) {
-        way.shutdown(&group).await;
+        group.shutdown_in(way).await;
         return Err(Error::AlreadyInitialized);
     }
     Ok(group)
@@ -250,7 +251,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 /// # Errors
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered.
 pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
-    block_on(destroy(group, Way::Blocking))
+    block_on(destroy_process_group_in(Way::Blocking, group))
 }
 
 /// As [`destroy_process_group`], without blocking.
@@ -258,12 +259,13 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// # Errors
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
-    destroy(group, Way::Awaiting).await
+    destroy_process_group_in(Way::Awaiting, group).await
 }
 
-async fn destroy(group: Option<&ProcessGroup>, way: Way) -> Result<()> {
+/// As [`destroy_process_group`], waiting in `way`.
+pub(crate) async fn destroy_process_group_in(way: Way, group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
-        Taken::Group(group) => way.shutdown(&group).await,
+        Taken::Group(group) => group.shutdown_in(way).await,
         Taken::World(world) => world.leave(way).await,
     }
     Ok(())

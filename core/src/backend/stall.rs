@@ -65,7 +65,12 @@ impl StallInspector {
             return;
         };
         let Some(_look) = self.begin() else { return };
-        match self.compare(&driver).await {
+        let history = driver.history();
+        // The driver may hold this future: it must not be held by it.
+        drop(driver);
+        let compared = self.compare(&history).await;
+        let Some(driver) = self.driver.upgrade() else { return };
+        match compared {
             Ok(Comparison { mismatch: Some(mismatch), .. }) => driver.break_with(mismatch),
             Ok(Comparison { elsewhere, .. }) => driver.note_elsewhere(report.sequence, elsewhere),
             // Without a store there is nothing to compare with; deadlines and deaths still count.
@@ -83,9 +88,9 @@ impl StallInspector {
         state.next.take_if(|next| Instant::now() >= *next).map(|_| Look { inspector: self })
     }
 
-    async fn compare(&self, driver: &Driver) -> Result<Comparison> {
+    async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
         let store = self.own_store()?;
-        inspect::compare(&*store, self.rank, self.size, &driver.history()).await
+        inspect::compare(&*store, self.rank, self.size, history).await
     }
 
     fn own_store(&self) -> Result<Arc<dyn Store>> {

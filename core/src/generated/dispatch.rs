@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::calls;
 use crate::Result;
+use crate::blocking::Way;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::bodies;
 use crate::calls::invocation::{Entry, Invocation, Running, references};
@@ -724,14 +725,17 @@ async fn process_group_abort(call: Invocation) -> Result<Answer> {
 
 /// `ProcessGroup.shutdown`
 async fn process_group_shutdown(call: Invocation) -> Result<Answer> {
-    call.this_group()?.shutdown().into_answer()
+    call.this_group()?.shutdown_in(Way::NATURAL).await.into_answer()
 }
 
 /// `ProcessGroup.monitored_barrier`
 async fn process_group_monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(0)?;
     let wait_all_ranks: bool = call.take(1)?;
-    call.this_group()?.monitored_barrier(timeout, wait_all_ranks).into_answer()
+    call.this_group()?
+        .monitored_barrier_in(Way::NATURAL, timeout, wait_all_ranks)
+        .await
+        .into_answer()
 }
 
 /// `ProcessGroup.group_name`
@@ -753,38 +757,38 @@ async fn process_group_timeout(call: Invocation) -> Result<Answer> {
 async fn store_set(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    call.this_store()?.get().set(&key, &value).into_answer()
+    call.this_store()?.get().set_async(&key, &value).await.into_answer()
 }
 
 /// `Store.get`
 async fn store_get(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    call.this_store()?.get().get(&key).into_answer()
+    call.this_store()?.get().get_async(&key).await.into_answer()
 }
 
 /// `Store.add`
 async fn store_add(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let amount: i64 = call.take(1)?;
-    call.this_store()?.get().add(&key, amount).into_answer()
+    call.this_store()?.get().add_async(&key, amount).await.into_answer()
 }
 
 /// `Store.append`
 async fn store_append(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    call.this_store()?.get().append(&key, &value).into_answer()
+    call.this_store()?.get().append_async(&key, &value).await.into_answer()
 }
 
 /// `Store.check`
 async fn store_check(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
-    call.this_store()?.get().check(&references(&keys)).into_answer()
+    call.this_store()?.get().check_async(&references(&keys)).await.into_answer()
 }
 
 /// `Store.clone`
 async fn store_clone(call: Invocation) -> Result<Answer> {
-    call.this_store()?.get().clone_store().into_answer()
+    call.this_store()?.get().clone_store_async().await.into_answer()
 }
 
 /// `Store.compare_set`
@@ -792,13 +796,17 @@ async fn store_compare_set(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let expected_value: Vec<u8> = call.take(1)?;
     let desired_value: Vec<u8> = call.take(2)?;
-    call.this_store()?.get().compare_set(&key, &expected_value, &desired_value).into_answer()
+    call.this_store()?
+        .get()
+        .compare_set_async(&key, &expected_value, &desired_value)
+        .await
+        .into_answer()
 }
 
 /// `Store.delete_key`
 async fn store_delete_key(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    call.this_store()?.get().delete_key(&key).into_answer()
+    call.this_store()?.get().delete_key_async(&key).await.into_answer()
 }
 
 /// `Store.has_extended_api`
@@ -809,44 +817,48 @@ async fn store_has_extended_api(call: Invocation) -> Result<Answer> {
 /// `Store.multi_get`
 async fn store_multi_get(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
-    call.this_store()?.get().multi_get(&references(&keys)).into_answer()
+    call.this_store()?.get().multi_get_async(&references(&keys)).await.into_answer()
 }
 
 /// `Store.multi_set`
 async fn store_multi_set(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
     let values: Vec<Vec<u8>> = call.take(1)?;
-    call.this_store()?.get().multi_set(&references(&keys), &references(&values)).into_answer()
+    call.this_store()?
+        .get()
+        .multi_set_async(&references(&keys), &references(&values))
+        .await
+        .into_answer()
 }
 
 /// `Store.num_keys`
 async fn store_num_keys(call: Invocation) -> Result<Answer> {
-    call.this_store()?.get().num_keys().into_answer()
+    call.this_store()?.get().num_keys_async().await.into_answer()
 }
 
 /// `Store.list_keys`
 async fn store_list_keys(call: Invocation) -> Result<Answer> {
-    call.this_store()?.get().list_keys().into_answer()
+    call.this_store()?.get().list_keys_async().await.into_answer()
 }
 
 /// `Store.queue_push`
 async fn store_queue_push(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let value: Vec<u8> = call.take(1)?;
-    call.this_store()?.get().queue_push(&key, &value).into_answer()
+    call.this_store()?.get().queue_push_async(&key, &value).await.into_answer()
 }
 
 /// `Store.queue_pop`
 async fn store_queue_pop(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let block: bool = call.take(1)?;
-    call.this_store()?.get().queue_pop(&key, block).into_answer()
+    call.this_store()?.get().queue_pop_async(&key, block).await.into_answer()
 }
 
 /// `Store.queue_len`
 async fn store_queue_len(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
-    call.this_store()?.get().queue_len(&key).into_answer()
+    call.this_store()?.get().queue_len_async(&key).await.into_answer()
 }
 
 /// `Store.set_timeout`
@@ -860,7 +872,7 @@ async fn store_barrier(mut call: Invocation) -> Result<Answer> {
     let key: String = call.take(0)?;
     let world_size: u32 = call.take(1)?;
     let timeout: Option<Duration> = call.take(2)?;
-    call.this_store()?.get().barrier(&key, world_size, timeout).into_answer()
+    call.this_store()?.get().barrier_async(&key, world_size, timeout).await.into_answer()
 }
 
 /// `Store.timeout`

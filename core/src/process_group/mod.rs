@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Transfer, Waiting};
+use crate::blocking::Way;
 use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
@@ -161,6 +162,13 @@ impl ProcessGroup {
     /// As [`ProcessGroup::shutdown`], without blocking.
     pub async fn shutdown_async(&self) {
         self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
+    }
+
+    pub(crate) async fn shutdown_in(&self, way: Way) {
+        match way {
+            Way::Blocking => self.shutdown(),
+            Way::Awaiting => self.shutdown_async().await,
+        }
     }
 
     /// Whether `request` makes sense on this rank: what issuing it would raise at once.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::blocking::block_on;
+use crate::blocking::{Way, block_on};
 use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::{Error, Result};
@@ -46,6 +46,16 @@ impl ProcessGroup {
         let barrier = Barrier { group: self, store: &*store, number, limit };
         store.set_async(&barrier.arrival(self.rank()), b"here").await?;
         if self.rank() == 0 { barrier.watch(wait_all_ranks).await } else { barrier.follow().await }
+    }
+
+    /// It waits for the store only, which knows in which way.
+    pub(crate) async fn monitored_barrier_in(
+        &self,
+        _: Way,
+        timeout: Option<Duration>,
+        wait_all_ranks: bool,
+    ) -> Result<()> {
+        self.monitored_barrier_async(timeout, wait_all_ranks).await
     }
 }
 

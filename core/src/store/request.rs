@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Store;
@@ -298,6 +299,11 @@ impl<'s> dyn Store + 's {
     /// As [`Store::queue_len`].
     pub async fn queue_len_async(&self, key: &str) -> Result<i64> {
         self.request(StoreRequest::QueueLen { key }).await?.number()
+    }
+
+    /// As [`Store::clone_store`].
+    pub async fn clone_store_async(&self) -> Result<Arc<dyn Store>> {
+        self.clone_store()
     }
 
     /// As [`Store::barrier`].

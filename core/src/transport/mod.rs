@@ -1,8 +1,11 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
 pub mod inproc;
+#[cfg(feature = "websocket")]
+mod mixed;
 #[cfg(feature = "tcp")]
 mod readiness;
 pub mod sim;
@@ -15,6 +18,7 @@ pub mod tcp;
 pub mod wait;
 pub mod websocket;
 
+pub use self::compose::{Means, compose};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 

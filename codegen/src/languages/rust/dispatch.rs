@@ -100,7 +100,7 @@ impl Dispatch {
             });
             let arguments: Vec<String> =
                 parameters.iter().map(|it| given(&it.name, &it.ty)).collect();
-            let direct = format!("{core}({})", arguments.join(", "));
+            let direct = direct_call(method, core, &arguments.join(", "));
             self.add_call(&method.owner, &method.name, takes.collect(), direct)
         } else {
             format!(
@@ -141,6 +141,17 @@ impl Dispatch {
         let path = format!("{owner}.{name}");
         self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
         run
+    }
+}
+
+/// The core's method, in the form that does not block where nothing can.
+fn direct_call(method: &Method, core: &str, arguments: &str) -> String {
+    match method.owner.as_str() {
+        _ if !method.notes.waits => format!("{core}({arguments})"),
+        // Its futures wait for operations, in a way that has to be said.
+        "ProcessGroup" if arguments.is_empty() => format!("{core}_in(Way::NATURAL).await"),
+        "ProcessGroup" => format!("{core}_in(Way::NATURAL, {arguments}).await"),
+        _ => format!("{core}_async({arguments}).await"),
     }
 }
 

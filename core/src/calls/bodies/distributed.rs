@@ -153,5 +153,5 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     }
     let group = call.group(0)?;
     let (timeout, wait_all_ranks): (Option<Duration>, bool) = (call.take(1)?, call.take(2)?);
-    group.monitored_barrier(timeout, wait_all_ranks).into_answer()
+    group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::settings::{device_of, settings_of};
+use crate::blocking::Way;
 use crate::calls::answer::{Answer, IntoAnswer, Member};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
@@ -29,7 +30,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
     options.device = device_of(&call, 8)?;
-    distributed::init_process_group(options).map(drop).into_answer()
+    distributed::init_process_group_in(Way::NATURAL, options).await.map(drop).into_answer()
 }
 
 /// Leaves a group, or all of them.
@@ -38,7 +39,7 @@ pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
         return ().into_answer();
     }
     let group = call.object(0).map(Object::group).transpose()?;
-    distributed::destroy_process_group(group).into_answer()
+    distributed::destroy_process_group_in(Way::NATURAL, group).await.into_answer()
 }
 
 /// Aborts a group, or the default group.
@@ -60,7 +61,7 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(5)?,
         keep_order: !sort_ranks,
     };
-    distributed::new_group(options).map(Member).into_answer()
+    distributed::new_group_async(options).await.map(Member).into_answer()
 }
 
 /// Splits a group: the group of the list that has this rank.
@@ -79,7 +80,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
         return Member(None).into_answer();
     };
-    parent.split_group(&ranks, options).map(Member).into_answer()
+    parent.split_group_async(&ranks, options).await.map(Member).into_answer()
 }
 
 /// Meets the other ranks at a URL: the store, the rank and the world size.
@@ -89,7 +90,7 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(3)?;
     let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
     let (rank, size) = (u32::try_from(rank).ok(), u32::try_from(size).ok());
-    let met = rendezvous::rendezvous(&url, rank, size, timeout)?;
+    let met = rendezvous::rendezvous_async(&url, rank, size, timeout).await?;
     Ok(Answer::Record(vec![
         ("store", StoreObject::any(met.store).into_answer()?),
         ("rank", met.rank.into_answer()?),

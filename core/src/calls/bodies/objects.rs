@@ -9,6 +9,7 @@ pub(crate) use here::*;
 
 #[cfg(feature = "objects")]
 mod here {
+    use crate::blocking::Way;
     use crate::calls::Value;
     use crate::calls::answer::{Answer, IntoAnswer};
     use crate::calls::invocation::Invocation;
@@ -26,7 +27,7 @@ mod here {
         let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
         let is_root = group.rank() == root;
         let mine = if is_root { Some(encoded(call.value(0))?) } else { None };
-        let payload = group.broadcast_payload(mine, root)?;
+        let payload = group.exchange(Way::NATURAL).broadcast(mine, root).await?;
         if is_root { ().into_answer() } else { bytes(payload) }
     }
 
@@ -39,7 +40,7 @@ mod here {
         only_cbor(&mut call, 3)?;
         let places = places(call.value(0), &group);
         let mine = told(&places, encoded(call.value(1))?);
-        let payloads = group.all_gather_payloads(mine)?;
+        let payloads = group.exchange(Way::NATURAL).all_gather(mine).await?;
         places?;
         list(payloads)
     }
@@ -61,7 +62,7 @@ mod here {
             )),
         };
         let mine = told(&places, encoded(call.value(0))?);
-        let payloads = group.gather_payloads(mine, root)?;
+        let payloads = group.exchange(Way::NATURAL).gather(mine, root).await?;
         places?;
         payloads.map_or_else(|| ().into_answer(), list)
     }
@@ -87,7 +88,7 @@ mod here {
                 items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
             items.collect()
         });
-        let payload = group.scatter_payloads(all, root)?;
+        let payload = group.exchange(Way::NATURAL).scatter(all, root).await?;
         output?;
         bytes(payload)
     }
@@ -101,7 +102,8 @@ mod here {
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "dst", 1, 4)?;
         let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
-        group.send_payload(encoded(call.value(0))?, peer).into_answer()
+        let mine = encoded(call.value(0))?;
+        group.exchange(Way::NATURAL).send(mine, peer).await.into_answer()
     }
 
     /// Receives objects: the bytes of the list (`payload`), and the sender's global rank (`source`).
@@ -112,7 +114,7 @@ mod here {
         let group = call.group(2)?;
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "src", 1, 4)?;
-        let (payload, peer) = group.recv_payload(peer)?;
+        let (payload, peer) = group.exchange(Way::NATURAL).recv(peer).await?;
         let source = group.global_rank(peer)?.into_answer()?;
         Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
     }

@@ -23,7 +23,8 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
         options = options.timeout(timeout);
     }
     let name = name.unwrap_or_else(|| "group".to_owned());
-    ProcessGroup::new(store.get().clone(), rank, size, &name, options).into_answer()
+    let store = store.get().clone();
+    ProcessGroup::new_async(store, rank, size, &name, options).await.into_answer()
 }
 
 /// Makes a group of some of this group's ranks.
@@ -38,7 +39,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(4)?,
         ..SplitOptions::default()
     };
-    group.split_group(&ranks, options).into_answer()
+    group.split_group_async(&ranks, options).await.into_answer()
 }
 
 /// Joins this group and others into one.
@@ -52,7 +53,7 @@ pub(crate) async fn merge_remote_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(4)?,
         ..SplitOptions::default()
     };
-    group.merge_remote_group(store.get().clone(), size, options).into_answer()
+    group.merge_remote_group_async(store.get().clone(), size, options).await.into_answer()
 }
 
 /// The device that the group is bound to, if it is.

@@ -11,5 +11,5 @@ pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
     let timeout: Option<Duration> = if call.overload() == 0 { None } else { call.take(1)? };
     let store = call.this_store()?;
-    store.get().wait(&references(&keys), timeout).into_answer()
+    store.get().wait_async(&references(&keys), timeout).await.into_answer()
 }

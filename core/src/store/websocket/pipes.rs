@@ -218,7 +218,10 @@ impl Pipes {
                 }
                 return Ok(None);
             }
-            RelayKind::Goodbye | RelayKind::Left => Lost::Goodbye,
+            RelayKind::Goodbye => Lost::Goodbye,
+            RelayKind::Left => {
+                Lost::Died("it left: its page was closed, or its program ended".into())
+            }
             RelayKind::Abandon => Lost::Died("it closed its end of the pipe".into()),
             RelayKind::Dead => {
                 Lost::Died("its connection to the store's server ended or was lost".into())

@@ -24,6 +24,7 @@ impl TcpTransport {
             return;
         }
         self.strangers.clear();
+        self.web = None;
         self.notices.clear();
         let mut open = Vec::new();
         for peer in &mut self.peers {

@@ -114,6 +114,15 @@ impl TcpTransport {
             Greeting::Foreign(socket) => {
                 answer(&socket, &self.hello, Some(Refusal::Version));
             }
+            Greeting::Web(socket, bytes) => match &mut self.web {
+                Some(web) => {
+                    self.readiness.remove(&socket);
+                    web.push((socket, bytes));
+                }
+                None => {
+                    tracing::debug!("closed a WebSocket: this group has no rank that wants one")
+                }
+            },
             Greeting::Hello(socket, hello) => match self.judge(&hello) {
                 Err(refusal) => {
                     tracing::debug!(rank = hello.rank, %refusal, "refused a connection");

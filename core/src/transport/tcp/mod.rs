@@ -76,6 +76,9 @@ pub struct TcpTransport {
     readiness: Readiness,
     peers: Vec<Peer>,
     strangers: Strangers,
+    /// Connections that begin as WebSockets do, with the bytes that were read, if somebody wants
+    /// them.
+    web: Option<Vec<(OwnedFd, Vec<u8>)>>,
     notices: Vec<Notice>,
     /// Peers to which nothing can be written any more, but who may have said why.
     unwritable: Vec<Rank>,
@@ -181,6 +184,7 @@ impl TcpTransport {
             readiness,
             peers: cards.iter().map(peer).collect(),
             strangers: Strangers::default(),
+            web: None,
             notices: Vec::new(),
             unwritable: Vec::new(),
             busy: None,
@@ -191,6 +195,20 @@ impl TcpTransport {
             gathered: Vec::new(),
             ready: Vec::new(),
         })
+    }
+}
+
+#[cfg(feature = "websocket")]
+impl TcpTransport {
+    /// From now on, connections that begin as WebSockets do are kept for
+    /// [`TcpTransport::take_web`].
+    pub(super) fn keep_web(&mut self) {
+        self.web.get_or_insert_default();
+    }
+
+    /// Takes the connections that begin as WebSockets do, with the bytes that were read.
+    pub(super) fn take_web(&mut self) -> impl Iterator<Item = (OwnedFd, Vec<u8>)> + '_ {
+        self.web.iter_mut().flat_map(|web| web.drain(..))
     }
 }
 

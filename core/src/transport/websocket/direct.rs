@@ -222,6 +222,7 @@ impl DirectPipe {
 
     fn socket_closed(&mut self, closed: Closed, now: Instant) {
         let Closed { clean, code, reason } = closed;
+        let code = close_code::meaning(code);
         if self.closing.is_some() {
             self.end(Lost::Goodbye);
             return;

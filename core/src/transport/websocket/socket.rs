@@ -24,6 +24,12 @@ pub mod close_code {
     pub const POLICY: u16 = 1008;
     /// A message that is too long.
     pub const TOO_BIG: u16 = 1009;
+
+    /// What a code that came means: pages may send few codes of the standard, and add 3000 to the
+    /// others.
+    pub fn meaning(code: u16) -> u16 {
+        if (4000..5000).contains(&code) { code - 3000 } else { code }
+    }
 }
 
 /// What a socket tells.

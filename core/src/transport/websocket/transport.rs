@@ -18,6 +18,12 @@ use crate::wire::handshake::{Hello, Refusal, Token};
 pub struct Options {
     /// How long a peer may take until a connection to it stands, once there is something for it.
     pub connect_timeout: Duration,
+    /// How long every attempt to dial a peer may fail. Shorter, because ranks listen before they
+    /// publish their cards: where nobody answers, nobody is.
+    pub refused_timeout: Duration,
+    /// How long the other side of a WebSocket that was dialled is asked to wait when it breaks, ms;
+    /// 0: as long as it likes.
+    pub grace_ms: u32,
     /// How long whoever connected may take to say who it is.
     pub hello_timeout: Duration,
     /// How long an orderly close waits until its goodbyes have left and were heard, where it may
@@ -29,6 +35,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             connect_timeout: Duration::from_secs(30),
+            refused_timeout: Duration::from_secs(3),
+            grace_ms: 0,
             hello_timeout: Duration::from_secs(10),
             goodbye_timeout: Duration::from_millis(500),
         }
