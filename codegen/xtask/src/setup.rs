@@ -12,10 +12,10 @@ use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
-const NODE_FOLDER: &str = "tests";
+/// Folders with Node packages of their own, each with its lock.
+const NODE_FOLDERS: [&str; 3] = ["tests", "bindings-node", "bindings-wasm"];
 /// Prints the path of a browser; the exit code says whether there is one.
 const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
-const NODE_LOCK: &str = "tests/package-lock.json";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.
@@ -70,24 +70,27 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     stamp.write()
 }
 
-/// The Node packages of `tests/package-lock.json`.
+/// The Node packages of every `package-lock.json`.
 ///
 /// # Errors
 /// No Node, no network, or a package that does not install.
 pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
-    let path = workspace.path(NODE_LOCK);
-    let lock = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let stamp = Stamp::new(workspace, "node", lock);
-    let folder = workspace.path(NODE_FOLDER);
-    if stamp.is_current() && folder.join("node_modules").is_dir() {
-        return Ok(());
+    for folder in NODE_FOLDERS {
+        let path = workspace.path(&format!("{folder}/package-lock.json"));
+        let lock = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let stamp = Stamp::new(workspace, &format!("node-{folder}"), lock);
+        let folder = workspace.path(folder);
+        if stamp.is_current() && folder.join("node_modules").is_dir() {
+            continue;
+        }
+        let mut npm = workspace.command("npm");
+        npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
+        demand(progress.run("setup", &mut npm)?)?;
+        stamp.write()?;
     }
-    let mut npm = workspace.command("npm");
-    npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
-    demand(progress.run("setup", &mut npm)?)?;
-    stamp.write()
+    Ok(())
 }
 
 /// A Chromium for the tests and the demo: any that is here, or else Debian's.
