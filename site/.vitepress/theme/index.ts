@@ -1,6 +1,6 @@
 // The default theme with the demos as components that only browsers load.
 
-import { defineAsyncComponent } from "vue";
+import { defineAsyncComponent, type Component } from "vue";
 import DefaultTheme from "vitepress/theme";
 import type { Theme } from "vitepress";
 import FourRanks from "../../src/FourRanks.vue";
@@ -10,9 +10,9 @@ export default {
   extends: DefaultTheme,
   enhanceApp({ app }) {
     app.component("FourRanks", FourRanks);
-    app.component(
-      "ScheduleDemo",
-      defineAsyncComponent(() => import("../../src/schedule/ScheduleDemo.vue")),
-    );
+    const lazy = (load: () => Promise<Component>) => defineAsyncComponent(load);
+    app.component("AllreduceDemo", lazy(() => import("../../src/allreduce/AllreduceDemo.vue")));
+    app.component("ScheduleDemo", lazy(() => import("../../src/schedule/ScheduleDemo.vue")));
+    app.component("TrainDemo", lazy(() => import("../../src/train/TrainDemo.vue")));
   },
 } satisfies Theme;

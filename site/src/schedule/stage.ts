@@ -47,7 +47,7 @@ export function paintStage(
     (message) => beginOf(message, clock) <= time && time < endOf(message, clock),
   );
   for (const message of flying) {
-    paintPath(brush, places, message, palette);
+    paintPath(brush, places, message, playback.ranks);
   }
   places.forEach((place, rank) => paintRank(brush, place, rank, state[rank]!, scene, palette));
   for (const message of flying) {
@@ -59,10 +59,11 @@ export function paintStage(
 function arrange(playback: Playback, width: number, height: number): Place[] {
   const { ranks, start } = playback;
   const rows = new Set(start.flatMap((own) => own.map((strip) => strip.buffer))).size;
-  const tall = TITLE_PX + 2 * PADDING_PX + Math.max(1, rows) * (ranks > 10 ? 15 : 22);
+  const row = Math.max(ranks > 10 ? 17 : ranks > 6 ? 28 : 40, ranks > 10 ? 0 : 7 * ranks);
+  const tall = TITLE_PX + 2 * PADDING_PX + Math.max(1, rows) * row;
   const spare = ranks <= 4 ? 0.34 : ranks <= 8 ? 0.23 : 0.155;
   const wide = Math.max(54, Math.min(190, width * spare));
-  const card = { width: wide, height: Math.min(tall, height / 4) };
+  const card = { width: wide, height: Math.min(tall, height / (ranks > 10 ? 5.5 : 3.6)) };
   if (ranks === 1) {
     return [{ x: (width - wide) / 2, y: (height - card.height) / 2, ...card }];
   }
@@ -194,10 +195,10 @@ function paintPath(
   brush: CanvasRenderingContext2D,
   places: readonly Place[],
   message: Message,
-  palette: Palette,
+  ranks: number,
 ): void {
   const { x0, y0, mx, my, x1, y1 } = path(places, message);
-  brush.strokeStyle = palette.line;
+  brush.strokeStyle = rankColour(message.sender, ranks, 0.35);
   brush.lineWidth = 1.5;
   brush.beginPath();
   brush.moveTo(x0, y0);
@@ -227,8 +228,8 @@ function paintMessage(
     brush.fill();
     return;
   }
-  const width = Math.max(12, Math.min(34, 8 * message.cells.length));
-  const height = playback.ranks > 10 ? 16 : 20;
+  const width = Math.max(16, Math.min(44, 9 * message.cells.length));
+  const height = playback.ranks > 10 ? 18 : 30;
   brush.shadowColor = "rgb(0 0 0 / 0.25)";
   brush.shadowBlur = 6;
   brush.fillStyle = palette.background;
