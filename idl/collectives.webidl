@@ -12,10 +12,10 @@ partial interface ProcessGroup {
    Throws=(UnsupportedDType, CollectiveMismatch)]
   Work allreduce([InOut] sequence<Tensor> tensors, optional AllreduceOptions opts = {});
   [Collective=allreduce]
-  Work allreduce([InOut] sequence<Tensor> tensors, optional ReduceOp op = "SUM",
+  Work allreduce([InOut] sequence<Tensor> tensors, [Positional] optional ReduceOp op = "SUM",
                  optional Duration? timeout = null);
   [Collective=allreduce]
-  Work allreduce([InOut] Tensor tensor, optional ReduceOp op = "SUM",
+  Work allreduce([InOut] Tensor tensor, [Positional] optional ReduceOp op = "SUM",
                  optional Duration? timeout = null);
 
   /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
@@ -30,8 +30,8 @@ partial interface ProcessGroup {
    Rooted, Throws=(UnsupportedDType, CollectiveMismatch)]
   Work reduce([InOut] sequence<Tensor> tensors, optional ReduceOptions opts = {});
   [Collective=reduce]
-  Work reduce([InOut] Tensor tensor, [Root] Rank root, optional ReduceOp op = "SUM",
-              optional Duration? timeout = null);
+  Work reduce([InOut] Tensor tensor, [Root] Rank root,
+              [Positional] optional ReduceOp op = "SUM", optional Duration? timeout = null);
 
   /// All ranks get the root's tensor, in place of theirs.
   ///
@@ -120,7 +120,8 @@ partial interface ProcessGroup {
                       optional ReduceScatterOptions opts = {});
   [Collective=reduce_scatter]
   Work reduce_scatter([Out] Tensor output, [In] sequence<Tensor> input,
-                      optional ReduceOp op = "SUM", optional Duration? timeout = null);
+                      [Positional] optional ReduceOp op = "SUM",
+                      optional Duration? timeout = null);
 
   /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
   ///
@@ -132,7 +133,8 @@ partial interface ProcessGroup {
                              optional ReduceScatterOptions opts = {});
   [Collective=reduce_scatter]
   Work reduce_scatter_single([Out] Tensor output_tensor, [In, Flat] Tensor input_tensor,
-                             optional ReduceOp op = "SUM", optional Duration? timeout = null);
+                             [Positional] optional ReduceOp op = "SUM",
+                             optional Duration? timeout = null);
 
   /// Several `reduce_scatter_single` in one operation.
   [Collective=reduce_scatter, Coalesced, Alias=reduce_scatter_tensor_coalesced]
@@ -176,7 +178,7 @@ partial interface ProcessGroup {
   /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
   /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
   /// is done. Goes through the group's store; a missing rank does not break the group.
-  [Throws=MonitoredBarrier]
+  [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier(optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);
 };

@@ -8,7 +8,7 @@
 [Since=0.1]
 namespace distributed {
   /// Limit of operations of a group that was given none: 30 min.
-  [Handwritten] readonly attribute Duration default_pg_timeout;
+  [Handwritten, Own=javascript] readonly attribute Duration default_pg_timeout;
 
   /// Whether this package can be used here.
   boolean is_available();
@@ -27,7 +27,7 @@ namespace distributed {
   /// - `group_name`: the group's name; empty: `default_pg`.
   /// - `pg_options`: options of the backend.
   /// - `device_id`: the device that the group is bound to.
-  [Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
+  [Waits, Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
   undefined init_process_group(optional DOMString? backend = null,
                                optional DOMString? init_method = null,
                                optional Duration? timeout = null, optional long world_size = -1,
@@ -40,17 +40,18 @@ namespace distributed {
   boolean is_initialized();
 
   /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-  [Throws=InvalidGroup] undefined destroy_process_group(optional ProcessGroup? group = null);
+  [Waits, NonMember, Throws=InvalidGroup]
+  undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
   /// Aborts a group; without `group`, all of them.
-  undefined abort_process_group(optional ProcessGroup? group = null);
+  undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
   /// The group of the innermost `process_group` block that this thread or task is in, else the
   /// default group.
-  [Throws=NotInitialized] ProcessGroup current_process_group();
+  [Own=javascript, Throws=NotInitialized] ProcessGroup current_process_group();
 
   /// Makes `pg` the current group for a block of this thread or task.
-  [Handwritten] CurrentProcessGroup process_group(ProcessGroup pg);
+  [Handwritten, Own=javascript] CurrentProcessGroup process_group(ProcessGroup pg);
 
   /// The default group.
   [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
@@ -65,8 +66,8 @@ namespace distributed {
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
   ///
   /// Returns the group; what stands for no member on a rank that is not in it.
-  [Throws=(InvalidArgument, NotInitialized, RendezvousTimeout)]
-  ProcessGroup? new_group(optional sequence<Rank>? ranks = null,
+  [Waits, Throws=(InvalidArgument, NotInitialized, RendezvousTimeout)]
+  ProcessGroup? new_group([Positional] optional sequence<Rank>? ranks = null,
                           optional Duration? timeout = null, optional DOMString? backend = null,
                           optional BackendOptions? pg_options = null,
                           optional boolean use_local_synchronization = false,
@@ -75,32 +76,35 @@ namespace distributed {
 
   /// Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
   /// parent call it with the same lists. The group of this rank; none if no list has it.
-  [Throws=(InvalidArgument, RendezvousTimeout)]
-  ProcessGroup? split_group(optional ProcessGroup? parent_pg = null,
+  [Waits, Throws=(InvalidArgument, RendezvousTimeout)]
+  ProcessGroup? split_group([Positional] optional ProcessGroup? parent_pg = null,
                             optional sequence<sequence<Rank>>? split_ranks = null,
                             optional Duration? timeout = null,
                             optional BackendOptions? pg_options = null,
                             optional DOMString? group_desc = null);
 
   /// This process's rank in a group; -1 if it is not a member.
-  [Throws=NotInitialized] long get_rank(optional ProcessGroup? group = null);
+  [NonMember, Throws=NotInitialized]
+  long get_rank([Positional] optional ProcessGroup? group = null);
 
   /// The number of ranks of a group; -1 if this process is not a member.
-  [Throws=NotInitialized] long get_world_size(optional ProcessGroup? group = null);
+  [NonMember, Throws=NotInitialized]
+  long get_world_size([Positional] optional ProcessGroup? group = null);
 
   /// This process's rank among those on its host, as the launcher said.
-  [Throws=Rendezvous] long get_node_local_rank(optional long? fallback_rank = null);
+  [Throws=Rendezvous]
+  long get_node_local_rank([Positional] optional long? fallback_rank = null);
 
   /// The number of groups that this process made and has not destroyed.
   unsigned long get_pg_count();
 
   /// The name of a group's backend, lower case.
   [Throws=(NotInitialized, InvalidGroup)]
-  DOMString get_backend(optional ProcessGroup? group = null);
+  DOMString get_backend([Positional] optional ProcessGroup? group = null);
 
   /// Which backend serves which device: `cpu:tcp`.
   [Throws=(NotInitialized, InvalidGroup)]
-  DOMString get_backend_config(optional ProcessGroup? group = null);
+  DOMString get_backend_config([Positional] optional ProcessGroup? group = null);
 
   /// The rank in `group` of a global rank.
   [Throws=RankNotInGroup] long get_group_rank(ProcessGroup group, Rank global_rank);
@@ -110,35 +114,36 @@ namespace distributed {
 
   /// The global ranks of a group's members, by rank in the group.
   [Throws=NotInitialized]
-  sequence<Rank> get_process_group_ranks(optional ProcessGroup? group = null);
+  sequence<Rank> get_process_group_ranks([Positional] optional ProcessGroup? group = null);
 
   /// Sets the limit of a group's later operations.
   [Throws=NotInitialized]
-  undefined set_timeout(Duration timeout, optional ProcessGroup? group = null);
+  undefined set_timeout(Duration timeout, [Positional] optional ProcessGroup? group = null);
 
   /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
-  [Handwritten, Throws=(Rendezvous, RendezvousTimeout)]
+  [Handwritten, Own=javascript, Throws=(Rendezvous, RendezvousTimeout)]
   Object rendezvous(DOMString url, optional long rank = -1, optional long world_size = -1,
                     optional Duration? timeout = null);
 
   /// Adds a URL scheme to `rendezvous`. A scheme has one handler.
-  [Handwritten, Throws=Rendezvous]
+  [Handwritten, Own=javascript, Throws=Rendezvous]
   undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
 
   /// A client of the store at `host:port/prefix`, with the prefix put before every key.
-  [Throws=(InvalidArgument, Network, StoreTimeout)]
+  [Waits, Throws=(InvalidArgument, Network, StoreTimeout)]
   Store create_store_client(DOMString store_addr, optional Duration timeout = 60);
 };
 
 /// Yields the store, the rank and the world size for a URL.
+[Own=javascript]
 callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, long world_size);
 
 /// Stands for a group that this process is not a member of: what `new_group` gives to a rank that
 /// is not in it. A function that is given it as its group does nothing and returns nothing; a rank
 /// in it is -1.
-[Handwritten, Since=0.1]
+[Handwritten, Own=javascript, Since=0.1]
 interface NonGroupMember {};
 
 /// The block in which a group is the current one: `with process_group(pg):` in Python.
-[Handwritten, Since=0.1]
+[Handwritten, NotIn=javascript, Since=0.1]
 interface CurrentProcessGroup {};

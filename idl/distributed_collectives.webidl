@@ -49,7 +49,8 @@ partial namespace distributed {
 
   /// `dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said.
   [Collective=gather]
-  Work? gather([In] Tensor tensor, [Out] optional sequence<Tensor>? gather_list = null,
+  Work? gather([In] Tensor tensor,
+               [Out, Positional] optional sequence<Tensor>? gather_list = null,
                [GlobalRoot] optional Rank? dst = null,
                [Group] optional ProcessGroup? group = null,
                [AsyncOp] optional boolean async_op = false,
@@ -58,7 +59,8 @@ partial namespace distributed {
   /// Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
   /// said.
   [Collective=scatter]
-  Work? scatter([Out] Tensor tensor, [In] optional sequence<Tensor>? scatter_list = null,
+  Work? scatter([Out] Tensor tensor,
+                [In, Positional] optional sequence<Tensor>? scatter_list = null,
                 [GlobalRoot] optional Rank? src = null,
                 [Group] optional ProcessGroup? group = null,
                 [AsyncOp] optional boolean async_op = false,
@@ -103,7 +105,7 @@ partial namespace distributed {
 
   /// Waits until all ranks came, and says which did not: the first, or all of them if
   /// `wait_all_ranks`.
-  [Throws=MonitoredBarrier]
+  [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier([Group] optional ProcessGroup? group = null,
                               optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);
@@ -134,12 +136,12 @@ partial namespace distributed {
               [Peer] optional Rank? group_src = null);
 
   /// Issues sends and receives together; a handle for each of them.
-  [Handwritten, Throws=InvalidArgument]
+  [Handwritten, Own=javascript, Throws=InvalidArgument]
   sequence<Work> batch_isend_irecv(sequence<P2POp> p2p_op_list);
 };
 
 /// One send or receive for `batch_isend_irecv`.
-[Handwritten, Since=0.1]
+[Handwritten, Own=javascript, Since=0.1]
 interface P2POp {
   /// - `op`: the function `isend` or `irecv`.
   /// - `peer`: the other rank, global; `group_peer`: in the group.

@@ -5,7 +5,7 @@
 // object that cannot be encoded raises on every rank that waits for it.
 
 /// How objects are encoded.
-[Since=0.1]
+[NotIn=javascript, Since=0.1]
 enum ObjectCodec {
   /// CBOR: nothing, booleans, numbers, texts, bytes, lists, maps, arrays. Runs no code.
   "cbor",
@@ -16,47 +16,47 @@ enum ObjectCodec {
 
 partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined broadcast_object_list(Object object_list, optional Rank? src = null,
                                   optional ProcessGroup? group = null,
-                                  optional Object? device = null,
+                                  [NotIn=javascript] optional Object? device = null,
                                   optional Rank? group_src = null,
-                                  optional ObjectCodec codec = "cbor");
+                                  [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// All ranks get every rank's object, in `object_list`, which has one place for each rank.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
                               optional ProcessGroup? group = null,
-                              optional ObjectCodec codec = "cbor");
+                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
-  undefined gather_object(Object obj, optional Object? object_gather_list = null,
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
                           optional Rank? dst = null, optional ProcessGroup? group = null,
                           optional Rank? group_dst = null,
-                          optional ObjectCodec codec = "cbor");
+                          [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Each rank gets its object of the list of `src`, in place 0 of its output list.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
-                                optional Object? scatter_object_input_list = null,
+                                [Positional] optional Object? scatter_object_input_list = null,
                                 optional Rank? src = null,
                                 optional ProcessGroup? group = null,
                                 optional Rank? group_src = null,
-                                optional ObjectCodec codec = "cbor");
+                                [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined send_object_list(Object object_list, optional Rank? dst = null,
                              optional ProcessGroup? group = null,
-                             optional Object? device = null, optional Rank? group_dst = null,
-                             optional ObjectCodec codec = "cbor");
+                             [NotIn=javascript] optional Object? device = null, optional Rank? group_dst = null,
+                             [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Receives objects into a list of the same length as the sender's. The sender's global rank;
   /// -1 if this process is not in the group.
-  [Handwritten, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, optional Rank? src = null,
-                        optional ProcessGroup? group = null, optional Object? device = null,
+                        optional ProcessGroup? group = null, [NotIn=javascript] optional Object? device = null,
                         optional Rank? group_src = null,
-                        optional ObjectCodec codec = "cbor");
+                        [NotIn=javascript] optional ObjectCodec codec = "cbor");
 };

@@ -17,7 +17,7 @@ interface ProcessGroup {
   /// - `timeout`: limit of joining and of each operation, 30 min unless given.
   ///
   /// Waits until all ranks have joined. The group is not registered anywhere.
-  [Throws=(InvalidArgument, UnknownBackend, RendezvousTimeout)]
+  [Factory=join, Waits, Throws=(InvalidArgument, UnknownBackend, RendezvousTimeout)]
   constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,
               optional Duration? timeout = null, optional DOMString? group_name = null);
 
@@ -62,7 +62,7 @@ interface ProcessGroup {
   undefined abort();
 
   /// Leaves the group in good order: waits for the operations in flight, then closes connections.
-  undefined shutdown();
+  [Waits] undefined shutdown();
 
   /// Makes a group of some of this group's ranks. All ranks of this group call it, each with
   /// the ranks of its own new group, so that one call can split the group into several.
@@ -72,7 +72,7 @@ interface ProcessGroup {
   /// - `group_name`: none: made from this group's name.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
-  [Handwritten, Throws=(InvalidArgument, RendezvousTimeout)]
+  [Handwritten, Waits, Throws=(InvalidArgument, RendezvousTimeout)]
   ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
                             optional BackendOptions? opts = null,
                             optional DOMString? group_name = null,
@@ -85,7 +85,7 @@ interface ProcessGroup {
   ///
   /// - `timeout`: limit of joining and of the new group's operations.
   /// - `group_name`: none: made from the name of a group that is joined.
-  [Handwritten, Throws=(InvalidArgument, RendezvousTimeout)]
+  [Handwritten, Waits, Throws=(InvalidArgument, RendezvousTimeout)]
   ProcessGroup merge_remote_group(Store store, unsigned long size,
                                   optional Duration timeout = 1800,
                                   optional DOMString? group_name = null,

@@ -8,60 +8,60 @@
 [Since=0.1]
 interface Store {
   /// Sets `key` to `value`, over what was there.
-  [Throws=StoreError] undefined set(DOMString key, Bytes value);
+  [Waits, Throws=StoreError] undefined set(DOMString key, Bytes value);
 
   /// The value of `key`; waits for the key up to the store's timeout.
-  [Throws=StoreTimeout] Bytes get(DOMString key);
+  [Waits, Throws=StoreTimeout] Bytes get(DOMString key);
 
   /// Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
   ///
   /// The value reads as decimal text with `get`. Two ranks that add at once both count.
-  [Throws=NotACounter] long long add(DOMString key, long long amount);
+  [Waits, Throws=NotACounter] long long add(DOMString key, long long amount);
 
   /// Appends `value` to the value of `key`, which is made if it is not there.
-  [Throws=StoreError] undefined append(DOMString key, Bytes value);
+  [Waits, Throws=StoreError] undefined append(DOMString key, Bytes value);
 
   /// Whether all `keys` are there. Does not wait.
-  boolean check(sequence<DOMString> keys);
+  [Waits] boolean check(sequence<DOMString> keys);
 
   /// Another handle on the same data, which does not wait for this one's requests.
-  [Rust=clone_store] Store clone();
+  [Waits, Rust=clone_store] Store clone();
 
   /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
   /// `expected_value` is empty; all in one step.
   ///
   /// Returns what is stored then; `expected_value` if nothing is.
-  Bytes compare_set(DOMString key, Bytes expected_value, Bytes desired_value);
+  [Waits] Bytes compare_set(DOMString key, Bytes expected_value, Bytes desired_value);
 
   /// Removes `key`; whether it was there.
-  boolean delete_key(DOMString key);
+  [Waits] boolean delete_key(DOMString key);
 
   /// Whether `append`, `multi_get`, `multi_set` and the queues work on this store.
   boolean has_extended_api();
 
   /// The values of `keys`, in their order, in one request; waits for all of them.
-  [Throws=StoreTimeout] sequence<Bytes> multi_get(sequence<DOMString> keys);
+  [Waits, Throws=StoreTimeout] sequence<Bytes> multi_get(sequence<DOMString> keys);
 
   /// Sets several keys in one request; there must be as many values as keys.
-  [Throws=InvalidArgument]
+  [Waits, Throws=InvalidArgument]
   undefined multi_set(sequence<DOMString> keys, sequence<Bytes> values);
 
   /// The number of keys. A `TCPStore` counts one of its own.
-  long long num_keys();
+  [Waits] long long num_keys();
 
   /// All keys, in no order.
-  sequence<DOMString> list_keys();
+  [Waits] sequence<DOMString> list_keys();
 
   /// Appends `value` to the queue `key`. A key is either a queue or a value.
-  [Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
+  [Waits, Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
 
   /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's
   /// timeout if `block`, else it raises `QueueEmpty`.
-  [Throws=(QueueEmpty, StoreTimeout)]
+  [Waits, Throws=(QueueEmpty, StoreTimeout)]
   Bytes queue_pop(DOMString key, optional boolean block = true);
 
   /// Length of the queue `key`, 0 if there is none.
-  long long queue_len(DOMString key);
+  [Waits] long long queue_len(DOMString key);
 
   /// Sets the limit of requests that wait; zero is none.
   undefined set_timeout(Duration timeout);
@@ -70,14 +70,15 @@ interface Store {
   readonly attribute Duration timeout;
 
   /// Waits until all `keys` are there, up to the store's timeout.
-  [Handwritten, Throws=StoreTimeout] undefined wait(sequence<DOMString> keys);
+  [Handwritten, Waits, Throws=StoreTimeout]
+  undefined wait(sequence<DOMString> keys);
 
   /// Waits until all `keys` are there, up to `timeout`.
-  [Handwritten, Throws=StoreTimeout]
+  [Handwritten, Waits, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys, Duration timeout);
 
   /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
-  [Throws=StoreTimeout]
+  [Waits, Throws=StoreTimeout]
   undefined barrier(DOMString key, unsigned long world_size, optional Duration? timeout = null);
 };
 
@@ -95,7 +96,8 @@ interface HashStore : Store {
 interface FileStore : Store {
   /// Opens `file_name`, or makes it. The last of `world_size` users removes the file; with a
   /// negative `world_size` nobody does.
-  [Throws=StoreError] constructor(DOMString file_name, optional long world_size = -1);
+  [Factory=open, Waits, Throws=StoreError]
+  constructor(DOMString file_name, optional long world_size = -1);
 
   /// The file.
   readonly attribute DOMString path;
@@ -127,7 +129,7 @@ interface TCPStore : Store {
   /// - `multi_tenant`: servers of this process on one port are one server.
   /// - `master_listen_fd`: serve on this listening socket; the port must be its port.
   /// - `use_libuv`: accepted for compatibility; there is one server.
-  [Throws=(Network, StoreTimeout)]
+  [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
   constructor(DOMString host_name, unsigned long port, optional long? world_size = null,
               optional boolean is_master = false, optional Duration timeout = 300,
               optional boolean wait_for_workers = true, optional boolean multi_tenant = false,
@@ -147,5 +149,5 @@ interface TCPStore : Store {
 [Unbuilt, Since=0.1]
 interface WebSocketStore : Store {
   /// Connects to `url`, a `ws://` or `wss://` address.
-  constructor(DOMString url, optional Duration timeout = 300);
+  [Factory=connect, Waits] constructor(DOMString url, optional Duration timeout = 300);
 };

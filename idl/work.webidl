@@ -17,7 +17,7 @@ enum WorkResult {
 ///
 /// Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
 /// (`is_completed`). The tensors of the operation must not be touched before it is complete.
-[Since=0.1]
+[Own=javascript, Since=0.1]
 interface Work {
   /// Waits until the operation is complete; true. Raises what the operation failed with.
   ///
@@ -61,10 +61,11 @@ interface Work {
 };
 
 /// What `Future.then` calls when the future is done.
+[NotIn=javascript]
 callback FutureCallback = any (Future future);
 
 /// A value that is there when an operation is complete.
-[Since=0.1]
+[NotIn=javascript, Since=0.1]
 interface Future {
   /// Waits for the value, and returns it or raises what the operation failed with.
   [Handwritten] Object wait();

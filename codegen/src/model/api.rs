@@ -66,6 +66,28 @@ pub struct Notes {
     pub unbuilt: bool,
     /// `[Handwritten]`: the binding gives the body.
     pub handwritten: bool,
+    /// `[JavaScript=…]`: the JavaScript name, if it is not the IDL's in camelCase.
+    pub javascript: Option<String>,
+    /// `[NotIn=…]`: languages in which it has no meaning, and which leave it out.
+    pub not_in: Vec<String>,
+    /// `[Own=…]`: languages in which it has a form of its own, declared by hand.
+    pub own: Vec<String>,
+    /// `[Waits]`: the call may wait for others; a promise where calls cannot block.
+    pub waits: bool,
+    /// `[Factory=…]` on a constructor that waits: the static method that stands for it where
+    /// constructors cannot wait.
+    pub factory: Option<String>,
+    /// `[NonMember]`: a process that is not in the given group gets -1, or nothing.
+    pub non_member: bool,
+    /// `[Positional]` on an optional parameter: where options are one object, it may stand before.
+    pub positional: bool,
+}
+
+impl Notes {
+    /// Whether `language` generates nothing for it: it has no meaning there, or a form of its own.
+    pub fn is_out_of(&self, language: &str) -> bool {
+        self.not_in.iter().chain(&self.own).any(|name| name == language)
+    }
 }
 
 /// One element type.

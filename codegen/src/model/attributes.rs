@@ -74,6 +74,7 @@ const fn known(name: &'static str, places: &'static [Place], form: Form) -> Know
 const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
 const SIZES: Form = Form::OneOf(&["Equal", "PerRank", "PerRankAtRoot", "Pairwise"]);
 const CLASSES: Form = Form::OneOf(&["bool", "integer", "float", "complex"]);
+const LANGUAGES: Form = Form::OneOf(&["rust", "python", "javascript"]);
 const ANYWHERE: &[Place] = &[
     Place::Interface,
     Place::Namespace,
@@ -121,6 +122,7 @@ const TABLE: &[Known] = &[
     known("DTypes", &[Place::Namespace, Place::Value], Form::NothingOrText),
     known("Error", &[Place::Dictionary], Form::Nothing),
     known("Factor", &[Place::Value], Form::Nothing),
+    known("Factory", &[Place::Constructor], Form::Word),
     known("Flat", &[Place::Parameter], Form::Nothing),
     known("GlobalPeer", &[Place::Parameter], Form::Nothing),
     known("GlobalRoot", &[Place::Parameter], Form::Nothing),
@@ -129,14 +131,19 @@ const TABLE: &[Known] = &[
     known("In", &[Place::Parameter], Form::Nothing),
     known("InOut", &[Place::Parameter], Form::Nothing),
     known("Input", &[Place::Operation], BLOCKS),
+    known("JavaScript", ANYWHERE, Form::Word),
     known("Message", &[Place::Dictionary], Form::Text),
+    known("NonMember", &[Place::Operation], Form::Nothing),
+    known("NotIn", ANYWHERE, LANGUAGES),
     known("Number", &[Place::Operation, Place::Value], Form::Integer),
     known("Numbers", &[Place::Enum], Form::Text),
     known("Opaque", &[Place::Typedef], Form::Nothing),
     known("Out", &[Place::Parameter], Form::Nothing),
     known("Output", &[Place::Operation], BLOCKS),
+    known("Own", ANYWHERE, LANGUAGES),
     known("Parent", &[Place::Dictionary], Form::Word),
     known("Peer", ARGUMENT, Form::Nothing),
+    known("Positional", &[Place::Parameter], Form::Nothing),
     known("Python", ANYWHERE, Form::Word),
     known("ReduceOps", &[Place::Namespace], Form::Nothing),
     known("Reduces", &[Place::Operation], Form::Nothing),
@@ -151,6 +158,7 @@ const TABLE: &[Known] = &[
     known("Throws", CALLED, Form::Words),
     known("Unbuilt", BUILT, Form::Nothing),
     known("Variant", &[Place::Operation], Form::Word),
+    known("Waits", &[Place::Operation, Place::Constructor], Form::Nothing),
 ];
 
 /// The extended attributes of one item, known and of the right form.
@@ -237,6 +245,13 @@ impl<'a> Attributes<'a> {
             backends: backends.split_whitespace().map(str::to_owned).collect(),
             unbuilt: self.has("Unbuilt"),
             handwritten: self.has("Handwritten"),
+            javascript: self.text("JavaScript"),
+            not_in: texts("NotIn"),
+            own: texts("Own"),
+            waits: self.has("Waits"),
+            factory: self.text("Factory"),
+            non_member: self.has("NonMember"),
+            positional: self.has("Positional"),
         }
     }
 }

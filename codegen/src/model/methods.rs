@@ -156,6 +156,8 @@ fn notes(
     let mut notes = Notes {
         python: agreed(builder, members, attributes, "Python"),
         rust: agreed(builder, members, attributes, "Rust"),
+        javascript: agreed(builder, members, attributes, "JavaScript"),
+        factory: agreed(builder, members, attributes, "Factory"),
         since: attributes.iter().find_map(|attributes| attributes.text("Since")),
         ..Notes::default()
     };
@@ -164,9 +166,17 @@ fn notes(
         let own = attributes.notes();
         extend(&mut notes.aliases, own.aliases);
         extend(&mut notes.throws, own.throws);
+        extend(&mut notes.not_in, own.not_in);
+        extend(&mut notes.own, own.own);
         let backends = if own.backends.is_empty() { around.backends.clone() } else { own.backends };
         extend(&mut notes.backends, backends);
-        for (flag, name) in [(own.unbuilt, "Unbuilt"), (own.handwritten, "Handwritten")] {
+        let all_or_none = [
+            (own.unbuilt, "Unbuilt"),
+            (own.handwritten, "Handwritten"),
+            (own.waits, "Waits"),
+            (own.non_member, "NonMember"),
+        ];
+        for (flag, name) in all_or_none {
             if flag != first.has(name) {
                 let what = format!("either all overloads are `{name}` or none");
                 conflict(builder, &what, member.name.span, members[0].0.name.span);
@@ -174,6 +184,8 @@ fn notes(
         }
         notes.unbuilt |= own.unbuilt || around.unbuilt;
         notes.handwritten |= own.handwritten || around.handwritten;
+        notes.waits |= own.waits;
+        notes.non_member |= own.non_member;
     }
     notes
 }

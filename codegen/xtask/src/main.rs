@@ -5,6 +5,7 @@ mod demo;
 mod progress;
 mod setup;
 mod test;
+mod wasm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -30,6 +31,8 @@ enum Task {
     Codegen(codegen::Arguments),
     /// Print an item of the model that the IDL describes, as JSON
     Model(codegen::ModelArguments),
+    /// Build the WebAssembly of the browser package
+    Wasm(wasm::Arguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Model(arguments) => codegen::model(&arguments),
+        Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {

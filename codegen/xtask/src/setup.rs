@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress::{Finished, Progress};
+use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
@@ -83,6 +84,19 @@ pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
     demand(progress.run("setup", &mut npm)?)?;
     stamp.write()
+}
+
+/// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the
+/// sources of its standard library.
+///
+/// # Errors
+/// Neither is there, and Debian's cannot be installed.
+pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
+    if wasm::has_target() || wasm::has_debian() {
+        return Ok(());
+    }
+    install(progress, &["rustc-web", "cargo-web", "rust-web-src", "lld-22"])
+        .context("needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown")
 }
 
 /// A note of what was installed last.

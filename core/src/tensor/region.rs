@@ -129,6 +129,12 @@ impl Region {
         self.address() == other.address() && self.len == other.len
     }
 
+    /// Whether both are the same part of the same piece of memory, which empty parts that have the
+    /// same address need not be.
+    pub(crate) fn is(&self, other: &Region) -> bool {
+        Arc::ptr_eq(&self.piece, &other.piece) && self.start == other.start && self.len == other.len
+    }
+
     /// Whether any byte of one is also a byte of the other.
     pub fn overlaps(&self, other: &Region) -> bool {
         let (a, b) = (self.address(), other.address());

@@ -93,6 +93,6 @@ function report(error: unknown, signal: AbortSignal, during: "connecting" | "run
   if (error instanceof RoomIsFull) {
     return { kind: "full", message };
   }
-  const failedRank = error instanceof pr.RankFailed ? error.rank : null;
+  const failedRank = error instanceof pr.RankFailedError ? error.rank : null;
   return { kind: "failed", message, during, failedRank };
 }

@@ -104,7 +104,7 @@ export class Room {
         if (other > rank) {
           tell(size - other, size);
         }
-        await this.store.wait([key(other)], PATIENCE_MS, { signal });
+        await this.store.wait([key(other)], { timeout: PATIENCE_MS, signal });
         if (decode(await this.store.get(key(other))) === LEFT) {
           return false;
         }

@@ -43,6 +43,7 @@ mount!(inproc, world::inproc);
 mount!(sim, |size| world::sim(size, 1));
 #[cfg(feature = "tcp")]
 mount!(tcp, world::tcp);
+mount!(pipes, world::pipes);
 
 type Mount<'a> = &'a dyn Fn(u32) -> World;
 

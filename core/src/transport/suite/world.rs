@@ -75,6 +75,10 @@ pub(in crate::transport) fn tcp(size: u32) -> World {
     World::new(crate::transport::tcp::tests::group(size, options), Box::new(std::thread::yield_now))
 }
 
+pub(in crate::transport) fn pipes(size: u32) -> World {
+    crate::transport::websocket::tests::memory::world(size)
+}
+
 /// The bytes of a message: different for each pair, number and place.
 pub(in crate::transport) fn payload(from: Rank, to: Rank, number: u32, bytes: usize) -> Vec<u8> {
     let seed = from.wrapping_mul(31).wrapping_add(to.wrapping_mul(17)).wrapping_add(number * 7);

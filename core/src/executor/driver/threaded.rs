@@ -1,0 +1,454 @@
+//! Progress with threads: the thread that issues, the thread that waits, or the background thread.
+//! Knows the executor and the clock; nothing of schedules, and no concrete transport.
+//!
+//! One lock guards the executor of a group. Completions are settled after it is released, so that
+//! no user code runs under it. Of several threads that wait for one group, one leads (it spins or
+//! sleeps in the system, and moves everything), and the others sleep until they are done or the
+//! leader leaves.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::background::Background;
+use super::{FAREWELL, SpinPolicy};
+use crate::executor::{Completion, Executor, Finished, Message, Operation, StallReport, Waiting};
+use crate::transport::{Interest, Rank, wait};
+use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
+use crate::{Error, Result};
+
+/// The executor of one group, and the threads that make it move.
+pub struct Driver {
+    executor: Mutex<Executor>,
+    /// The process that made it; a forked child must not touch its connections.
+    process_id: u32,
+    spin: SpinPolicy,
+    /// How long the next wait spins, ns; adapts to what spinning has been worth.
+    spin_ns: AtomicU32,
+    background: &'static Background,
+    /// Ends the leader's sleep.
+    bell: Interest,
+    /// Whether the leader sleeps, or is about to.
+    polling: AtomicBool,
+    /// Threads in [`Driver::wait`].
+    waiters: AtomicUsize,
+    turn: Mutex<Turn>,
+    turned: Condvar,
+    /// Whether the executor had something in flight when the lock was last released.
+    busy: AtomicBool,
+    /// Whether there was more to do, without waiting for anybody, when it was last released.
+    unfinished: AtomicBool,
+    /// Whether the background thread looks after it.
+    attended: AtomicBool,
+    /// Rises whenever a thread of the user issues or waits.
+    activity: AtomicU64,
+    stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Which of the waiting threads leads.
+#[derive(Default)]
+struct Turn {
+    led: bool,
+    sleeping: usize,
+}
+
+impl Driver {
+    /// A driver of `executor`. Starts no thread.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if the system has no descriptor left.
+    pub fn new(executor: Executor, spin: SpinPolicy) -> Result<Arc<Driver>> {
+        let background = Background::of_this_process()?;
+        let driver = Arc::new(Driver {
+            background,
+            executor: Mutex::new(executor),
+            process_id: std::process::id(),
+            spin,
+            spin_ns: AtomicU32::new(nanos(spin.limit())),
+            bell: bell()?,
+            polling: AtomicBool::new(false),
+            waiters: AtomicUsize::new(0),
+            turn: Mutex::default(),
+            turned: Condvar::new(),
+            busy: AtomicBool::new(false),
+            unfinished: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
+            activity: AtomicU64::new(0),
+            stall_hook: OnceLock::new(),
+        });
+        background.register(&driver);
+        Ok(driver)
+    }
+
+    /// Starts a collective, and moves it as far as it goes at once.
+    pub fn submit(&self, operation: Operation, waiting: Waiting) {
+        let completion = operation.completion.clone();
+        self.start(&completion, waiting, |executor, now| executor.submit(operation, now));
+    }
+
+    /// Starts to send a message.
+    pub fn send(&self, message: Message, waiting: Waiting) {
+        let completion = message.completion.clone();
+        self.start(&completion, waiting, |executor, now| executor.send(message, now));
+    }
+
+    /// Starts to receive a message.
+    pub fn recv(&self, message: Message, waiting: Waiting) {
+        let completion = message.completion.clone();
+        self.start(&completion, waiting, |executor, now| executor.recv(message, now));
+    }
+
+    /// Waits until `completion` is done or `until` has come, moving whatever can be moved. Whether
+    /// it is done. With an `until` in the past it moves things once.
+    pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        if completion.is_done() {
+            return true;
+        }
+        if self.is_inherited() {
+            completion.settle(Err(self.inherited_error()));
+            return true;
+        }
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let done = self.wait_in_turn(completion, until);
+        let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left == 0 && self.is_busy() {
+            self.attend();
+        }
+        done
+    }
+
+    /// Fails everything in flight and everything later, on all ranks.
+    pub fn break_with(&self, abort: Abort) {
+        self.change(|executor, now| executor.break_with(abort, now));
+    }
+
+    /// The oldest operation in flight, and how long it has not moved.
+    pub fn stalled(&self) -> Option<StallReport> {
+        self.lock().stalled(Instant::now())
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().history()
+    }
+
+    /// Has `hook` called, without any lock, while the oldest operation stands still and nobody
+    /// waits for it. The first hook stays. It must not block.
+    pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.stall_hook.set(Box::new(hook));
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
+        self.lock().note_elsewhere(sequence, ranks);
+    }
+
+    /// Whether the group failed or was left, so that nothing can be started any more.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken().is_some()
+    }
+
+    /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
+    /// fail at once. Tells the others why the group broke, if it did, for at most 250 ms.
+    pub fn close(&self) {
+        if self.is_inherited() {
+            return;
+        }
+        let until = Instant::now() + FAREWELL;
+        let mut finished = Vec::new();
+        self.turn_once(&mut finished, Executor::leave);
+        let mut interests = Vec::new();
+        while self.is_busy() && Instant::now() < until {
+            if !self.turn_once(&mut finished, |_, _| {}) {
+                interests.clear();
+                self.lock().interests(&mut interests);
+                wait::wait(&interests, Some(Duration::from_millis(5)));
+            }
+        }
+        self.turn_once(&mut finished, Executor::close);
+    }
+
+    /// Whether anything is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    fn start(
+        &self,
+        completion: &Arc<Completion>,
+        waiting: Waiting,
+        start: impl FnOnce(&mut Executor, Instant),
+    ) {
+        if self.is_inherited() {
+            completion.settle(Err(self.inherited_error()));
+            return;
+        }
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        let mut finished = Vec::new();
+        self.turn_once(&mut finished, start);
+        if waiting == Waiting::Later && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+            self.attend();
+        }
+    }
+
+    /// Changes the executor in a way that a thread of the user does not wait for.
+    fn change(&self, change: impl FnOnce(&mut Executor, Instant)) {
+        if self.is_inherited() {
+            return;
+        }
+        self.turn_once(&mut Vec::new(), change);
+        if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+            self.attend();
+        }
+    }
+
+    /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
+    fn turn_once(
+        &self,
+        finished: &mut Vec<Finished>,
+        change: impl FnOnce(&mut Executor, Instant),
+    ) -> bool {
+        let progress = {
+            let mut executor = self.lock();
+            let now = Instant::now();
+            change(&mut executor, now);
+            let progress = executor.advance(now);
+            executor.take_finished(finished);
+            self.busy.store(executor.is_busy(), Ordering::SeqCst);
+            self.unfinished.store(progress.unfinished, Ordering::SeqCst);
+            progress
+        };
+        self.settle(finished);
+        if self.polling.load(Ordering::SeqCst) {
+            // What the leader sleeps for may have happened here, or have changed.
+            ring(&self.bell);
+        }
+        progress.moved
+    }
+
+    fn settle(&self, finished: &mut Vec<Finished>) {
+        if finished.is_empty() {
+            return;
+        }
+        finished.drain(..).for_each(Finished::settle);
+        // Whoever sleeps has looked at its completion under this lock.
+        if self.lock_turn().sleeping > 0 {
+            self.turned.notify_all();
+        }
+    }
+
+    /// Waits, as the leader or behind one.
+    fn wait_in_turn(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        let mut turn = self.lock_turn();
+        loop {
+            if completion.is_done() {
+                return true;
+            }
+            if !turn.led {
+                turn.led = true;
+                break;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            turn.sleeping += 1;
+            turn = match left {
+                None => self.turned.wait(turn).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    let waited = self.turned.wait_timeout(turn, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            turn.sleeping -= 1;
+        }
+        drop(turn);
+        let done = self.lead(completion, until);
+        let mut turn = self.lock_turn();
+        turn.led = false;
+        if turn.sleeping > 0 {
+            self.turned.notify_all();
+        }
+        done
+    }
+
+    /// Moves everything until `completion` is done or `until` has come.
+    fn lead(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        let mut finished = Vec::new();
+        let mut interests = Vec::new();
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            let moved = self.turn_once(&mut finished, |_, _| {});
+            if completion.is_done() {
+                return true;
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return completion.is_done();
+            }
+            if moved {
+                idle_since = None;
+                continue;
+            }
+            let spin = Duration::from_nanos(self.spin_ns.load(Ordering::Relaxed).into());
+            if now - *idle_since.get_or_insert(now) < spin {
+                match self.spin {
+                    SpinPolicy::Spin(_) => std::hint::spin_loop(),
+                    SpinPolicy::Yield(_) | SpinPolicy::Sleep => std::thread::yield_now(),
+                }
+                continue;
+            }
+            self.sleep(completion, until, &mut interests);
+            self.adapt(now.elapsed());
+            idle_since = None;
+        }
+    }
+
+    /// Sleeps until the transport can move something, the bell rings or it is time.
+    fn sleep(
+        &self,
+        completion: &Completion,
+        until: Option<Instant>,
+        interests: &mut Vec<Interest>,
+    ) {
+        // A rank that has to sleep takes part in something long enough to lose a peer in.
+        self.background.start();
+        interests.clear();
+        interests.push(self.bell.clone());
+        let deadline = {
+            let executor = self.lock();
+            executor.interests(interests);
+            self.polling.store(true, Ordering::SeqCst);
+            executor.next_deadline()
+        };
+        if !completion.is_done() {
+            let first = until.into_iter().chain(deadline).min();
+            let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
+            // A transport without descriptors has to be asked again and again.
+            let timeout = match interests.len() {
+                1 => Some(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(200))),
+                _ => timeout,
+            };
+            wait::wait(interests, timeout);
+        }
+        self.polling.store(false, Ordering::SeqCst);
+        silence(&self.bell);
+    }
+
+    /// Spins longer next time if a little more would have saved the sleep, else shorter.
+    fn adapt(&self, slept: Duration) {
+        let limit = nanos(self.spin.limit());
+        let spin = self.spin_ns.load(Ordering::Relaxed);
+        let next = if nanos(slept) <= limit {
+            spin.saturating_mul(2).max(limit / 16).min(limit)
+        } else {
+            (spin / 2).max(limit / 64)
+        };
+        self.spin_ns.store(next, Ordering::Relaxed);
+    }
+
+    /// Ends the connections as a process that is killed would.
+    #[cfg(test)]
+    pub(in crate::executor) fn vanish(&self) {
+        self.lock().vanish();
+    }
+
+    /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
+    pub(super) fn turn_in_background(&self) -> bool {
+        self.turn_once(&mut Vec::new(), |_, _| {})
+    }
+
+    /// What the background thread has to wait for, and until when at most.
+    pub(super) fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {
+        let executor = self.lock();
+        executor.interests(interests);
+        executor.next_deadline()
+    }
+
+    /// Tells the stall hook, if the oldest operation has not moved for `limit`.
+    pub(super) fn tell_of_stall(&self, limit: Duration) {
+        if let Some(hook) = self.stall_hook.get()
+            && self.stalled().is_some_and(|report| report.stalled_for >= limit)
+        {
+            hook();
+        }
+    }
+
+    /// Whether a thread of the user is in [`Driver::wait`].
+    pub(super) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) > 0
+    }
+
+    /// How often threads of the user have issued or waited.
+    pub(super) fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the background thread looks after it.
+    pub(super) fn set_attended(&self, attended: bool) {
+        self.attended.store(attended, Ordering::SeqCst);
+    }
+
+    /// Asks the background thread to look after it.
+    fn attend(&self) {
+        if !self.attended.swap(true, Ordering::SeqCst) || self.unfinished.load(Ordering::SeqCst) {
+            self.background.attend();
+        }
+    }
+
+    /// Whether this process got it from its parent, whose connections it must not touch.
+    fn is_inherited(&self) -> bool {
+        self.process_id != std::process::id()
+    }
+
+    fn inherited_error(&self) -> Error {
+        let message = "it belongs to the parent process; a forked child has to form a group of \
+                       its own";
+        Error::InvalidGroup { message: message.to_owned() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Executor> {
+        self.executor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A forked child leaves the connections to its parent.
+        self.close();
+    }
+}
+
+/// A descriptor that one thread makes readable to wake another.
+pub(super) fn bell() -> Result<Interest> {
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let bell: OwnedFd = bell.map_err(|error| Error::Network {
+        message: format!("cannot make an event descriptor: {error}"),
+    })?;
+    Ok(Interest { fd: Arc::new(bell), writable: false })
+}
+
+/// Makes the bell readable.
+pub(super) fn ring(bell: &Interest) {
+    // It fails only if it was rung 2^64 - 2 times without being heard.
+    let _ = rustix::io::write(&bell.fd, &1_u64.to_ne_bytes());
+}
+
+/// Makes the bell unreadable again.
+pub(super) fn silence(bell: &Interest) {
+    // It fails only if it was not rung.
+    let _ = rustix::io::read(&bell.fd, &mut [0_u8; 8][..]);
+}
+
+fn nanos(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos()).unwrap_or(u32::MAX)
+}
