@@ -41,7 +41,7 @@ export function plainArguments(spec, { positional, options }) {
   return neutral(spec, positional, options, plainObject);
 }
 
-/** As `plainArguments`, with the tensors taken out: `tensors` are their bytes, `infos` what they are. */
+/** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are. */
 export function tensorArguments(spec, { positional, options }) {
   const call = { args: null, keywords: null, tensors: [], infos: [], arrays: [], bytes: 0 };
   const taken = neutral(spec, positional, options, (object) => takeTensor(call, object));

@@ -36,7 +36,7 @@ export function invokeAsync(spec, self, given) {
   return invokeNative(spec, self, args, keywords, signal).then((value) => answer(spec, value));
 }
 
-/** As `invokeAsync`, with arguments that are neutral already; the answer as the native half gives it. */
+/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. */
 export function invokeNative(spec, self, args, keywords, signal) {
   const handle = handleOf(self);
   return untilAborted(signal, (cancellation) => {
@@ -73,7 +73,7 @@ export function operate(spec, self, given) {
   return new Work(MADE_HERE, operation, value, arrays);
 }
 
-/** Leaves a group in good order: one of the free functions' groups as they do, another by itself. */
+/** Leaves a group in good order, and the free functions forget it if they made it. */
 export async function leave(group, destroy, shutdown) {
   try {
     await invokeAsync(destroy, null, [group]);

@@ -183,7 +183,7 @@ function sliceOut(operation) {
   }
 }
 
-/** Copies a slice of the first operation of a queue in, and issues it if that was all; the bytes. */
+/** Copies a slice of a queue's first operation in, and issues it if that was all; the bytes. */
 function sliceIn(group, queue) {
   const operation = queue[0];
   queues.delete(group);

@@ -59,7 +59,7 @@ export function codeOf(view) {
   return CODES.get(view[Symbol.toStringTag]);
 }
 
-/** What the native half is told of a tensor, and the bytes that are copied: none if it owns them. */
+/** What the native half is told of a tensor, and the bytes to copy: none if it owns them. */
 export let described;
 
 const MADE_HERE = Symbol("polyrank.tensor");

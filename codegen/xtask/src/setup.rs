@@ -12,8 +12,8 @@ use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
-const NODE_FOLDER: &str = "tests";
-const NODE_LOCK: &str = "tests/package-lock.json";
+/// Where the Node packages are listed, each with its lock file.
+const NODE_FOLDERS: [&str; 3] = ["tests", "bindings-node", "bindings-wasm"];
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.
@@ -66,17 +66,21 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     stamp.write()
 }
 
-/// The Node packages of `tests/package-lock.json`.
+/// The Node packages that the folders' lock files list.
 ///
 /// # Errors
 /// No Node, no network, or a package that does not install.
 pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
-    let path = workspace.path(NODE_LOCK);
+    NODE_FOLDERS.iter().try_for_each(|folder| node_packages(workspace, progress, folder))
+}
+
+fn node_packages(workspace: &Workspace, progress: &Progress, folder: &str) -> Result<()> {
+    let path = workspace.path(&format!("{folder}/package-lock.json"));
     let lock = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let stamp = Stamp::new(workspace, "node", lock);
-    let folder = workspace.path(NODE_FOLDER);
+    let stamp = Stamp::new(workspace, &format!("node-{folder}"), lock);
+    let folder = workspace.path(folder);
     if stamp.is_current() && folder.join("node_modules").is_dir() {
         return Ok(());
     }

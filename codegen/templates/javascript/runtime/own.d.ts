@@ -26,7 +26,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or shortened meanwhile rejects the operation and is
+ * touch it in between. One that is detached or shortened meanwhile rejects the operation, and is
  * not written. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor;
@@ -146,7 +146,7 @@ export interface AbortSignalLike {
 export class Work<R = unknown> implements PromiseLike<R> {
   private constructor();
 
-  /** As of a promise: the result as it was passed to the call, or what the operation failed with. */
+  /** As of a promise: the result as it was passed to the call, or what the call failed with. */
   then<A = R, B = never>(
     onfulfilled?: ((value: R) => A | PromiseLike<A>) | null,
     onrejected?: ((reason: any) => B | PromiseLike<B>) | null,
@@ -252,8 +252,8 @@ export function parseBackend(name: string): Backend;
 
 /**
  * Runs `callback` with `group` as the current group, and gives what it gives. In Node the group
- * stays the current one through everything that the callback awaits; in a browser until the callback
- * awaits for the first time.
+ * stays the current one through everything that the callback awaits; in a browser until the
+ * callback awaits for the first time.
  */
 export function withProcessGroup<R>(group: ProcessGroup, callback: () => R): R;
 

@@ -4,4 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod greetings;
+#[cfg(feature = "websocket")]
+pub(crate) mod groups;
 pub(in crate::transport) mod memory;
