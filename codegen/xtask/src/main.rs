@@ -4,6 +4,7 @@ mod codegen;
 mod demo;
 mod progress;
 mod setup;
+mod site;
 mod test;
 mod wasm;
 mod workspace;
@@ -33,6 +34,8 @@ enum Task {
     Model(codegen::ModelArguments),
     /// Build the WebAssembly of the browser package
     Wasm(wasm::Arguments),
+    /// Build the documentation with its demos and serve it, with a store server beside it
+    Site(site::Arguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Model(arguments) => codegen::model(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
+        Task::Site(arguments) => site::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {
