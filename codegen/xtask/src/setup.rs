@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
 /// Where the Node packages are listed, each with its lock file.
-const NODE_FOLDERS: [&str; 3] = ["tests", "bindings-node", "bindings-wasm"];
+const NODE_FOLDERS: [&str; 4] = ["tests", "bindings-node", "bindings-wasm", "site"];
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.

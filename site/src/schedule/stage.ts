@@ -28,8 +28,9 @@ const TITLE_PX = 18;
 const PADDING_PX = 6;
 
 /** The height that suits a width. */
-export function stageHeight(width: number): number {
-  return Math.round(Math.min(560, Math.max(440, width * 0.62)));
+export function stageHeight(width: number, ranks: number): number {
+  const least = ranks > 10 ? 540 : 440;
+  return Math.round(Math.max(least, Math.min(500, width * 0.55)));
 }
 
 /** Paints a scene. */
@@ -61,8 +62,8 @@ function arrange(playback: Playback, width: number, height: number): Place[] {
   const rows = new Set(start.flatMap((own) => own.map((strip) => strip.buffer))).size;
   const row = Math.max(ranks > 10 ? 17 : ranks > 6 ? 28 : 40, ranks > 10 ? 0 : 7 * ranks);
   const tall = TITLE_PX + 2 * PADDING_PX + Math.max(1, rows) * row;
-  const spare = ranks <= 4 ? 0.34 : ranks <= 8 ? 0.23 : 0.155;
-  const wide = Math.max(54, Math.min(190, width * spare));
+  const spare = ranks <= 4 ? 0.34 : ranks <= 8 ? 0.23 : ranks <= 12 ? 0.15 : 0.115;
+  const wide = Math.max(ranks > 10 ? 44 : 54, Math.min(190, width * spare));
   const card = { width: wide, height: Math.min(tall, height / (ranks > 10 ? 5.5 : 3.6)) };
   if (ranks === 1) {
     return [{ x: (width - wide) / 2, y: (height - card.height) / 2, ...card }];
