@@ -52,8 +52,7 @@ fn is_payload(name: &str) -> bool {
 
 /// The parameter that the result of an operation is written to.
 pub(super) fn output(overload: &Overload) -> Option<(usize, &Parameter)> {
-    let is_output =
-        |role: Role| matches!(role, Role::Out | Role::InOut | Role::FlatOut);
+    let is_output = |role: Role| matches!(role, Role::Out | Role::InOut | Role::FlatOut);
     overload.parameters.iter().enumerate().find(|(_, parameter)| is_output(parameter.role))
 }
 
@@ -146,8 +145,7 @@ fn group_fields(method: &Method) -> Option<String> {
 }
 
 fn says_nothing(method: &Method) -> bool {
-    method.notes.non_member
-        || parameters(method).any(|parameter| parameter.role == Role::Group)
+    method.notes.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
 }
 
 fn is_group(ty: &Type) -> bool {

@@ -110,9 +110,12 @@ fn class(api: &Api, interface: &Interface) -> Class {
         true => Vec::new(),
         false => methods(interface).flat_map(|method| with_aliases(api, method)).collect(),
     };
-    specs.extend(built.iter().filter(|method| method.has_spec && method.aliases.is_empty()).map(
-        |method| Spec { constant: method.constant.clone(), spec: method.spec.clone() },
-    ));
+    specs.extend(
+        built
+            .iter()
+            .filter(|method| method.has_spec && method.aliases.is_empty())
+            .map(|method| Spec { constant: method.constant.clone(), spec: method.spec.clone() }),
+    );
     specs.dedup_by(|left, right| left.constant == right.constant);
     let has_new = interface.constructor.is_some() && factory.is_none() && !unbuilt;
     let advice = match &factory {

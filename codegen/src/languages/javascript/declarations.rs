@@ -267,7 +267,9 @@ fn of_options(name: String, members: &[String]) -> Record {
     let is_class = of.contains("Store") || of == "ProcessGroup";
     let function: String = match is_class {
         true => of.to_owned(),
-        false => letters.next().map(|c| c.to_ascii_lowercase()).into_iter().chain(letters).collect(),
+        false => {
+            letters.next().map(|c| c.to_ascii_lowercase()).into_iter().chain(letters).collect()
+        }
     };
     Record {
         doc: format!("/** Options of `{function}`. */"),
@@ -279,7 +281,8 @@ fn of_options(name: String, members: &[String]) -> Record {
 
 fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
     let unbuilt_alone = interface.notes.unbuilt && interface.inherits.is_none();
-    let has_children = api.interfaces.iter().any(|it| it.inherits.as_ref() == Some(&interface.name));
+    let has_children =
+        api.interfaces.iter().any(|it| it.inherits.as_ref() == Some(&interface.name));
     let mut constructors = Vec::new();
     let mut all = Vec::new();
     match &interface.constructor {
@@ -287,11 +290,18 @@ fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
             Some(factory) => {
                 constructors.push(hidden("private"));
                 let forms = forms(api, constructor, Place::Factory, named);
-                all.push(Callable { name: format!("static {factory}"), forms, aliases: Vec::new() });
+                all.push(Callable {
+                    name: format!("static {factory}"),
+                    forms,
+                    aliases: Vec::new(),
+                });
             }
-            None => constructors.extend(forms(api, constructor, Place::Constructor, named).into_iter().map(
-                |form| Form { signature: format!("constructor{}", form.signature), ..form },
-            )),
+            None => constructors.extend(
+                forms(api, constructor, Place::Constructor, named).into_iter().map(|form| Form {
+                    signature: format!("constructor{}", form.signature),
+                    ..form
+                }),
+            ),
         },
         None => constructors.push(hidden(if has_children { "protected" } else { "private" })),
     }

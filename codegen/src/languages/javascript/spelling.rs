@@ -41,9 +41,8 @@ pub(super) fn aliases(of: &str, notes: &Notes) -> Vec<String> {
 /// The class of an error kind.
 pub(super) fn error_class(api: &Api, kind: &str) -> String {
     let error = api.errors.iter().find(|error| error.name == kind);
-    let given = error.and_then(|error| {
-        error.notes.javascript.clone().or_else(|| error.notes.python.clone())
-    });
+    let given = error
+        .and_then(|error| error.notes.javascript.clone().or_else(|| error.notes.python.clone()));
     given.unwrap_or_else(|| format!("{kind}Error"))
 }
 

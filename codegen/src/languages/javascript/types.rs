@@ -21,7 +21,11 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Callback(name) => callback(api, name),
         Type::Sequence(inner) => {
             let inner = accepted(api, inner, is_function);
-            if inner.contains(' ') { format!("readonly ({inner})[]") } else { format!("readonly {inner}[]") }
+            if inner.contains(' ') {
+                format!("readonly ({inner})[]")
+            } else {
+                format!("readonly {inner}[]")
+            }
         }
         Type::Nullable(inner) if **inner == Type::Object => "unknown".into(),
         Type::Nullable(inner) => format!("{} | null", accepted(api, inner, is_function)),
