@@ -44,10 +44,20 @@ export function plainArguments(spec, { positional, options }) {
 /** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
  * `views` are the arrays that the bytes are of, `arrays` the objects that were passed. */
 export function tensorArguments(spec, { positional, options }) {
-  const call = { args: null, keywords: null, tensors: [], infos: [], views: [], arrays: [], bytes: 0 };
-  const taken = neutral(spec, positional, options, (object) => takeTensor(call, object));
-  call.args = taken.args;
-  call.keywords = taken.keywords;
+  const call = {
+    args: null,
+    keywords: null,
+    tensors: [],
+    infos: [],
+    views: [],
+    arrays: [],
+    bytes: 0,
+  };
+  const { args, keywords } = neutral(spec, positional, options, (object) => {
+    return takeTensor(call, object);
+  });
+  call.args = args;
+  call.keywords = keywords;
   return call;
 }
 

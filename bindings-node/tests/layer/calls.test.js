@@ -1,5 +1,5 @@
-// Arguments over, answers back: options and positions, units, handles, objects, signals, groups that
-// this process is not in. The native half is a stand-in that writes down what it is told.
+// Arguments over, answers back: options and positions, units, handles, objects, signals, groups
+// that this process is not in. The native half is a stand-in that writes down what it is told.
 
 import assert from "node:assert/strict";
 import { setImmediate as turn } from "node:timers/promises";
@@ -17,7 +17,7 @@ const last = () => native.calls.at(-1);
 const duration = (ms) => ({ kind: "duration", ms });
 
 test("options are one object behind the others, in camelCase, times in ms", async () => {
-  await pr.TCPStore.connect.call(pr.TCPStore, "127.0.0.1", 0, {
+  await pr.TCPStore.connect("127.0.0.1", 0, {
     isMaster: true,
     worldSize: undefined,
     timeout: 5000,

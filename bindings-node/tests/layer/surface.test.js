@@ -50,7 +50,7 @@ test("every declared member is there, and every member is declared", () => {
       assert.ok(member in (isStatic ? made : object), `${name}.${member} is declared`);
     }
     const known = new Set(members.map((member) => member.name));
-    const own = [...Object.getOwnPropertyNames(made.prototype), ...Object.getOwnPropertyNames(made)];
+    const own = [made.prototype, made].flatMap((object) => Object.getOwnPropertyNames(object));
     for (const member of own) {
       if (EVERYWHERE.has(member)) continue;
       assert.ok(known.has(member), `${name}.${member} is there, but not declared`);
