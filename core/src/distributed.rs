@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
+use crate::blocking::{Way, block_on};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, Rendezvous, incarnation};
 use crate::store::{PrefixStore, Store};
@@ -16,7 +17,7 @@ use crate::{Device, Error, Result};
 
 pub use crate::generated::distributed::*;
 pub use current::{current_process_group, with_process_group};
-pub use messages::{irecv, isend, monitored_barrier, recv, send};
+pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 
 /// How the default group is made.
 #[derive(Clone, Default)]
@@ -110,15 +111,18 @@ struct World {
 impl World {
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
-    fn leave(self) {
+    async fn leave(self, way: Way) {
         let World { store, hosting, group, groups, .. } = self;
         let broken = group.is_broken();
-        groups.into_values().rev().for_each(|group| group.shutdown());
+        for group in groups.into_values().rev() {
+            group.shutdown_in(way).await;
+        }
         if broken {
             return;
         }
         let (name, size) = (group.group_name(), group.size());
-        if let Err(error) = rendezvous::leave(&*store, name, size, hosting, LEAVE_LIMIT) {
+        let left = rendezvous::leave_async(&*store, name, size, hosting, LEAVE_LIMIT).await;
+        if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
     }
@@ -138,29 +142,52 @@ const DEFAULT_NAME: &str = "default_pg";
 /// [`Error::AlreadyInitialized`]; [`Error::InvalidArgument`] for both a store and a URL, or a store
 /// without rank and size; the errors of the rendezvous, which name missing ranks.
 pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
+    block_on(init_process_group_in(Way::Blocking, options))
+}
+
+/// As [`init_process_group`], without blocking.
+///
+/// # Errors
+/// As [`init_process_group`].
+pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGroup> {
+    init_process_group_in(Way::Awaiting, options).await
+}
+
+/// As [`init_process_group`], waiting in `way`.
+pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Result<ProcessGroup> {
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
     }
     let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let (met, prefix) = incarnation::meet(timeout, |left| meet(&options, left))?;
+    let (met, prefix) = incarnation::meet(timeout, async |left| meet(&options, left).await).await?;
     let Rendezvous { store, rank, world_size, hosting, .. } = met;
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
     let mut group_options =
         GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
-    let group = ProcessGroup::new(store.clone(), rank, world_size, name, group_options)
+    let group = ProcessGroup::new_async(store.clone(), rank, world_size, name, group_options)
+        .await
         .map_err(|error| incarnation::lost(error, hosting))?;
-    let mut world = world();
-    if world.is_some() {
-        group.shutdown();
+    let groups = BTreeMap::from([(name.to_owned(), group.clone())]);
+    let process_id = crate::clock::process_id();
+    let made = World { process_id, store, hosting, group: group.clone(), groups };
+    if !enter(made) {
+        group.shutdown_in(way).await;
         return Err(Error::AlreadyInitialized);
     }
-    let groups = BTreeMap::from([(name.to_owned(), group.clone())]);
-    let process_id = std::process::id();
-    *world = Some(World { process_id, store, hosting, group: group.clone(), groups });
     Ok(group)
+}
+
+/// Makes `made` the world, unless there is one.
+fn enter(made: World) -> bool {
+    let mut world = world();
+    let free = world.is_none();
+    if free {
+        *world = Some(made);
+    }
+    free
 }
 
 /// Whether the default group exists in this process. A forked child has none.
@@ -190,6 +217,14 @@ pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
 /// # Errors
 /// As [`ProcessGroup::split_group`].
 pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
+    block_on(new_group_async(options))
+}
+
+/// As [`new_group`], without blocking.
+///
+/// # Errors
+/// As [`new_group`].
+pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     let parent = default_group()?;
     let mut ranks = options.ranks.unwrap_or_else(|| parent.ranks().to_vec());
     if !options.keep_order {
@@ -203,7 +238,7 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
         description: Some(options.description.unwrap_or_else(|| "undefined".into())),
         ..SplitOptions::default()
     };
-    let group = parent.split_group(&ranks, split)?;
+    let group = parent.split_group_async(&ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.insert(group.group_name().to_owned(), group.clone());
     }
@@ -216,27 +251,52 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
 /// # Errors
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered.
 pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
+    block_on(destroy_process_group_in(Way::Blocking, group))
+}
+
+/// As [`destroy_process_group`], without blocking.
+///
+/// # Errors
+/// As [`destroy_process_group`].
+pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
+    destroy_process_group_in(Way::Awaiting, group).await
+}
+
+/// As [`destroy_process_group`], waiting in `way`.
+pub(crate) async fn destroy_process_group_in(way: Way, group: Option<&ProcessGroup>) -> Result<()> {
+    match take(group)? {
+        Taken::Group(group) => group.shutdown_in(way).await,
+        Taken::World(world) => world.leave(way).await,
+    }
+    Ok(())
+}
+
+/// What is not registered any more, and is to be left.
+enum Taken {
+    Group(ProcessGroup),
+    World(Box<World>),
+}
+
+fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     let mut guard = world();
     let world = guard.as_mut().ok_or(Error::NotInitialized)?;
     match group.filter(|group| group.group_name() != world.group.group_name()) {
         Some(group) => match world.groups.remove(group.group_name()) {
-            Some(group) => group.shutdown(),
+            Some(group) => Ok(Taken::Group(group)),
             None => {
                 let message = format!(
                     "group '{}' is not registered: it was destroyed, or made in another way than \
                      by new_group",
                     group.group_name()
                 );
-                return Err(Error::InvalidGroup { message });
+                Err(Error::InvalidGroup { message })
             }
         },
         None => {
-            let taken = guard.take();
-            drop(guard);
-            taken.into_iter().for_each(World::leave);
+            let world = guard.take().ok_or(Error::NotInitialized)?;
+            Ok(Taken::World(Box::new(world)))
         }
     }
-    Ok(())
 }
 
 /// Rank of this process in the default group.
@@ -266,11 +326,12 @@ pub fn is_backend_available(name: &str) -> bool {
     name.parse().is_ok_and(|name| crate::backend::registry::available(&name).is_ok())
 }
 
-fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
+async fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
     let invalid = |message: &str| Err(Error::InvalidArgument { message: message.into() });
     let Some(store) = &options.store else {
         let url = options.init_method.as_deref().unwrap_or("env://");
-        return rendezvous::rendezvous(url, options.rank, options.world_size, timeout);
+        let (rank, world_size) = (options.rank, options.world_size);
+        return rendezvous::rendezvous_async(url, rank, world_size, timeout).await;
     };
     if options.init_method.is_some() {
         return invalid("Cannot specify both init_method and store.");
@@ -284,7 +345,7 @@ fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.
 fn world() -> MutexGuard<'static, Option<World>> {
     let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if world.as_ref().is_some_and(|world| world.process_id != std::process::id()) {
+    if world.as_ref().is_some_and(|world| world.process_id != crate::clock::process_id()) {
         std::mem::forget(world.take());
     }
     world

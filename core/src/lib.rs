@@ -1,7 +1,9 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
 pub mod backend;
+mod blocking;
 pub mod calls;
+pub mod clock;
 pub mod distributed;
 pub mod env;
 pub mod executor;
@@ -11,6 +13,7 @@ pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
 pub mod process_group;
+mod random;
 pub mod rendezvous;
 mod request;
 pub mod schedule;
@@ -23,7 +26,7 @@ mod work;
 pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
-pub use generated::error::{Error, Result};
+pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};

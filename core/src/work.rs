@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::backend::{Backend, Issued};
+use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::Completion;
 use crate::{Error, Result, Tensor};
 
@@ -62,11 +63,15 @@ impl Work {
     /// # Errors
     /// The operation's own failure. With a `timeout` that expires, [`Error::WaitTimeout`]: that
     /// harms nothing, the operation goes on, and a later `wait` can succeed. A timeout of zero is
-    /// none, as in c10d.
+    /// none, as in c10d. [`Error::Unsupported`] in a browser, if it is not done.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
         let timeout = timeout.filter(|timeout| !timeout.is_zero());
         match self.wait_slice(timeout.unwrap_or(Duration::MAX)) {
             Some(result) => result,
+            None if !CAN_BLOCK => Err(Error::Unsupported {
+                who: "a browser".into(),
+                operation: format!("waiting for {}; await its work", self.inner.name),
+            }),
             None => Err(Error::WaitTimeout {
                 collective: self.inner.name.into(),
                 sequence: self.inner.sequence,

@@ -1,6 +1,7 @@
 //! The languages: each makes files of the model. None knows another.
 
 pub mod javascript;
+mod plain;
 pub mod python;
 pub mod rust;
 

@@ -1,8 +1,6 @@
 //! Finding out through the store why an operation stalls, where no frame tells: each rank that
 //! stalls publishes what it ran last, and compares with what others published. Knows no transport.
 
-use std::sync::Arc;
-
 use crate::Result;
 use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
@@ -27,18 +25,19 @@ pub(super) struct Comparison {
 ///
 /// # Errors
 /// Those of the store: a store that is gone says nothing about the operation.
-pub(super) fn compare(
-    store: &Arc<dyn Store>,
+pub(super) async fn compare(
+    store: &dyn Store,
     rank: u32,
     size: u32,
     ours: &[Numbered],
 ) -> Result<Comparison> {
-    store.set(&key(rank), &encode(ours))?;
+    store.set_async(&key(rank), &encode(ours)).await?;
     let stalled = ours.iter().map(|(sequence, _)| *sequence).max();
     let mut comparison = Comparison::default();
     for other in (0..size).filter(|&other| other != rank) {
-        let published = store.check(&[&key(other)])?;
-        let theirs = if published { decode(&store.get(&key(other))?) } else { Vec::new() };
+        let key = key(other);
+        let published = store.check_async(&[&key]).await?;
+        let theirs = if published { decode(&store.get_async(&key).await?) } else { Vec::new() };
         comparison.mismatch = first_difference(rank, ours, other, &theirs);
         if comparison.mismatch.is_some() {
             break;
@@ -99,7 +98,12 @@ fn decode(bytes: &[u8]) -> Vec<Numbered> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::blocking::block_on;
     use crate::store::HashStore;
+
+    fn compare(store: &dyn Store, rank: u32, size: u32, ours: &[Numbered]) -> Result<Comparison> {
+        block_on(super::compare(store, rank, size, ours))
+    }
 
     fn operation(collective: u8) -> Fingerprint {
         Fingerprint { collective, elements: 10, ..Fingerprint::default() }
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_first_number_under_which_two_ranks_ran_different_operations_is_found() {
-        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let store = HashStore::new();
         let ours = [(4, operation(0)), (5, operation(1))];
         let alone = Comparison { mismatch: None, elsewhere: vec![1, 2] };
         assert_eq!(compare(&store, 0, 3, &ours).unwrap(), alone, "nobody else published");
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn ranks_that_agree_or_never_met_are_no_mismatch() {
-        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let store = HashStore::new();
         compare(&store, 0, 2, &[(1, operation(0))]).unwrap();
         let ahead = [(1, operation(0)), (2, operation(3))];
         let expected = Comparison { mismatch: None, elsewhere: vec![0] };

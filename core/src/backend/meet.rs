@@ -1,17 +1,21 @@
 //! How the ranks of a group find one another: address cards and a token in the store.
 //! Knows no schedule.
 
+#[cfg(feature = "tcp")]
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rendezvous;
 use crate::store::Store;
-use crate::transport::tcp::TcpTransport;
-use crate::transport::{Transport, inproc};
+#[cfg(feature = "tcp")]
+use crate::transport::tcp::{Listener, TcpTransport};
+#[cfg(not(feature = "tcp"))]
+use crate::transport::websocket::dialer;
+use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result};
+use crate::{Error, Result, random};
 
 /// What came of a meeting.
 pub(super) struct Meeting {
@@ -26,7 +30,7 @@ pub(super) struct Meeting {
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that did not come; [`Error::Rendezvous`] if this
 /// rank is there already, or another runs a different version.
-pub(super) fn meet(
+pub(super) async fn meet(
     store: &Arc<dyn Store>,
     rank: u32,
     size: u32,
@@ -38,19 +42,28 @@ pub(super) fn meet(
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
         return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
     }
-    rendezvous::join(&**store, "group", rank, size, timeout)?;
-    // The interface that leads to the store leads to the other ranks; without one, this host only.
-    let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let listener = TcpTransport::bind(SocketAddr::new(address, 0))?;
-    let ours = listener.card(&[]);
-    store.set(&card_key(rank), &ours.encode())?;
+    rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
+    let means = means(&**store)?;
+    meet_with(store, rank, size, timeout, means).await
+}
+
+/// As [`meet`], for a rank that has joined, with these means.
+async fn meet_with(
+    store: &Arc<dyn Store>,
+    rank: u32,
+    size: u32,
+    timeout: Duration,
+    means: Means,
+) -> Result<Meeting> {
+    let ours = means.card();
+    store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
-        store.set(TOKEN, &random_token()?.0)?;
+        store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).chain([TOKEN]).collect();
-    store.wait(&keys, Some(timeout))?;
-    let mut values = store.multi_get(&keys)?;
+    store.wait_async(&keys, Some(timeout)).await?;
+    let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
         message: "the store holds something else under the group's token".into(),
@@ -65,8 +78,7 @@ pub(super) fn meet(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    let transport = TcpTransport::new(listener, rank, &cards, token, 0)?;
-    Ok(Meeting { transport: Box::new(transport), ranks_on_host })
+    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, ranks_on_host })
 }
 
 const TOKEN: &str = "token";
@@ -75,14 +87,18 @@ fn card_key(rank: u32) -> String {
     format!("rank/{rank}")
 }
 
-/// Bytes that only members of the group get to see.
-fn random_token() -> Result<Token> {
-    let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(16) => Ok(Token(bytes)),
-        other => Err(Error::Network {
-            message: format!("the system gave no random bytes for the group's token: {other:?}"),
-        }),
-    }
+/// What this rank has to reach the others and to be reached.
+fn means(store: &dyn Store) -> Result<Means> {
+    // A rank that listens needs nothing else: the others come.
+    #[cfg(feature = "tcp")]
+    return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
+    #[cfg(not(feature = "tcp"))]
+    return Ok(Means { dialer: dialer(), relay: store.relay() });
+}
+
+#[cfg(feature = "tcp")]
+fn listen(store: &dyn Store) -> Result<Listener> {
+    // The interface that leads to the store leads to the other ranks; without one, this host only.
+    let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    TcpTransport::bind(SocketAddr::new(address, 0))
 }

@@ -1,21 +1,20 @@
 //! Who carries operations out: the trait that every backend implements, and the registry of them.
 //! Knows no particular backend.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Instant;
 pub use crate::executor::Waiting;
 use crate::executor::{Completion, Outcome};
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
-#[cfg(feature = "tcp")]
 mod inspect;
-#[cfg(feature = "tcp")]
 mod meet;
 pub mod registry;
-#[cfg(feature = "tcp")]
 pub mod scheduled;
-#[cfg(feature = "tcp")]
 mod stall;
 
 /// One collective, checked, with contiguous memory.
@@ -108,4 +107,6 @@ pub trait Backend: Send + Sync {
     fn abort(&self, why: &str);
     /// Leaves the group in order: what is in flight goes on until `limit`, then fails.
     fn shutdown(&self, limit: Duration);
+    /// As [`Backend::shutdown`], without blocking.
+    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -101,8 +101,10 @@ impl FromStr for BackendSpec {
 /// [`Error::BackendUnavailable`] saying what is missing.
 pub fn available(name: &BackendName) -> Result<()> {
     let why = match name.as_str() {
-        "tcp" if cfg!(feature = "tcp") => return Ok(()),
+        // In a browser, the same schedules run over WebSockets.
+        "tcp" if cfg!(any(feature = "tcp", target_family = "wasm")) => return Ok(()),
         "tcp" => "polyrank was built without the feature `tcp`",
+        "websocket" => return Ok(()),
         other => {
             let why = format!("this version of polyrank has no {other} backend");
             return Err(Error::BackendUnavailable { backend: other.into(), why });

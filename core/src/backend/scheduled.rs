@@ -1,12 +1,15 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::stall::{STALL, StallInspector};
 use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
+use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{
-    Bindings, Completion, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy,
+    Bindings, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation, SpinPolicy,
 };
 use crate::schedule::Place;
 use crate::schedule::cache::{Cache, Key};
@@ -35,11 +38,11 @@ struct Issuing {
 }
 
 impl ScheduledBackend {
-    /// Joins the group `name` of `size` ranks that meet in `store`. Blocks until all are there.
+    /// Joins the group `name` of `size` ranks that meet in `store`, when all are there.
     ///
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come within `timeout`.
-    pub fn connect(
+    pub(crate) async fn connect(
         store: &Arc<dyn Store>,
         rank: u32,
         size: u32,
@@ -47,7 +50,7 @@ impl ScheduledBackend {
         timeout: Duration,
     ) -> Result<ScheduledBackend> {
         let overrides = overrides()?;
-        let meeting = meet::meet(store, rank, size, timeout)?;
+        let meeting = meet::meet(store, rank, size, timeout).await?;
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);
         let transport: Box<dyn Transport> = meeting.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
@@ -135,7 +138,7 @@ impl Backend for ScheduledBackend {
             if !glance {
                 self.inspector.inspect();
             }
-            if last {
+            if last || !CAN_BLOCK {
                 return completion.is_done();
             }
         }
@@ -150,12 +153,17 @@ impl Backend for ScheduledBackend {
     }
 
     fn shutdown(&self, limit: Duration) {
-        let until = Instant::now() + limit;
-        while self.driver.is_busy() && Instant::now() < until {
-            // Nothing tells when the last operation is over; nobody shuts down in a hurry.
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.driver.close();
+        self.driver.wait(&self.driver.idle(Instant::now() + limit), None);
+        self.driver.wait(&self.driver.leave(Instant::now() + FAREWELL), None);
+        self.driver.end();
+    }
+
+    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            self.driver.idle(Instant::now() + limit).ended().await;
+            self.driver.leave(Instant::now() + FAREWELL).ended().await;
+            self.driver.end();
+        })
     }
 }
 

@@ -1,11 +1,13 @@
-//! Who looks for the reason when an operation stands still: the waiting thread, or a thread of its
-//! own where nobody waits. Knows the driver and the store; nothing of schedules.
+//! Who looks for the reason when an operation stands still: the waiting thread, a thread of its own
+//! where nobody waits, or the event loop. Knows the driver and the store; nothing of schedules.
 
-use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::inspect::{self, Comparison};
 use crate::Result;
+use crate::blocking::block_on;
+use crate::clock::Instant;
 use crate::executor::Driver;
 use crate::store::Store;
 
@@ -17,76 +19,151 @@ pub(super) struct StallInspector {
     rank: u32,
     size: u32,
     driver: Weak<Driver>,
+    store: Arc<dyn Store>,
     state: Mutex<State>,
 }
 
 struct State {
-    store: Arc<dyn Store>,
     /// A connection of its own, made when it is first needed: the user's may be waiting.
     own: Option<Arc<dyn Store>>,
-    next: Instant,
+    /// When to look again; `None` while somebody looks.
+    next: Option<Instant>,
 }
 
 impl StallInspector {
-    /// The inspector of `driver`, which the background thread then calls where nobody waits.
+    /// The inspector of `driver`, which calls it where nobody waits.
     pub(super) fn install(
         driver: &Arc<Driver>,
         store: &Arc<dyn Store>,
         rank: u32,
         size: u32,
     ) -> Arc<StallInspector> {
-        let state = State { store: store.clone(), own: None, next: Instant::now() };
-        let driver_of_it = Arc::downgrade(driver);
-        let inspector = StallInspector { rank, size, driver: driver_of_it, state: state.into() };
-        let inspector = Arc::new(inspector);
-        let called = inspector.clone();
-        driver.set_stall_hook(move || called.inspect_elsewhere());
+        let inspector = Arc::new(StallInspector {
+            rank,
+            size,
+            driver: Arc::downgrade(driver),
+            store: store.clone(),
+            state: Mutex::new(State { own: None, next: Some(Instant::now()) }),
+        });
+        driver.set_stall_hook(elsewhere::hook(&inspector));
         inspector
     }
 
-    /// Looks for the reason if the oldest operation stands still, at most once in a while.
+    /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks
+    /// until the store has answered.
     pub(super) fn inspect(&self) {
+        // A store that cannot block does not answer here, but where the event loop asks.
+        let _ = block_on(async {
+            self.look().await;
+            Ok(())
+        });
+    }
+
+    async fn look(&self) {
         let Some(driver) = self.driver.upgrade() else { return };
         let Some(report) = driver.stalled().filter(|report| report.stalled_for >= STALL) else {
             return;
         };
-        let Ok(mut state) = self.state.try_lock() else { return };
-        if Instant::now() < state.next {
-            return;
-        }
-        match state.compare(self.rank, self.size, &driver.history()) {
+        let Some(_look) = self.begin() else { return };
+        let history = driver.history();
+        // The driver may hold this future: it must not be held by it.
+        drop(driver);
+        let compared = self.compare(&history).await;
+        let Some(driver) = self.driver.upgrade() else { return };
+        match compared {
             Ok(Comparison { mismatch: Some(mismatch), .. }) => driver.break_with(mismatch),
             Ok(Comparison { elsewhere, .. }) => driver.note_elsewhere(report.sequence, elsewhere),
             // Without a store there is nothing to compare with; deadlines and deaths still count.
             Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
         }
-        state.next = Instant::now() + STALL;
     }
 
-    /// As [`StallInspector::inspect`], without making the caller wait for the store.
-    fn inspect_elsewhere(self: &Arc<Self>) {
-        let due = self.state.try_lock().is_ok_and(|state| Instant::now() >= state.next);
-        if !due {
-            return;
+    /// Whether it is time to look, and nobody looks.
+    fn is_due(&self) -> bool {
+        self.lock().next.is_some_and(|next| Instant::now() >= next)
+    }
+
+    fn begin(&self) -> Option<Look<'_>> {
+        let mut state = self.lock();
+        state.next.take_if(|next| Instant::now() >= *next).map(|_| Look { inspector: self })
+    }
+
+    async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
+        let store = self.own_store()?;
+        inspect::compare(&*store, self.rank, self.size, history).await
+    }
+
+    fn own_store(&self) -> Result<Arc<dyn Store>> {
+        if let Some(store) = &self.lock().own {
+            return Ok(store.clone());
         }
-        let inspector = self.clone();
-        let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
-        if let Err(error) = thread.spawn(move || inspector.inspect()) {
-            tracing::debug!(%error, "no thread to look for the reason of a stall");
+        let store = self.store.clone_store()?;
+        store.set_timeout(Duration::from_secs(1));
+        Ok(self.lock().own.insert(store).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody looks. When it is dropped, also in the middle, others may look again after a while.
+struct Look<'a> {
+    inspector: &'a StallInspector,
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.inspector.lock().next = Some(Instant::now() + STALL);
+    }
+}
+
+/// Where there are threads, one looks, so that the caller need not wait for the store.
+#[cfg(feature = "tcp")]
+mod elsewhere {
+    use super::*;
+
+    pub(super) fn hook(inspector: &Arc<StallInspector>) -> impl Fn() + Send + Sync + use<> {
+        let inspector = inspector.clone();
+        move || {
+            if !inspector.is_due() {
+                return;
+            }
+            let inspector = inspector.clone();
+            let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
+            if let Err(error) = thread.spawn(move || inspector.inspect()) {
+                tracing::debug!(%error, "no thread to look for the reason of a stall");
+            }
         }
     }
 }
 
-impl State {
-    fn compare(&mut self, rank: u32, size: u32, ours: &[inspect::Numbered]) -> Result<Comparison> {
-        let store = match &self.own {
-            Some(store) => store.clone(),
-            None => {
-                let store = self.store.clone_store()?;
-                store.set_timeout(Duration::from_secs(1));
-                self.own.insert(store).clone()
+/// Where there are none, each call goes on with the look, as far as the store has answered.
+#[cfg(not(feature = "tcp"))]
+mod elsewhere {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    type Pending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    pub(super) fn hook(inspector: &Arc<StallInspector>) -> impl Fn() + Send + Sync + use<> {
+        let inspector = inspector.clone();
+        let pending: Mutex<Option<Pending>> = Mutex::new(None);
+        move || {
+            // Whoever holds it polls it already.
+            let Ok(mut pending) = pending.try_lock() else { return };
+            if pending.is_none() && inspector.is_due() {
+                let inspector = inspector.clone();
+                *pending = Some(Box::pin(async move { inspector.look().await }));
             }
-        };
-        inspect::compare(&store, rank, size, ours)
+            if let Some(look) = &mut *pending
+                && look.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+            {
+                *pending = None;
+            }
+        }
     }
 }

@@ -48,6 +48,7 @@ impl Value {
             Value::ReduceOp(_) => "ReduceOp",
             Value::DType(_) => "DType",
             Value::Record(record, _) => record.name,
+            Value::Members(_) => "options",
             Value::Foreign(foreign) => return Cow::Owned(foreign.type_name.clone()),
             Value::List(values) => return Cow::Owned(list(values)),
         })

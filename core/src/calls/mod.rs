@@ -4,10 +4,15 @@
 //! message, everywhere. The tables of methods are generated. Knows nothing of any one language:
 //! a binding turns its values into [`Value`]s and back.
 
+pub(crate) mod answer;
+pub(crate) mod bodies;
 mod describe;
 mod from_value;
+pub(crate) mod invocation;
+pub(crate) mod object;
 mod request;
-mod resolve;
+pub(crate) mod resolve;
+pub mod staged;
 mod typed;
 mod types;
 mod value;
@@ -17,9 +22,12 @@ mod tests;
 
 /// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
 pub use crate::generated::calls as tables;
+pub use answer::Answer;
 pub use from_value::FromValue;
+pub use invocation::{Entry, Invocation, Running, entry};
+pub use object::{Object, StoreObject};
 pub use resolve::{Resolved, resolve};
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.
 pub(crate) use typed::{Argument, Call};
 pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
-pub use value::{Arguments, Foreign, Value};
+pub use value::{Arguments, Foreign, TimeUnit, Value};

@@ -68,7 +68,7 @@ impl Resolved {
         })
     }
 
-    fn value_of(&self, role: Role) -> Option<&Value> {
+    pub(super) fn value_of(&self, role: Role) -> Option<&Value> {
         let position = self.parameters().iter().position(|parameter| parameter.role == role)?;
         self.values.get(position)
     }

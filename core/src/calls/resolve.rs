@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::from_value::FromValue;
 use super::types::{Method, Overload, Parameter, RecordType, Type};
-use super::value::{Arguments, Value};
+use super::value::{Arguments, TimeUnit, Value};
 use crate::{Error, Result};
 
 /// A call whose overload is known.
@@ -83,7 +83,7 @@ impl Resolved {
 }
 
 /// The error of something that stands in the surface only.
-pub(super) fn unsupported(operation: String) -> Error {
+pub(crate) fn unsupported(operation: String) -> Error {
     let who = format!("polyrank {}", env!("CARGO_PKG_VERSION"));
     Error::Unsupported { who, operation }
 }
@@ -93,6 +93,8 @@ pub(super) fn unsupported(operation: String) -> Error {
 enum Place {
     Position(usize),
     Keyword(usize),
+    /// An options record of all keywords that name its members.
+    Members,
     Default,
 }
 
@@ -114,6 +116,8 @@ enum Reason {
     Twice(usize),
     /// This parameter does not take the value from there.
     WrongType(usize, Place),
+    /// A member of an options record does not take the value of this keyword.
+    WrongMember(usize, &'static Parameter),
     /// This parameter must be given.
     Missing(usize),
 }
@@ -137,7 +141,11 @@ fn places(overload: &Overload, arguments: &Arguments) -> Result<Vec<Place>, Mism
     places.resize(parameters.len(), Place::Default);
     for (position, (keyword, value)) in arguments.keywords.iter().enumerate() {
         let Some(index) = parameters.iter().position(|p| is_name(keyword, p.name)) else {
-            return Err(Mismatch { taken, reason: Reason::UnknownKeyword(position) });
+            let index = member_place(parameters, &places, arguments, position)
+                .map_err(|reason| Mismatch { taken, reason })?;
+            places[index] = Place::Members;
+            taken += 1;
+            continue;
         };
         if !matches!(places[index], Place::Default) {
             return Err(Mismatch { taken, reason: Reason::Twice(index) });
@@ -155,6 +163,43 @@ fn places(overload: &Overload, arguments: &Arguments) -> Result<Vec<Place>, Mism
         }
     }
     Ok(places)
+}
+
+/// The parameter with the options record that the keyword at `position` names a member of.
+fn member_place(
+    parameters: &'static [Parameter],
+    places: &[Place],
+    arguments: &Arguments,
+    position: usize,
+) -> Result<usize, Reason> {
+    let (keyword, value) = &arguments.keywords[position];
+    let mut found = None;
+    if arguments.spread_options {
+        let mut members = parameters.iter().enumerate();
+        found = members.find_map(|(at, p)| Some((at, member(p, keyword)?)));
+    }
+    let Some((index, member)) = found else { return Err(Reason::UnknownKeyword(position)) };
+    if !matches!(places[index], Place::Default | Place::Members) {
+        return Err(Reason::Twice(index));
+    }
+    if !takes(&member.ty, value) {
+        return Err(Reason::WrongMember(position, member));
+    }
+    Ok(index)
+}
+
+/// The member of this name of the options record that the parameter takes.
+fn member(parameter: &Parameter, keyword: &str) -> Option<&'static Parameter> {
+    let record = record_of(&parameter.ty)?;
+    record.members.iter().find(|member| is_name(keyword, member.name))
+}
+
+fn record_of(ty: &Type) -> Option<&'static RecordType> {
+    match ty {
+        Type::Record(record) => Some(record),
+        Type::Nullable(inner) => record_of(inner),
+        _ => None,
+    }
 }
 
 impl Reason {
@@ -175,9 +220,13 @@ impl Reason {
                 let value = match place {
                     Place::Position(position) => &arguments.positional[position],
                     Place::Keyword(position) => &arguments.keywords[position].1,
-                    Place::Default => &Value::None,
+                    Place::Members | Place::Default => &Value::None,
                 };
                 format!("argument '{name}' must be {ty}, not {value}")
+            }
+            Reason::WrongMember(position, Parameter { name, ty, .. }) => {
+                let value = &arguments.keywords[position].1;
+                format!("option '{name}' must be {ty}, not {value}")
             }
         }
     }
@@ -223,6 +272,10 @@ fn takes(ty: &Type, value: &Value) -> bool {
         | (Type::DType, Value::DType(_)) => true,
         (Type::Enum(values), Value::Str(text)) => values.contains(&text.as_str()),
         (Type::Record(wanted), Value::Record(given, _)) => is_record(given, wanted),
+        (Type::Record(wanted), Value::Members(given)) => given.iter().all(|(name, value)| {
+            let member = wanted.members.iter().find(|member| is_name(name, member.name));
+            member.is_some_and(|member| takes(&member.ty, value))
+        }),
         (Type::Interface(name), Value::Foreign(foreign)) => foreign.interfaces.contains(name),
         (Type::Callback, Value::Foreign(foreign)) => foreign.callable,
         _ => false,
@@ -246,12 +299,13 @@ fn fill(
         let value = match *place {
             Place::Position(position) => take(&mut arguments.positional[position]),
             Place::Keyword(position) => take(&mut arguments.keywords[position].1),
+            Place::Members => gathered(overload, &parameter.ty, &mut arguments.keywords),
             Place::Default => match parameter.default {
                 Some(constant) => Value::of_constant(constant, &parameter.ty),
                 None => Value::None,
             },
         };
-        values.push(converted(value, &parameter.ty).map_err(|what| {
+        values.push(converted(value, &parameter.ty, arguments.time_unit).map_err(|what| {
             let message = format!("{}(): argument '{}' must {what}", method.name, parameter.name);
             Error::InvalidArgument { message }
         })?);
@@ -259,27 +313,65 @@ fn fill(
     Ok(values)
 }
 
-/// Numbers for lengths of time become such; else what the number must be.
-fn converted(value: Value, ty: &Type) -> Result<Value, String> {
-    let seconds = match (ty, &value) {
-        (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
-            return converted(value, inner);
+/// The options record of all keywords that name its members.
+fn gathered(overload: &Overload, ty: &Type, keywords: &mut [(String, Value)]) -> Value {
+    let Some(record) = record_of(ty) else { return Value::None };
+    let is_argument = |keyword: &str| overload.parameters.iter().any(|p| is_name(keyword, p.name));
+    let members = keywords.iter_mut().filter(|(keyword, _)| !is_argument(keyword));
+    let members = members.map(|(name, value)| (&**name, std::mem::replace(value, Value::None)));
+    record_with(record, members)
+}
+
+/// The record of this type that has these members.
+fn typed(record: &'static RecordType, value: Value) -> Value {
+    let Value::Members(mut members) = value else { return value };
+    let members = members.iter_mut();
+    let members = members.map(|(name, value)| (&**name, std::mem::replace(value, Value::None)));
+    record_with(record, members)
+}
+
+fn record_with<'a>(
+    record: &'static RecordType,
+    members: impl Iterator<Item = (&'a str, Value)>,
+) -> Value {
+    let mut values = record.defaults();
+    for (name, value) in members {
+        let named = record.members.iter().position(|member| is_name(name, member.name));
+        if let Some(place) = named.and_then(|position| values.get_mut(position)) {
+            *place = value;
         }
-        (Type::Record(_), Value::Record(..)) => return converted_members(value),
-        (Type::Duration, Value::Float(seconds)) => *seconds,
-        (Type::Duration, Value::Int(seconds)) => *seconds as f64,
+    }
+    Value::Record(record, values)
+}
+
+/// Numbers for lengths of time become such; else what the number must be.
+fn converted(value: Value, ty: &Type, unit: TimeUnit) -> Result<Value, String> {
+    let number = match (ty, &value) {
+        (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
+            return converted(value, inner, unit);
+        }
+        (Type::Record(_), Value::Record(..)) => return converted_members(value, unit),
+        (Type::Record(record), Value::Members(_)) => {
+            return converted_members(typed(record, value), unit);
+        }
+        (Type::Duration, Value::Float(number)) => *number,
+        (Type::Duration, Value::Int(number)) => *number as f64,
         _ => return Ok(value),
+    };
+    let (seconds, name) = match unit {
+        TimeUnit::Seconds => (number, "seconds"),
+        TimeUnit::Milliseconds => (number / 1000.0, "milliseconds"),
     };
     Duration::try_from_secs_f64(seconds)
         .map(Value::Duration)
-        .map_err(|_| format!("be a number of seconds that is not negative, not {seconds}"))
+        .map_err(|_| format!("be a number of {name} that is not negative, not {number}"))
 }
 
 /// An options record whose members have their types.
-fn converted_members(value: Value) -> Result<Value, String> {
+fn converted_members(value: Value, unit: TimeUnit) -> Result<Value, String> {
     let Value::Record(record, values) = value else { return Ok(value) };
     let members = values.into_iter().zip(record.members);
-    let members = members.map(|(value, member)| converted(value, &member.ty));
+    let members = members.map(|(value, member)| converted(value, &member.ty, unit));
     Ok(Value::Record(record, members.collect::<Result<_, _>>()?))
 }
 

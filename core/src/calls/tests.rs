@@ -152,7 +152,7 @@ fn tensor(shape: &[usize]) -> Value {
 
 fn call(positional: Vec<Value>, keywords: Vec<(&str, Value)>) -> Arguments {
     let keywords = keywords.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Arguments { positional, keywords }
+    Arguments { positional, keywords, ..Arguments::default() }
 }
 
 fn message(method: &'static Method, arguments: Arguments) -> String {
@@ -186,6 +186,38 @@ fn declaration_order_decides() {
         let text = arguments.to_string();
         assert_eq!(resolve(&ALLREDUCE, arguments).unwrap().overload, overload, "{text}");
     }
+}
+
+#[test]
+fn members_of_options_may_stand_among_the_keywords() {
+    let list = || Value::List(vec![tensor(&[2])]);
+    let spread = |positional, keywords| Arguments {
+        spread_options: true,
+        time_unit: TimeUnit::Milliseconds,
+        ..call(positional, keywords)
+    };
+    let max = || Value::ReduceOp(ReduceOp::Max);
+    let options = vec![("reduceOp", max()), ("timeout", Value::Int(1500))];
+    let resolved = resolve(&ALLREDUCE, spread(vec![list()], options.clone())).unwrap();
+    assert_eq!(resolved.overload, 0);
+    let request = resolved.request(2).unwrap();
+    assert_eq!(
+        (request.reduce_op, request.timeout),
+        (ReduceOp::Max, Some(Duration::from_millis(1500)))
+    );
+    let members = options.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let untyped = Value::Members(members.collect());
+    let resolved = resolve(&ALLREDUCE, spread(vec![list(), untyped], vec![])).unwrap();
+    assert_eq!(resolved.request(2).unwrap().reduce_op, ReduceOp::Max);
+    // A name that a parameter has is that parameter.
+    let own = resolve(&ALLREDUCE, spread(vec![list()], vec![("op", max())])).unwrap();
+    assert_eq!(own.overload, 1);
+    // Without the wish nothing is spread, and a record that is given cannot be given again.
+    assert!(message(&ALLREDUCE, call(vec![list()], options.clone())).contains("'reduceOp'"));
+    let text = message(&ALLREDUCE, spread(vec![list()], vec![("rootRank", Value::Int(0))]));
+    assert!(text.contains("there is no argument 'rootRank'"), "{text}");
+    let text = message(&ALLREDUCE, spread(vec![list()], vec![("reduceOp", Value::Int(0))]));
+    assert!(text.contains("option 'reduce_op' must be ReduceOp, not int"), "{text}");
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub enum Value {
     List(Vec<Value>),
     /// An options record: its type, and a value for each member in order.
     Record(&'static RecordType, Vec<Value>),
+    /// An options record by the names of its members: one of whatever type is wanted.
+    Members(Vec<(String, Value)>),
     /// A value that only the language understands.
     Foreign(Foreign),
 }
@@ -57,6 +59,21 @@ pub struct Arguments {
     pub positional: Vec<Value>,
     /// Values by name, in the order in which they came.
     pub keywords: Vec<(String, Value)>,
+    /// Whether a value whose name is no parameter's but that of a member of an options record is
+    /// that member: one object of options stands for both, as in JavaScript.
+    pub spread_options: bool,
+    /// What a number stands for where a length of time is meant.
+    pub time_unit: TimeUnit,
+}
+
+/// What a number stands for where a length of time is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds, as in Python.
+    #[default]
+    Seconds,
+    /// Milliseconds, as in JavaScript.
+    Milliseconds,
 }
 
 impl Value {

@@ -48,3 +48,14 @@ pub fn irecv(tensor: impl OwnedBuffers, src: Option<u32>, tag: u32) -> Result<Wo
 pub fn monitored_barrier(timeout: Option<Duration>, wait_all_ranks: bool) -> Result<()> {
     default_group()?.monitored_barrier(timeout, wait_all_ranks)
 }
+
+/// As [`monitored_barrier`], without blocking.
+///
+/// # Errors
+/// As [`monitored_barrier`].
+pub async fn monitored_barrier_async(
+    timeout: Option<Duration>,
+    wait_all_ranks: bool,
+) -> Result<()> {
+    default_group()?.monitored_barrier_async(timeout, wait_all_ranks).await
+}

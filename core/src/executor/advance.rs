@@ -1,10 +1,11 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use super::failure::{Broken, StallReport};
 use super::state::{Finished, State};
-use super::{Message, Operation};
+use super::{Completion, Message, Operation};
+use crate::clock::Instant;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -37,6 +38,8 @@ pub struct Progress {
 pub struct Executor {
     transport: Box<dyn Transport>,
     state: State,
+    /// Who is told when nothing is in flight, or at which time.
+    awaiting_idle: Vec<(Arc<Completion>, Instant)>,
 }
 
 impl Executor {
@@ -54,7 +57,7 @@ impl Executor {
                 }
             }
         }
-        Executor { transport, state }
+        Executor { transport, state, awaiting_idle: Vec::new() }
     }
 
     /// Starts a collective. The sequence numbers of one group rise by one.
@@ -101,6 +104,16 @@ impl Executor {
     /// Appends the operations that are over. They are to be settled without any lock.
     pub fn take_finished(&mut self, finished: &mut Vec<Finished>) {
         finished.append(&mut self.state.finished);
+        if !self.awaiting_idle.is_empty() {
+            let (idle, now) = (!self.is_busy(), self.state.now);
+            let due = self.awaiting_idle.extract_if(.., |(_, until)| idle || *until <= now);
+            finished.extend(due.map(|(completion, _)| Finished::new(completion, Ok(()))));
+        }
+    }
+
+    /// Ends `completion` when nothing is in flight, or at `until`.
+    pub fn tell_when_idle(&mut self, completion: Arc<Completion>, until: Instant) {
+        self.awaiting_idle.push((completion, until));
     }
 
     /// Whether anything is in flight, or is to be done by the clock.
@@ -110,7 +123,9 @@ impl Executor {
 
     /// When [`Executor::advance`] must be called at the latest, even if nothing arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.state.next_deadline()
+        let idle = self.awaiting_idle.iter().map(|(_, until)| *until);
+        let transport = if self.is_closed() { None } else { self.transport.deadline() };
+        self.state.next_deadline().into_iter().chain(idle).chain(transport).min()
     }
 
     /// Appends what to wait for when [`Executor::advance`] has nothing to do.

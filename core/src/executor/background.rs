@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::driver::{Driver, bell, ring, silence};
+use crate::clock::Instant;
 use crate::transport::{Interest, wait};
 use crate::{Error, Result};
 
@@ -74,7 +75,7 @@ impl Background {
                 let _ = place.set(Box::new(Background::new()?));
             }
             match place.get() {
-                Some(found) if found.process_id == std::process::id() => return Ok(found),
+                Some(found) if found.process_id == crate::clock::process_id() => return Ok(found),
                 Some(ancestor) => place = &ancestor.heir,
                 None => {
                     let message = "the background thread has no place".to_owned();
@@ -86,7 +87,7 @@ impl Background {
 
     fn new() -> Result<Background> {
         Ok(Background {
-            process_id: std::process::id(),
+            process_id: crate::clock::process_id(),
             bell: bell()?,
             rung: AtomicBool::new(false),
             started: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use crate::{Error, Result};
 
@@ -103,6 +103,15 @@ impl Completion {
             state.wakers.push(waker.clone());
         }
         true
+    }
+
+    /// Ends when it is done.
+    pub async fn ended(&self) {
+        std::future::poll_fn(|context| match self.register(context.waker()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -9,51 +9,19 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
-use super::{Completion, Executor, Finished, Message, Operation, StallReport, Waiting};
+use super::{
+    Completion, Executor, FAREWELL, Finished, Message, Operation, SpinPolicy, StallReport, Waiting,
+};
+use crate::clock::Instant;
 use crate::transport::{Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
-
-/// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
-/// have no connection to the failed one would blame the one that left.
-const FAREWELL: Duration = Duration::from_millis(250);
-
-/// What a waiting thread does before it sleeps in the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpinPolicy {
-    /// Looks again and again, for at most this long without progress.
-    Spin(Duration),
-    /// Lets other processes run between looks, for at most this long without progress.
-    Yield(Duration),
-    /// Sleeps at once.
-    Sleep,
-}
-
-impl SpinPolicy {
-    /// The policy where `ranks_on_host` ranks share this host's cores: with a core for each, a rank
-    /// may spin; otherwise it would take the core from the rank that it waits for.
-    pub fn for_host(ranks_on_host: usize) -> SpinPolicy {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if ranks_on_host <= cores {
-            SpinPolicy::Spin(Duration::from_micros(100))
-        } else {
-            SpinPolicy::Yield(Duration::from_micros(50))
-        }
-    }
-
-    fn limit(self) -> Duration {
-        match self {
-            SpinPolicy::Spin(limit) | SpinPolicy::Yield(limit) => limit,
-            SpinPolicy::Sleep => Duration::ZERO,
-        }
-    }
-}
 
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
@@ -100,7 +68,7 @@ impl Driver {
         let driver = Arc::new(Driver {
             background,
             executor: Mutex::new(executor),
-            process_id: std::process::id(),
+            process_id: crate::clock::process_id(),
             spin,
             spin_ns: AtomicU32::new(nanos(spin.limit())),
             bell: bell()?,
@@ -187,8 +155,31 @@ impl Driver {
         self.lock().broken().is_some()
     }
 
-    /// Leaves the group: in order if nothing is in flight, else by breaking it. Later operations
-    /// fail at once. Tells the others why the group broke, if it did, for at most 250 ms.
+    /// Done when nothing is in flight, or at `until`.
+    pub fn idle(&self, until: Instant) -> Arc<Completion> {
+        let completion = Arc::new(Completion::new());
+        if self.is_inherited() {
+            completion.settle(Ok(()));
+            return completion;
+        }
+        self.change(|executor, _| executor.tell_when_idle(completion.clone(), until));
+        completion
+    }
+
+    /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
+    /// operations fail at once. Done when the others were told why it broke, if it did, or at
+    /// `until`; [`Driver::end`] then ends it.
+    pub fn leave(&self, until: Instant) -> Arc<Completion> {
+        self.change(Executor::leave);
+        self.idle(until)
+    }
+
+    /// Leaves the group at once.
+    pub fn end(&self) {
+        self.change(Executor::close);
+    }
+
+    /// Leaves the group, and takes up to [`FAREWELL`] to tell the others why it broke, if it did.
     pub fn close(&self) {
         if self.is_inherited() {
             return;
@@ -437,7 +428,7 @@ impl Driver {
 
     /// Whether this process got it from its parent, whose connections it must not touch.
     fn is_inherited(&self) -> bool {
-        self.process_id != std::process::id()
+        self.process_id != crate::clock::process_id()
     }
 
     fn inherited_error(&self) -> Error {

@@ -1,11 +1,12 @@
 //! How a group breaks: deaths, deadlines, disagreements and aborts, and the errors that say so.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::GroupIdentity;
 use super::analysis::peer_of;
 use super::running::Running;
 use super::state::{Finished, State};
+use crate::clock::Instant;
 use crate::schedule::Action;
 use crate::transport::{Lost, Payload, Rank, Transport};
 use crate::wire::abort::{Abort, Side};

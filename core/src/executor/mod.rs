@@ -1,6 +1,8 @@
 //! Where schedules meet a transport: non-blocking state machines that run one rank's operations.
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
+use std::time::Duration;
+
 mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
@@ -17,6 +19,9 @@ mod peers;
 mod point_to_point;
 mod running;
 mod scratch;
+#[cfg(not(feature = "tcp"))]
+mod single;
+mod spin;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -24,10 +29,17 @@ mod tests;
 pub use advance::{Executor, GroupIdentity, Progress};
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
-pub use driver::{Driver, SpinPolicy};
+pub use driver::Driver;
 pub use failure::StallReport;
 pub use operation::{Bindings, Message, Operation, Outcome, Waiting};
+#[cfg(not(feature = "tcp"))]
+pub use single::{Driver, drive_all};
+pub use spin::SpinPolicy;
 pub use state::Finished;
+
+/// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
+/// have no connection to the failed one would blame the one that left.
+pub const FAREWELL: Duration = Duration::from_millis(250);
 
 /// Messages of up to this many bytes are sent without asking the receiver.
 pub const EAGER: usize = 32 << 10;

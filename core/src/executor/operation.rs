@@ -1,9 +1,9 @@
 //! What the executor is asked to do.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Completion;
+use crate::clock::Instant;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;

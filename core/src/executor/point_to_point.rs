@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::peers::Incoming;
 use super::state::{Finished, State, bytes_of};
 use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Message, Outcome, SEGMENT, WINDOW};
 use crate::Error;
+use crate::clock::Instant;
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
 use crate::wire::abort::Abort;

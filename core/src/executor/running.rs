@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::analysis::Analysis;
 use super::kernels;
 use super::scratch::ScratchPool;
 use super::{Bindings, Completion, Operation, Outcome};
+use crate::clock::Instant;
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;

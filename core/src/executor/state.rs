@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::analysis::Analyses;
 use super::failure::{Broken, Cause, Suspicion};
@@ -14,6 +13,7 @@ use super::running::{Running, StepState};
 use super::scratch::ScratchPool;
 use super::{Completion, GroupIdentity};
 use crate::Result;
+use crate::clock::Instant;
 use crate::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};

@@ -2,6 +2,15 @@
 //!
 //! Everything that can go wrong, one kind each.
 
+/// A field of an error.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ErrorField {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -261,6 +270,101 @@ impl Error {
             Error::Network { .. } => "Network",
             Error::MonitoredBarrier { .. } => "MonitoredBarrier",
             Error::Backend { .. } => "BackendError",
+        }
+    }
+
+    /// Its fields, by their names in the IDL.
+    pub fn fields(&self) -> Vec<(&'static str, ErrorField)> {
+        match self {
+            Error::InvalidArgument { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
+            Error::InvalidType { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::NotInitialized => vec![],
+            Error::AlreadyInitialized => vec![],
+            Error::InvalidGroup { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::DuplicateGroup { name } => vec![("name", ErrorField::Text(name.clone()))],
+            Error::DuplicateBackend { name } => vec![("name", ErrorField::Text(name.clone()))],
+            Error::UnknownBackend { name, known } => vec![
+                ("name", ErrorField::Text(name.clone())),
+                ("known", ErrorField::Text(known.clone())),
+            ],
+            Error::BackendUnavailable { backend, why } => vec![
+                ("backend", ErrorField::Text(backend.clone())),
+                ("why", ErrorField::Text(why.clone())),
+            ],
+            Error::Unsupported { who, operation } => vec![
+                ("who", ErrorField::Text(who.clone())),
+                ("operation", ErrorField::Text(operation.clone())),
+            ],
+            Error::UnsupportedDType { reduce_op, dtype } => vec![
+                ("reduce_op", ErrorField::Text(reduce_op.clone())),
+                ("dtype", ErrorField::Text(dtype.clone())),
+            ],
+            Error::RankNotInGroup { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
+            Error::CollectiveMismatch { group, sequence, rank, ours, other_rank, theirs } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                ("ours", ErrorField::Text(ours.clone())),
+                ("other_rank", ErrorField::Number(u64::from(*other_rank))),
+                ("theirs", ErrorField::Text(theirs.clone())),
+            ],
+            Error::CollectiveTimeout { group, collective, sequence, rank, waited_ms, detail } => {
+                vec![
+                    ("group", ErrorField::Text(group.clone())),
+                    ("collective", ErrorField::Text(collective.clone())),
+                    ("sequence", ErrorField::Number(*sequence)),
+                    ("rank", ErrorField::Number(u64::from(*rank))),
+                    ("waited_ms", ErrorField::Number(*waited_ms)),
+                    ("detail", ErrorField::Text(detail.clone())),
+                ]
+            }
+            Error::WaitTimeout { collective, sequence, waited_ms } => vec![
+                ("collective", ErrorField::Text(collective.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
+                ("waited_ms", ErrorField::Number(*waited_ms)),
+            ],
+            Error::RankFailed { group, rank, why, collective, sequence } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                ("why", ErrorField::Text(why.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
+            ],
+            Error::Aborted { group, why } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("why", ErrorField::Text(why.clone())),
+            ],
+            Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => vec![
+                ("from", ErrorField::Number(u64::from(*from))),
+                ("to", ErrorField::Number(u64::from(*to))),
+                ("tag", ErrorField::Number(u64::from(*tag))),
+                ("sent_bytes", ErrorField::Number(*sent_bytes)),
+                ("buffer_bytes", ErrorField::Number(*buffer_bytes)),
+            ],
+            Error::RendezvousTimeout { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
+            Error::Rendezvous { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::StoreTimeout { operation, keys, waited_ms } => vec![
+                ("operation", ErrorField::Text(operation.clone())),
+                ("keys", ErrorField::Text(keys.clone())),
+                ("waited_ms", ErrorField::Number(*waited_ms)),
+            ],
+            Error::Store { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::NotACounter { key } => vec![("key", ErrorField::Text(key.clone()))],
+            Error::QueueEmpty => vec![],
+            Error::Network { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::MonitoredBarrier { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
+            Error::Backend { backend, message } => vec![
+                ("backend", ErrorField::Text(backend.clone())),
+                ("message", ErrorField::Text(message.clone())),
+            ],
         }
     }
 

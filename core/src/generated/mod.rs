@@ -6,6 +6,7 @@
 pub mod arguments;
 pub mod calls;
 pub(crate) mod collective;
+pub(crate) mod dispatch;
 pub(crate) mod distributed;
 pub(crate) mod dtype;
 pub(crate) mod error;

@@ -3,28 +3,11 @@
 //! A rank that could not encode its object takes part all the same and sends why, so that nobody
 //! waits for it in vain: whoever was to get the object raises what it says.
 
-use crate::{Error, ProcessGroup, Result};
-
-/// How a payload is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    /// CBOR, RFC 8949.
-    Cbor,
-    /// Python's pickle.
-    Pickle,
-}
-
-/// One encoded object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payload {
-    /// How it is encoded.
-    pub codec: Codec,
-    /// Its encoding.
-    pub bytes: Vec<u8>,
-}
-
-/// An encoded object, or why it could not be encoded.
-pub type Encoded = std::result::Result<Payload, String>;
+use super::payload::{Codec, Encoded, Payload};
+use crate::blocking::Way;
+use crate::calls::tables;
+use crate::calls::{Call, Role};
+use crate::{Element, Error, ProcessGroup, Request, Result, Tensor, Work};
 
 /// Tags of the two messages of an object. The sizes and the bytes have their own, so that a receive
 /// from any rank finds sizes only; tensors had better use others.
@@ -37,70 +20,65 @@ const FAILURE: u64 = 2;
 /// What it is, and its length in bytes.
 type Header = [u64; 2];
 
-impl ProcessGroup {
+/// Exchanges among the ranks of a group, waited for in one way.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchange<'a> {
+    pub(crate) group: &'a ProcessGroup,
+    pub(crate) way: Way,
+}
+
+impl Exchange<'_> {
     /// All ranks get the payload of `root`, which alone gives one.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`] if the root could not encode its object; those of
-    /// [`ProcessGroup::broadcast`].
-    pub fn broadcast_payload(&self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
+    pub(crate) async fn broadcast(self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
         let mine = mine.map(pack);
-        let mut header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
-        self.broadcast(&mut header, root)?;
-        let mut bytes = mine.map_or_else(Vec::new, |(_, bytes)| bytes);
-        if self.rank() != root {
-            bytes = zeroed(header)?;
-        }
-        self.broadcast(&mut bytes, root)?;
+        let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
+        let header = self.broadcast_vec(header.to_vec(), root).await?;
+        let header = [header[0], header[1]];
+        let bytes = match mine {
+            Some((_, bytes)) if self.group.rank() == root => bytes,
+            _ => zeroed(header)?,
+        };
+        let bytes = self.broadcast_vec(bytes, root).await?;
         unpack(header, bytes, root)
     }
 
     /// All ranks get every rank's payload, by rank.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`], on all ranks, if one of them could not encode its object; those of
-    /// [`ProcessGroup::allgather`].
-    pub fn all_gather_payloads(&self, mine: Encoded) -> Result<Vec<Payload>> {
+    pub(crate) async fn all_gather(self, mine: Encoded) -> Result<Vec<Payload>> {
         let (header, bytes) = pack(mine);
-        let headers = self.all_headers(header)?;
-        let mut all = buffers(&headers)?;
-        self.allgather(&mut all, &bytes, ())?;
+        let headers = self.all_headers(header).await?;
+        let all = self.all_gather_vecs(buffers(&headers)?, bytes).await?;
         unpack_all(headers, all)
     }
 
     /// `root` gets every rank's payload, by rank; the others get nothing.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`], on all ranks, if one of them could not encode its object; those of
-    /// [`ProcessGroup::gather`].
-    pub fn gather_payloads(&self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
+    pub(crate) async fn gather(self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
         let failure = mine.as_ref().err().cloned();
         let (header, bytes) = pack(mine);
-        let headers = self.all_headers(header)?;
-        let mut all = if self.rank() == root { buffers(&headers)? } else { Vec::new() };
-        self.gather(&mut all, &bytes, root)?;
-        if self.rank() == root {
+        let headers = self.all_headers(header).await?;
+        let is_root = self.group.rank() == root;
+        let all = if is_root { buffers(&headers)? } else { Vec::new() };
+        let call = Call::new(&tables::PROCESS_GROUP_GATHER, root)
+            .tensors(Role::Out, tensors(all))
+            .tensors(Role::In, vec![bytes.into()]);
+        let all = vecs(self.run(call).await?)?;
+        if is_root {
             return unpack_all(headers, all).map(Some);
         }
         let failed = headers.iter().position(|header| header[0] == FAILURE);
         match (failure, failed) {
-            (Some(why), _) => Err(not_encoded(self.rank(), &why)),
+            (Some(why), _) => Err(not_encoded(self.group.rank(), &why)),
             (None, Some(rank)) => Err(not_encoded(rank as u32, &format!("rank {root} knows why"))),
             (None, None) => Ok(None),
         }
     }
 
     /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`], on all ranks, if the root could not encode one of its objects or has
-    /// not one for each rank; those of [`ProcessGroup::scatter`].
-    pub fn scatter_payloads(
-        &self,
+    pub(crate) async fn scatter(
+        self,
         all: Option<std::result::Result<Vec<Payload>, String>>,
         root: u32,
     ) -> Result<Payload> {
-        let size = self.size() as usize;
+        let size = self.group.size() as usize;
         let all = all.map(|all| match all {
             Ok(payloads) if payloads.len() == size => payloads.into_iter().map(Ok).collect(),
             Ok(payloads) => vec![Err(format!("{} objects for {size} ranks", payloads.len())); size],
@@ -109,50 +87,102 @@ impl ProcessGroup {
         let packed: Vec<(Header, Vec<u8>)> =
             all.unwrap_or_default().into_iter().map(pack).collect();
         let headers: Vec<Vec<u64>> = packed.iter().map(|(header, _)| header.to_vec()).collect();
-        let mut header: Header = [0, 0];
-        self.scatter(&mut header, &headers, root)?;
-        let mut bytes = zeroed(header)?;
+        let header = self.scatter_vec(vec![0; 2], headers, root).await?;
+        let header = [header[0], header[1]];
         let payloads: Vec<Vec<u8>> = packed.into_iter().map(|(_, bytes)| bytes).collect();
-        self.scatter(&mut bytes, &payloads, root)?;
+        let bytes = self.scatter_vec(zeroed(header)?, payloads, root).await?;
         unpack(header, bytes, root)
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`] if it could not be encoded; those of [`ProcessGroup::send`].
-    pub fn send_payload(&self, mine: Encoded, peer: u32) -> Result<()> {
+    pub(crate) async fn send(self, mine: Encoded, peer: u32) -> Result<()> {
         let failure = mine.as_ref().err().cloned();
         let (header, bytes) = pack(mine);
-        self.send(&header, peer, SIZES_TAG)?;
-        self.send(&bytes, peer, BYTES_TAG)?;
-        failure.map_or(Ok(()), |why| Err(not_encoded(self.rank(), &why)))
+        self.send_vec(header.to_vec(), peer, SIZES_TAG).await?;
+        self.send_vec(bytes, peer, BYTES_TAG).await?;
+        failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
     }
 
     /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidType`] if the sender could not encode its object; those of
-    /// [`ProcessGroup::recv`].
-    pub fn recv_payload(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
-        let mut header: Header = [0, 0];
-        let peer = match peer {
-            Some(peer) => {
-                self.recv(&mut header, peer, SIZES_TAG)?;
-                peer
-            }
-            None => self.recv_anysource(&mut header, SIZES_TAG)?,
-        };
-        let mut bytes = zeroed(header)?;
-        self.recv(&mut bytes, peer, BYTES_TAG)?;
-        Ok((unpack(header, bytes, peer)?, peer))
+    pub(crate) async fn recv(self, peer: Option<u32>) -> Result<(Payload, u32)> {
+        let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
+        let header = [header[0], header[1]];
+        let (bytes, _) = self.recv_vec(zeroed(header)?, Some(sender), BYTES_TAG).await?;
+        Ok((unpack(header, bytes, sender)?, sender))
     }
 
-    fn all_headers(&self, mine: Header) -> Result<Vec<Header>> {
-        let mut all = vec![vec![0u64; 2]; self.size() as usize];
-        self.allgather(&mut all, &mine, ())?;
+    async fn all_headers(self, mine: Header) -> Result<Vec<Header>> {
+        let all = vec![vec![0u64; 2]; self.group.size() as usize];
+        let all = self.all_gather_vecs(all, mine.to_vec()).await?;
         Ok(all.into_iter().map(|header| [header[0], header[1]]).collect())
     }
+
+    async fn broadcast_vec<T: Element>(self, elements: Vec<T>, root: u32) -> Result<Vec<T>> {
+        let call = Call::new(&tables::PROCESS_GROUP_BROADCAST, root);
+        single(self.run(call.tensors(Role::InOut, vec![elements.into()])).await?)
+    }
+
+    async fn all_gather_vecs<T: Element>(
+        self,
+        all: Vec<Vec<T>>,
+        mine: Vec<T>,
+    ) -> Result<Vec<Vec<T>>> {
+        let call = Call::new(&tables::PROCESS_GROUP_ALLGATHER, ())
+            .tensors(Role::Out, tensors(all))
+            .tensors(Role::In, vec![mine.into()]);
+        vecs(self.run(call).await?)
+    }
+
+    async fn scatter_vec<T: Element>(
+        self,
+        mine: Vec<T>,
+        all: Vec<Vec<T>>,
+        root: u32,
+    ) -> Result<Vec<T>> {
+        let call = Call::new(&tables::PROCESS_GROUP_SCATTER, root)
+            .tensors(Role::Out, vec![mine.into()])
+            .tensors(Role::In, tensors(all));
+        single(self.run(call).await?)
+    }
+
+    async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
+        let waiting = self.way.waiting();
+        let work = self.group.issue_send(elements.into(), peer, tag, None, waiting)?;
+        self.way.wait_for(&work).await
+    }
+
+    async fn recv_vec<T: Element>(
+        self,
+        elements: Vec<T>,
+        peer: Option<u32>,
+        tag: u32,
+    ) -> Result<(Vec<T>, u32)> {
+        let waiting = self.way.waiting();
+        let work = self.group.issue_recv(elements.into(), peer, tag, None, waiting)?;
+        self.way.wait_for(&work).await?;
+        let sender = work.source_rank().or(peer).unwrap_or(self.group.rank());
+        Ok((single(work.into_result()?)?, sender))
+    }
+
+    /// Carries out a collective; its output tensors.
+    async fn run(self, call: Call) -> Result<Vec<Tensor>> {
+        let request: Request = call.request(self.group.rank(), self.group.size())?;
+        let work: Work = self.group.issue_as(request, self.way.waiting())?;
+        self.way.wait_for(&work).await?;
+        work.into_result()
+    }
+}
+
+fn tensors<T: Element>(all: Vec<Vec<T>>) -> Vec<Tensor> {
+    all.into_iter().map(Tensor::from).collect()
+}
+
+fn vecs<T: Element>(tensors: Vec<Tensor>) -> Result<Vec<Vec<T>>> {
+    tensors.into_iter().map(Tensor::into_vec).collect()
+}
+
+fn single<T: Element>(mut tensors: Vec<Tensor>) -> Result<Vec<T>> {
+    tensors.pop().map_or_else(|| Ok(Vec::new()), Tensor::into_vec)
 }
 
 fn pack(encoded: Encoded) -> (Header, Vec<u8>) {

@@ -4,11 +4,12 @@
 //! calls a list of objects is one array, a `Vec` here.
 
 mod exchange;
+mod payload;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use exchange::{Codec, Encoded, Payload};
+pub use payload::{Codec, Encoded, EncodedList, Payload};
 
 use crate::{Error, ProcessGroup, Result};
 
@@ -23,12 +24,21 @@ impl ProcessGroup {
         object: &mut T,
         root: u32,
     ) -> Result<()> {
-        let mine = (self.rank() == root).then(|| encode(object));
-        let payload = self.broadcast_payload(mine, root)?;
-        if self.rank() != root {
-            *object = decode(&payload, root)?;
-        }
-        Ok(())
+        let payload = self.broadcast_payload(self.own(object, root), root)?;
+        self.replace(object, &payload, root)
+    }
+
+    /// As [`ProcessGroup::broadcast_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::broadcast_object`].
+    pub async fn broadcast_object_async<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &mut T,
+        root: u32,
+    ) -> Result<()> {
+        let payload = self.broadcast_payload_async(self.own(object, root), root).await?;
+        self.replace(object, &payload, root)
     }
 
     /// All ranks get every rank's object, by rank.
@@ -38,6 +48,17 @@ impl ProcessGroup {
     /// [`ProcessGroup::allgather`].
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         decode_all(&self.all_gather_payloads(encode(object))?)
+    }
+
+    /// As [`ProcessGroup::all_gather_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_gather_object`].
+    pub async fn all_gather_object_async<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &T,
+    ) -> Result<Vec<T>> {
+        decode_all(&self.all_gather_payloads_async(encode(object)).await?)
     }
 
     /// `root` gets every rank's object, by rank; the others get nothing.
@@ -54,6 +75,19 @@ impl ProcessGroup {
         gathered.map(|payloads| decode_all(&payloads)).transpose()
     }
 
+    /// As [`ProcessGroup::gather_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::gather_object`].
+    pub async fn gather_object_async<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &T,
+        root: u32,
+    ) -> Result<Option<Vec<T>>> {
+        let gathered = self.gather_payloads_async(encode(object), root).await?;
+        gathered.map(|payloads| decode_all(&payloads)).transpose()
+    }
+
     /// Each rank gets its object of those of `root`; the others give none.
     ///
     /// # Errors
@@ -64,8 +98,19 @@ impl ProcessGroup {
         objects: &[T],
         root: u32,
     ) -> Result<T> {
-        let all = (self.rank() == root).then(|| objects.iter().map(encode).collect());
-        decode(&self.scatter_payloads(all, root)?, root)
+        decode(&self.scatter_payloads(self.own_list(objects, root), root)?, root)
+    }
+
+    /// As [`ProcessGroup::scatter_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::scatter_object`].
+    pub async fn scatter_object_async<T: Serialize + DeserializeOwned>(
+        &self,
+        objects: &[T],
+        root: u32,
+    ) -> Result<T> {
+        decode(&self.scatter_payloads_async(self.own_list(objects, root), root).await?, root)
     }
 
     /// Sends an object to `peer`, which receives it with [`ProcessGroup::recv_object`].
@@ -77,6 +122,14 @@ impl ProcessGroup {
         self.send_payload(encode(object), peer)
     }
 
+    /// As [`ProcessGroup::send_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send_object`].
+    pub async fn send_object_async<T: Serialize>(&self, object: &T, peer: u32) -> Result<()> {
+        self.send_payload_async(encode(object), peer).await
+    }
+
     /// Receives an object from `peer`, or from whoever sends first; the sender with it.
     ///
     /// # Errors
@@ -85,6 +138,41 @@ impl ProcessGroup {
     pub fn recv_object<T: DeserializeOwned>(&self, peer: Option<u32>) -> Result<(T, u32)> {
         let (payload, peer) = self.recv_payload(peer)?;
         Ok((decode(&payload, peer)?, peer))
+    }
+
+    /// As [`ProcessGroup::recv_object`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv_object`].
+    pub async fn recv_object_async<T: DeserializeOwned>(
+        &self,
+        peer: Option<u32>,
+    ) -> Result<(T, u32)> {
+        let (payload, peer) = self.recv_payload_async(peer).await?;
+        Ok((decode(&payload, peer)?, peer))
+    }
+
+    /// What this rank gives to a broadcast.
+    fn own<T: Serialize>(&self, object: &T, root: u32) -> Option<Encoded> {
+        (self.rank() == root).then(|| encode(object))
+    }
+
+    /// What this rank gives to a scatter.
+    fn own_list<T: Serialize>(&self, objects: &[T], root: u32) -> Option<EncodedList> {
+        (self.rank() == root).then(|| objects.iter().map(encode).collect())
+    }
+
+    /// What comes of a broadcast.
+    fn replace<T: DeserializeOwned>(
+        &self,
+        object: &mut T,
+        payload: &Payload,
+        root: u32,
+    ) -> Result<()> {
+        if self.rank() != root {
+            *object = decode(payload, root)?;
+        }
+        Ok(())
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup};
 use crate::backend::Backend;
 use crate::backend::registry::{self, BackendSpec};
-#[cfg(feature = "tcp")]
 use crate::backend::scheduled::ScheduledBackend;
+use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -63,15 +63,29 @@ impl ProcessGroup {
         name: &str,
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
+        block_on(Self::new_async(store, rank, size, name, options))
+    }
+
+    /// As [`ProcessGroup::new`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::new`].
+    pub async fn new_async(
+        store: Arc<dyn Store>,
+        rank: u32,
+        size: u32,
+        name: &str,
+        options: GroupOptions,
+    ) -> Result<ProcessGroup> {
         if rank >= size {
             let message = format!("rank must be in 0..{size}, got {rank}");
             return Err(Error::InvalidArgument { message });
         }
-        Self::with_members(store, rank, (0..size).collect(), name, options)
+        Self::with_members(store, rank, (0..size).collect(), name, options).await
     }
 
     /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`.
-    pub(super) fn with_members(
+    pub(super) async fn with_members(
         store: Arc<dyn Store>,
         rank: u32,
         members: Vec<u32>,
@@ -80,7 +94,7 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
-        let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout)?;
+        let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
         let inner = Inner {
             name: name.into(),
             description: options.description.clone(),
@@ -99,7 +113,7 @@ impl ProcessGroup {
     }
 }
 
-fn cpu_backend(
+async fn cpu_backend(
     options: &GroupOptions,
     store: &Arc<dyn Store>,
     rank: u32,
@@ -118,12 +132,5 @@ fn cpu_backend(
         );
         return Err(Error::InvalidArgument { message });
     }
-    #[cfg(feature = "tcp")]
-    return Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout)?));
-    #[cfg(not(feature = "tcp"))]
-    {
-        let _ = (store, rank, size, timeout);
-        let why = format!("this build has no CPU backend for group '{name}'");
-        Err(crate::Error::BackendUnavailable { backend: "tcp".into(), why })
-    }
+    Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout).await?))
 }

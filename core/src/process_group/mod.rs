@@ -4,10 +4,12 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Transfer, Waiting};
+use crate::blocking::Way;
+use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
 use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
@@ -25,6 +27,9 @@ pub use split::SplitOptions;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// How long operations may still go on when their group is left.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A group of ranks that call collectives together. Cheap to clone: a clone is the same group.
 #[derive(Clone)]
@@ -59,6 +64,11 @@ impl ProcessGroup {
     /// The number of ranks.
     pub fn size(&self) -> u32 {
         self.inner.members.len() as u32
+    }
+
+    /// A number that is this group's own in this process, as long as it is there.
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
     }
 
     /// The name, the same on all ranks.
@@ -146,7 +156,27 @@ impl ProcessGroup {
 
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
     pub fn shutdown(&self) {
-        self.inner.cpu.shutdown(Duration::from_secs(5));
+        self.inner.cpu.shutdown(SHUTDOWN_LIMIT);
+    }
+
+    /// As [`ProcessGroup::shutdown`], without blocking.
+    pub async fn shutdown_async(&self) {
+        self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
+    }
+
+    pub(crate) async fn shutdown_in(&self, way: Way) {
+        match way {
+            Way::Blocking => self.shutdown(),
+            Way::Awaiting => self.shutdown_async().await,
+        }
+    }
+
+    /// Whether `request` makes sense on this rank: what issuing it would raise at once.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        check::check(request, self.rank(), self.size()).map(drop)
     }
 
     /// Issues `request`, whose tensors own their memory.
@@ -303,9 +333,7 @@ impl ProcessGroup {
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
         let timeout = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
-        // A limit beyond what the clock can say is as good as a century.
-        let now = Instant::now();
-        now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
+        clock::after(timeout)
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {

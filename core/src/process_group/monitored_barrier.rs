@@ -5,9 +5,11 @@
 //! goes through the collectives, so that a rank that is stuck in one is found like any other.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ProcessGroup;
+use crate::blocking::{Way, block_on};
+use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -26,12 +28,34 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::MonitoredBarrier`], in c10d's words; the failure of the store.
     pub fn monitored_barrier(&self, timeout: Option<Duration>, wait_all_ranks: bool) -> Result<()> {
+        block_on(self.monitored_barrier_async(timeout, wait_all_ranks))
+    }
+
+    /// As [`ProcessGroup::monitored_barrier`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::monitored_barrier`].
+    pub async fn monitored_barrier_async(
+        &self,
+        timeout: Option<Duration>,
+        wait_all_ranks: bool,
+    ) -> Result<()> {
         let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
         let limit = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
         let store = self.get_group_store();
         let barrier = Barrier { group: self, store: &*store, number, limit };
-        store.set(&barrier.arrival(self.rank()), b"here")?;
-        if self.rank() == 0 { barrier.watch(wait_all_ranks) } else { barrier.follow() }
+        store.set_async(&barrier.arrival(self.rank()), b"here").await?;
+        if self.rank() == 0 { barrier.watch(wait_all_ranks).await } else { barrier.follow().await }
+    }
+
+    /// It waits for the store only, which knows in which way.
+    pub(crate) async fn monitored_barrier_in(
+        &self,
+        _: Way,
+        timeout: Option<Duration>,
+        wait_all_ranks: bool,
+    ) -> Result<()> {
+        self.monitored_barrier_async(timeout, wait_all_ranks).await
     }
 }
 
@@ -46,64 +70,67 @@ struct Barrier<'a> {
 
 impl Barrier<'_> {
     /// Rank 0: waits for the others, decides, and cleans up behind the barrier before.
-    fn watch(&self, wait_all_ranks: bool) -> Result<()> {
+    async fn watch(&self, wait_all_ranks: bool) -> Result<()> {
         let ranks: Vec<u32> = (1..self.group.size()).collect();
-        let until = self.until(self.limit);
+        let until = clock::after(self.limit);
         let mut missing = ranks.clone();
         loop {
-            missing = self.not_arrived(&missing)?;
-            if missing.is_empty() || self.group.is_broken() || !self.wait_for(&missing, until)? {
+            missing = self.not_arrived(&missing).await?;
+            if missing.is_empty()
+                || self.group.is_broken()
+                || !self.wait_for(&missing, until).await?
+            {
                 break;
             }
         }
         // Who came at the last moment is not missing.
-        let missing = self.not_arrived(&missing)?;
+        let missing = self.not_arrived(&missing).await?;
         let verdict = match missing.as_slice() {
             [] => String::from_utf8_lossy(PASSED).into_owned(),
             several if wait_all_ranks => self.failure(&names(several)),
             [first, ..] => self.failure(&format!("Rank {first}")),
         };
-        let verdict = self.decide(&verdict)?;
+        let verdict = self.decide(&verdict).await?;
         if verdict != PASSED {
             return Err(failed(String::from_utf8_lossy(&verdict).into_owned()));
         }
         // Everybody is here, so nobody reads what the barrier before left behind. A store that
         // cannot delete keeps a few keys more.
         for rank in &ranks {
-            let _ = self.store.delete_key(&self.arrival(*rank));
+            let _ = self.store.delete_key_async(&self.arrival(*rank)).await;
         }
         if let Some(before) = self.number.checked_sub(1) {
             let before = Barrier { number: before, ..*self };
-            let _ = self.store.delete_key(&before.verdict());
-            let _ = self.store.delete_key(&before.arrival(0));
+            let _ = self.store.delete_key_async(&before.verdict()).await;
+            let _ = self.store.delete_key_async(&before.arrival(0)).await;
         }
         Ok(())
     }
 
     /// The others: wait for rank 0 to come, then for its verdict.
-    fn follow(&self) -> Result<()> {
-        let until = self.until(self.limit);
-        while !self.store.check(&[&self.arrival(0)])? && !self.store.check(&[&self.verdict()])? {
-            if self.group.is_broken() || !self.wait_for(&[0], until)? {
-                self.decide(&self.failure("Rank 0"))?;
+    async fn follow(&self) -> Result<()> {
+        let until = clock::after(self.limit);
+        while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
+            if self.group.is_broken() || !self.wait_for(&[0], until).await? {
+                self.decide(&self.failure("Rank 0")).await?;
                 break;
             }
         }
         // Rank 0 decides within its own limit, which may be another one; if it dies, the group
         // breaks. The last resort is the group's limit.
-        let until = self.until(self.limit.max(self.group.timeout()).saturating_add(GRACE));
+        let until = clock::after(self.limit.max(self.group.timeout()).saturating_add(GRACE));
         let verdict = self.verdict();
         loop {
-            if self.store.check(&[&verdict])? {
-                let found = self.store.get(&verdict)?;
+            if self.is_there(&verdict).await? {
+                let found = self.store.get_async(&verdict).await?;
                 return self.obey(&found);
             }
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
-                let found = self.decide(&self.failure("Rank 0"))?;
+                let found = self.decide(&self.failure("Rank 0")).await?;
                 return self.obey(&found);
             }
-            self.sleep_on(&[&verdict], slice)?;
+            self.sleep_on(&[&verdict], slice).await?;
         }
     }
 
@@ -121,26 +148,26 @@ impl Barrier<'_> {
     }
 
     /// Writes the verdict if there is none; the one that holds.
-    fn decide(&self, verdict: &str) -> Result<Vec<u8>> {
-        self.store.compare_set(&self.verdict(), b"", verdict.as_bytes())
+    async fn decide(&self, verdict: &str) -> Result<Vec<u8>> {
+        self.store.compare_set_async(&self.verdict(), b"", verdict.as_bytes()).await
     }
 
     fn failure(&self, who: &str) -> String {
         format!("[Rank 0]: {who} failed to pass monitoredBarrier in {} ms", self.limit.as_millis())
     }
 
-    fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {
+    async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {
         if ranks.is_empty() {
             return Ok(Vec::new());
         }
         let keys: Vec<String> = ranks.iter().map(|&rank| self.arrival(rank)).collect();
         let all: Vec<&str> = keys.iter().map(String::as_str).collect();
-        if self.store.check(&all)? {
+        if self.store.check_async(&all).await? {
             return Ok(Vec::new());
         }
         let mut missing = Vec::new();
         for (rank, key) in ranks.iter().zip(all) {
-            if !self.store.check(&[key])? {
+            if !self.is_there(key).await? {
                 missing.push(*rank);
             }
         }
@@ -148,31 +175,29 @@ impl Barrier<'_> {
     }
 
     /// Waits for one of `ranks` to come, for a slice; whether there is time left.
-    fn wait_for(&self, ranks: &[u32], until: Instant) -> Result<bool> {
+    async fn wait_for(&self, ranks: &[u32], until: Instant) -> Result<bool> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(false);
         }
         let keys: Vec<String> = ranks.iter().map(|&rank| self.arrival(rank)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        self.sleep_on(&keys, SLICE.min(left))?;
+        self.sleep_on(&keys, SLICE.min(left)).await?;
         Ok(true)
     }
 
     /// Waits until all `keys` are there, or for `slice`.
-    fn sleep_on(&self, keys: &[&str], slice: Duration) -> Result<()> {
+    async fn sleep_on(&self, keys: &[&str], slice: Duration) -> Result<()> {
         // A limit of zero would be none.
         let slice = slice.max(Duration::from_millis(1));
-        match self.store.wait(keys, Some(slice)) {
+        match self.store.wait_async(keys, Some(slice)).await {
             Err(Error::StoreTimeout { .. }) => Ok(()),
             other => other,
         }
     }
 
-    fn until(&self, limit: Duration) -> Instant {
-        let now = Instant::now();
-        // A limit beyond what the clock can say is as good as a century.
-        now.checked_add(limit).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
+    async fn is_there(&self, key: &str) -> Result<bool> {
+        self.store.check_async(&[key]).await
     }
 
     fn arrival(&self, rank: u32) -> String {

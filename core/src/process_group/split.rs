@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
 use crate::backend::registry::{self, BackendSpec};
+use crate::blocking::block_on;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
 use crate::{Device, Error, Result};
@@ -66,6 +67,18 @@ impl ProcessGroup {
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
+        block_on(self.split_group_async(ranks, options))
+    }
+
+    /// As [`ProcessGroup::split_group`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::split_group`].
+    pub async fn split_group_async(
+        &self,
+        ranks: &[u32],
+        options: SplitOptions,
+    ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
         // A backend that is not there is an error on all ranks, members or not.
         for (_, backend) in options.backend.iter().flat_map(|spec| &spec.devices) {
@@ -91,8 +104,8 @@ impl ProcessGroup {
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let store = self.get_group_store();
-        let group = ProcessGroup::with_members(store, rank as u32, members, &name, group_options)?;
-        Ok(Some(group))
+        let rank = rank as u32;
+        ProcessGroup::with_members(store, rank, members, &name, group_options).await.map(Some)
     }
 
     /// Joins this group and others into one of `size` ranks: every rank of each of them calls it,
@@ -108,8 +121,21 @@ impl ProcessGroup {
         size: u32,
         options: SplitOptions,
     ) -> Result<ProcessGroup> {
+        block_on(self.merge_remote_group_async(store, size, options))
+    }
+
+    /// As [`ProcessGroup::merge_remote_group`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::merge_remote_group`].
+    pub async fn merge_remote_group_async(
+        &self,
+        store: Arc<dyn Store>,
+        size: u32,
+        options: SplitOptions,
+    ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
-        let came = store.add("polyrank/merge/ranks", 1)?;
+        let came = store.add_async("polyrank/merge/ranks", 1).await?;
         let rank = u32::try_from(came - 1).ok().filter(|&rank| rank < size);
         let Some(rank) = rank else {
             let message = format!("{came} ranks came to a merged group of {size}");
@@ -117,7 +143,7 @@ impl ProcessGroup {
         };
         let name = options.name.unwrap_or_else(|| format!("{}:merge", self.group_name()));
         // All ranks know the group by one name, wherever they come from.
-        let name = store.compare_set("polyrank/merge/name", b"", name.as_bytes())?;
+        let name = store.compare_set_async("polyrank/merge/name", b"", name.as_bytes()).await?;
         let name = String::from_utf8_lossy(&name).into_owned();
         let group_options = GroupOptions {
             timeout: Some(timeout),
@@ -125,7 +151,7 @@ impl ProcessGroup {
             backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
             device: options.device.or(self.inner.bound_device),
         };
-        ProcessGroup::new(store, rank, size, &name, group_options)
+        ProcessGroup::new_async(store, rank, size, &name, group_options).await
     }
 
     fn check_members(&self, ranks: &[u32]) -> Result<()> {

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Rendezvous;
-use crate::{Error, Result};
+use crate::clock::{self, Instant};
+use crate::{Error, Result, random};
 
 /// Key that tells one store from another.
 const IDENTITY: &str = "polyrank/identity";
@@ -24,23 +25,23 @@ static MET: Mutex<BTreeMap<Vec<u8>, u32>> = Mutex::new(BTreeMap::new());
 /// # Errors
 /// Those of `find`; [`Error::RendezvousTimeout`] if rank 0 still hosts the store of an earlier
 /// group when the time is up; [`Error::Network`] if the store ends.
-pub(crate) fn meet(
+pub(crate) async fn meet(
     timeout: Duration,
-    mut find: impl FnMut(Duration) -> Result<Rendezvous>,
+    mut find: impl AsyncFnMut(Duration) -> Result<Rendezvous>,
 ) -> Result<(Rendezvous, String)> {
     let start = Instant::now();
     let mut left = timeout;
     loop {
-        let met = find(left)?;
+        let met = find(left).await?;
         let may_end = met.hosted && !met.hosting && !lock().is_empty();
-        match enter(&met, left) {
+        match enter(&met, left).await {
             Ok(prefix) => {
                 met.store.set_timeout(timeout);
                 return Ok((met, prefix));
             }
             Err(Error::Network { .. }) if may_end && (timeout.is_zero() || left > PAUSE) => {
                 drop(met);
-                std::thread::sleep(PAUSE);
+                clock::sleep(PAUSE).await;
                 if !timeout.is_zero() {
                     // Zero is no limit at all, so a limit that is used up is not zero.
                     let unused = timeout.saturating_sub(start.elapsed());
@@ -75,8 +76,8 @@ pub(crate) fn lost(error: Error, hosting: bool) -> Error {
 
 /// The prefix for this time in the store. What this process did in other stores does not count, as
 /// other ranks may not have been there.
-fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
-    let identity = met.store.compare_set(IDENTITY, b"", &random_name())?;
+async fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
+    let identity = met.store.compare_set_async(IDENTITY, b"", &random_name()?).await?;
     let times = {
         let mut met = lock();
         let times = met.entry(identity).or_insert(0);
@@ -86,11 +87,11 @@ fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
     let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
     let prefix = format!("world{restarts}.{}", times - 1);
     let open = format!("polyrank/{prefix}/open");
-    if met.hosting {
-        met.store.set(&open, b"1")?;
+    if met.rank == 0 && met.hosted {
+        met.store.set_async(&open, b"1").await?;
     } else if met.hosted && times > 1 {
         // Either rank 0 goes on with this store or it has not left yet, and the store ends then.
-        met.store.wait(&[&open], Some(left))?;
+        met.store.wait_async(&[&open], Some(left)).await?;
     }
     Ok(prefix)
 }
@@ -100,11 +101,8 @@ fn lock() -> MutexGuard<'static, BTreeMap<Vec<u8>, u32>> {
 }
 
 /// Bytes that no other process makes.
-fn random_name() -> Vec<u8> {
-    use std::hash::{BuildHasher, RandomState};
-    // Its keys come from the system's random numbers.
-    let words = [0u8, 1].map(|index| RandomState::new().hash_one((std::process::id(), index)));
-    format!("{:016x}{:016x}", words[0], words[1]).into_bytes()
+fn random_name() -> Result<Vec<u8>> {
+    Ok(format!("{:032x}", u128::from_le_bytes(random::bytes()?)).into_bytes())
 }
 
 #[cfg(test)]
@@ -113,6 +111,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::blocking::block_on;
     use crate::store::{HashStore, TcpStore, TcpStoreOptions};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -122,8 +121,8 @@ mod tests {
         for _ in 0..2 {
             let store = Arc::new(HashStore::new());
             for time in 0..3 {
-                let find = |_| Rendezvous::new(store.clone(), 0, 1);
-                let (_, prefix) = meet(LIMIT, find).unwrap();
+                let find = async |_| Rendezvous::new(store.clone(), 0, 1);
+                let (_, prefix) = block_on(meet(LIMIT, find)).unwrap();
                 assert!(prefix.ends_with(&format!(".{time}")), "{prefix}");
             }
         }
@@ -142,16 +141,16 @@ mod tests {
         };
         let (first, second) = (serve(), serve());
         let (first_port, second_port) = (first.port(), second.port());
-        meet(LIMIT, |_| client(first_port)).unwrap();
+        block_on(meet(LIMIT, async |_| client(first_port))).unwrap();
         let mut finds = 0;
         let mut first = Some(first);
-        let (met, prefix) = meet(LIMIT, |_| {
+        let (met, prefix) = block_on(meet(LIMIT, async |_| {
             finds += 1;
             let met = client(if finds == 1 { first_port } else { second_port });
             // The host leaves when the rank is back in its old store.
             first.take();
             met
-        })
+        }))
         .unwrap();
         assert_eq!(finds, 2);
         assert!(prefix.ends_with(".0"), "{prefix}");

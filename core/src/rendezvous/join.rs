@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::blocking::block_on;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -36,18 +37,32 @@ pub fn join(
     world_size: u32,
     timeout: Duration,
 ) -> Result<()> {
+    block_on(join_async(store, group_name, rank, world_size, timeout))
+}
+
+/// As [`join`], without blocking.
+///
+/// # Errors
+/// As [`join`].
+pub async fn join_async(
+    store: &dyn Store,
+    group_name: &str,
+    rank: u32,
+    world_size: u32,
+    timeout: Duration,
+) -> Result<()> {
     super::check_rank(rank, world_size)?;
     let keys = Keys { group_name };
-    let verdict = match enter(store, &keys, rank, world_size)? {
-        Some(mistake) => decide(store, &keys, &verdict_of(MISTAKE, &mistake))?,
-        None => await_verdict(store, &keys, world_size, timeout)?,
+    let verdict = match enter(store, &keys, rank, world_size).await? {
+        Some(mistake) => decide(store, &keys, &verdict_of(MISTAKE, &mistake)).await?,
+        None => await_verdict(store, &keys, world_size, timeout).await?,
     };
     let (kind, message) = match verdict.split_first() {
         _ if verdict == JOINED => return Ok(()),
         Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
         None => (MISTAKE, "the store lost what the ranks agreed on".into()),
     };
-    linger(store, &keys);
+    linger(store, &keys).await;
     Err(match kind {
         TIMED_OUT => Error::RendezvousTimeout { message },
         _ => Error::Rendezvous { message },
@@ -66,11 +81,26 @@ pub fn leave(
     hosting: bool,
     timeout: Duration,
 ) -> Result<()> {
+    block_on(leave_async(store, group_name, world_size, hosting, timeout))
+}
+
+/// As [`leave`], without blocking.
+///
+/// # Errors
+/// As [`leave`].
+pub async fn leave_async(
+    store: &dyn Store,
+    group_name: &str,
+    world_size: u32,
+    hosting: bool,
+    timeout: Duration,
+) -> Result<()> {
     let keys = Keys { group_name };
-    if store.add(&keys.of("left"), 1)? >= i64::from(world_size) {
-        return store.set(&keys.of("all_left"), b"1");
+    let all_left = keys.of("all_left");
+    if store.add_async(&keys.of("left"), 1).await? >= i64::from(world_size) {
+        return store.set_async(&all_left, b"1").await;
     }
-    if hosting { store.wait(&[&keys.of("all_left")], Some(timeout)) } else { Ok(()) }
+    if hosting { store.wait_async(&[&all_left], Some(timeout)).await } else { Ok(()) }
 }
 
 struct Keys<'a> {
@@ -84,9 +114,14 @@ impl Keys<'_> {
 }
 
 /// Writes this rank down. A message if it is one too many.
-fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -> Result<Option<String>> {
+async fn enter(
+    store: &dyn Store,
+    keys: &Keys<'_>,
+    rank: u32,
+    world_size: u32,
+) -> Result<Option<String>> {
     let ours = world_size.to_string().into_bytes();
-    let theirs = store.compare_set(&keys.of("world_size"), b"", &ours)?;
+    let theirs = store.compare_set_async(&keys.of("world_size"), b"", &ours).await?;
     let group_name = keys.group_name;
     if theirs != ours {
         let theirs = String::from_utf8_lossy(&theirs).into_owned();
@@ -95,34 +130,35 @@ fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -> Resu
              rank with {theirs}"
         )));
     }
-    if store.add(&keys.of(rank), 1)? > 1 {
+    if store.add_async(&keys.of(rank), 1).await? > 1 {
         return Ok(Some(format!(
             "rank {rank} joined twice: two processes came to group '{group_name}' with the same \
              rank, or the name was used before"
         )));
     }
-    if store.add(&keys.of("count"), 1)? >= i64::from(world_size) {
-        store.compare_set(&keys.of("verdict"), b"", JOINED)?;
+    if store.add_async(&keys.of("count"), 1).await? >= i64::from(world_size) {
+        store.compare_set_async(&keys.of("verdict"), b"", JOINED).await?;
     }
     Ok(None)
 }
 
-fn await_verdict(
+async fn await_verdict(
     store: &dyn Store,
     keys: &Keys<'_>,
     world_size: u32,
     timeout: Duration,
 ) -> Result<Vec<u8>> {
     let verdict = keys.of("verdict");
-    match store.wait(&[&verdict], Some(timeout)) {
-        Ok(()) => store.get(&verdict),
+    match store.wait_async(&[&verdict], Some(timeout)).await {
+        Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
-            let missing = missing(store, keys, world_size)?;
+            let missing = missing(store, keys, world_size).await?;
             // The last rank may have come between the end of the wait and now.
             if missing.is_empty() {
-                return decide(store, keys, JOINED);
+                return decide(store, keys, JOINED).await;
             }
-            decide(store, keys, &verdict_of(TIMED_OUT, &absence(&missing, world_size, timeout)))
+            let verdict = verdict_of(TIMED_OUT, &absence(&missing, world_size, timeout));
+            decide(store, keys, &verdict).await
         }
         Err(error) => Err(error),
     }
@@ -130,8 +166,8 @@ fn await_verdict(
 
 /// The verdict, which is `ours` unless there is one already. A mistake that comes after everyone
 /// has joined concerns only who makes it.
-fn decide(store: &dyn Store, keys: &Keys<'_>, ours: &[u8]) -> Result<Vec<u8>> {
-    let verdict = store.compare_set(&keys.of("verdict"), b"", ours)?;
+async fn decide(store: &dyn Store, keys: &Keys<'_>, ours: &[u8]) -> Result<Vec<u8>> {
+    let verdict = store.compare_set_async(&keys.of("verdict"), b"", ours).await?;
     Ok(if ours.first() == Some(&MISTAKE) { ours.to_vec() } else { verdict })
 }
 
@@ -139,10 +175,10 @@ fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
     [&[kind], message.as_bytes()].concat()
 }
 
-fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<Vec<u32>> {
+async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<Vec<u32>> {
     let mut missing = Vec::new();
     for rank in 0..world_size {
-        if !store.check(&[&keys.of(rank)])? {
+        if !store.check_async(&[&keys.of(rank)]).await? {
             missing.push(rank);
         }
     }
@@ -166,10 +202,14 @@ fn absence(missing: &[u32], world_size: u32, timeout: Duration) -> String {
 
 /// Stays until everyone who is there knows that the group failed. What goes wrong here would only
 /// hide why it failed.
-fn linger(store: &dyn Store, keys: &Keys<'_>) {
+async fn linger(store: &dyn Store, keys: &Keys<'_>) {
     let all_told = keys.of("all_told");
-    let told = store.add(&keys.of("told"), 1);
-    let here = store.add(&keys.of("count"), 0);
+    let told = store.add_async(&keys.of("told"), 1).await;
+    let here = store.add_async(&keys.of("count"), 0).await;
     let last = matches!((told, here), (Ok(told), Ok(here)) if told >= here);
-    let _ = if last { store.set(&all_told, b"1") } else { store.wait(&[&all_told], Some(LINGER)) };
+    let _ = if last {
+        store.set_async(&all_told, b"1").await
+    } else {
+        store.wait_async(&[&all_told], Some(LINGER)).await
+    };
 }

@@ -6,19 +6,22 @@ mod join;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 mod url;
+mod websocket;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::blocking::block_on;
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
 use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
-pub use join::{join, leave};
+pub use join::{join, join_async, leave, leave_async};
 use url::Url;
+pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 
 /// Where ranks meet, and who this one is.
 #[non_exhaustive]
@@ -73,6 +76,9 @@ pub struct RendezvousRequest<'a> {
 /// What carries out the URLs of one scheme.
 pub type RendezvousHandler = Arc<dyn Fn(RendezvousRequest<'_>) -> Result<Rendezvous> + Send + Sync>;
 
+/// The schemes that are built in.
+const BUILT_IN: [&str; 5] = ["env", "tcp", "file", "ws", "wss"];
+
 /// The schemes that are not built in.
 static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(None);
 
@@ -83,7 +89,10 @@ static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(
 /// * `tcp://host:port?rank=0&world_size=2`: rank 0 hosts the store.
 /// * `file:///path?rank=0&world_size=2`: a file that all ranks reach. One that an earlier run left
 ///   behind is started anew if all its processes are gone, and is an error otherwise.
+/// * `ws://host:port?rank=0&world_size=2`, `wss://…`: a store server that browsers reach too.
 /// * what [`register_rendezvous_handler`] has added.
+///
+/// A browser reaches the store through `ws://` and `wss://` only.
 ///
 /// The ranks have not met yet: [`join`] does that.
 ///
@@ -91,6 +100,19 @@ static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(
 /// [`Error::Rendezvous`] if the URL or a variable is missing or wrong, or the file is another
 /// run's; [`Error::Network`] if the store cannot be hosted or reached within `timeout`.
 pub fn rendezvous(
+    url: &str,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    timeout: Duration,
+) -> Result<Rendezvous> {
+    block_on(rendezvous_async(url, rank, world_size, timeout))
+}
+
+/// As [`rendezvous`], without blocking.
+///
+/// # Errors
+/// As [`rendezvous`].
+pub async fn rendezvous_async(
     url: &str,
     rank: Option<u32>,
     world_size: Option<u32>,
@@ -104,7 +126,14 @@ pub fn rendezvous(
         "env" => from_environment(&parsed, request, &Environment::read()?),
         #[cfg(feature = "tcp")]
         "tcp" => from_tcp(&parsed, request, &Environment::read()?),
+        #[cfg(not(target_family = "wasm"))]
         "file" => from_file(&parsed, request),
+        #[cfg(target_family = "wasm")]
+        scheme @ ("env" | "tcp" | "file") => Err(Error::Unsupported {
+            who: "a browser".into(),
+            operation: format!("{scheme}:// rendezvous; use ws:// or wss://, or give a store"),
+        }),
+        "ws" | "wss" => websocket::meet(&parsed, request).await,
         scheme => {
             let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
             let handler = handlers.as_ref().and_then(|handlers| handlers.get(scheme)).cloned();
@@ -126,7 +155,7 @@ pub fn rendezvous(
 pub fn register_rendezvous_handler(scheme: &str, handler: RendezvousHandler) -> Result<()> {
     let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
     let handlers = handlers.get_or_insert_default();
-    if matches!(scheme, "env" | "tcp" | "file") || handlers.contains_key(scheme) {
+    if BUILT_IN.contains(&scheme) || handlers.contains_key(scheme) {
         return Err(failed(format!("Rendezvous handler for {scheme}:// already registered")));
     }
     handlers.insert(scheme.to_owned(), handler);
@@ -257,11 +286,6 @@ fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous
     };
     let store = crate::store::membership::join(path.as_ref(), rank, world_size, request.timeout)?;
     Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false, hosted: false })
-}
-
-#[cfg(target_family = "wasm")]
-fn from_file(_: &Url<'_>, _: RendezvousRequest<'_>) -> Result<Rendezvous> {
-    Err(Error::Unsupported { who: "a browser".into(), operation: "file:// rendezvous".into() })
 }
 
 fn check_rank(rank: u32, world_size: u32) -> Result<()> {

@@ -30,7 +30,6 @@ impl<'a> Url<'a> {
     }
 
     /// The host and the port, if there is one. An IPv6 address stands in brackets.
-    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "only sockets need it"))]
     pub(super) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
         if let Some((host, rest)) =
             self.authority.strip_prefix('[').and_then(|rest| rest.split_once(']'))

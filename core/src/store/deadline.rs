@@ -1,6 +1,7 @@
 //! How long a store's operation may still wait. Knows nothing of what it waits for.
 
-use std::time::{Duration, Instant};
+use crate::clock::Instant;
+use std::time::Duration;
 
 use super::interrupt;
 
@@ -53,6 +54,7 @@ impl Deadline {
     }
 
     /// Sleeps one slice of at most `step`.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn sleep(&self, step: Duration) -> Result<(), Expired> {
         std::thread::sleep(self.slice(step)?);
         Ok(())

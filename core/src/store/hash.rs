@@ -1,13 +1,20 @@
 //! A store within one process, for ranks that are threads. Knows nothing of sockets or files.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
-use super::deadline::{Deadline, SLICE};
+use super::deadline::{Deadline, Expired, SLICE};
+use super::request::carry_out;
 use super::table::{Refusal, Table};
-use super::{Store, count_to_barrier, equal_lengths, expired, from_millis, to_millis};
+use super::{Store, StoreFuture, StoreReply, StoreRequest};
+use super::{count_to_barrier, equal_lengths, expired, from_millis, to_millis};
+use crate::clock::{self, CAN_BLOCK};
 use crate::{Error, Result};
 
 /// A store within one process. Clones share their data.
@@ -20,7 +27,6 @@ pub struct HashStore {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -30,14 +36,27 @@ struct State {
     /// have the n-th element.
     waiting: HashMap<String, VecDeque<u64>>,
     next_ticket: u64,
+    /// Who wants to hear of the next change, by their tickets.
+    watchers: Vec<(u64, Waker)>,
+}
+
+impl State {
+    fn next_ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
 }
 
 impl HashStore {
     /// An empty store with the default timeout.
     pub fn new() -> Self {
-        let state =
-            State { table: Table::new(usize::MAX), waiting: HashMap::new(), next_ticket: 0 };
-        let shared = Shared { state: Mutex::new(state), changed: Condvar::new() };
+        let state = State {
+            table: Table::new(usize::MAX),
+            waiting: HashMap::new(),
+            next_ticket: 0,
+            watchers: Vec::new(),
+        };
+        let shared = Shared { state: Mutex::new(state) };
         Self {
             shared: Arc::new(shared),
             timeout_ms: AtomicU64::new(to_millis(super::DEFAULT_TIMEOUT)),
@@ -55,59 +74,210 @@ impl HashStore {
         change: impl FnOnce(&mut Table) -> Result<T, Refusal>,
     ) -> Result<T> {
         let changed = change(&mut self.state().table);
-        self.shared.changed.notify_all();
+        self.tell();
         changed.map_err(|refusal| super::refused(refusal, key))
+    }
+
+    /// Tells whoever waits that something changed.
+    fn tell(&self) {
+        // Wakers are foreign code, which runs without the lock.
+        let watchers = std::mem::take(&mut self.state().watchers);
+        watchers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Waits until `ready` gives something.
     fn wait_until<T>(
         &self,
-        (operation, keys): (&str, &[&str]),
+        keys: &[&str],
         timeout: Duration,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T> {
-        let mut state = self.state();
+        if let Some(done) = ready(&mut self.state()) {
+            return Ok(done);
+        }
+        if !CAN_BLOCK {
+            let operation = "store calls that wait; the forms whose names end in `_async` do";
+            return Err(Error::Unsupported {
+                who: "a browser".into(),
+                operation: operation.into(),
+            });
+        }
         // The clock is not read when there is nothing to wait for.
-        let mut deadline = None;
+        let deadline = Deadline::after(timeout);
+        let mut watcher = Watcher::new(self, &Waker::from(Arc::new(Parked::here())));
         loop {
-            if let Some(done) = ready(&mut state) {
+            if let Some(done) = watcher.look(&mut ready) {
                 return Ok(done);
             }
-            let deadline = deadline.get_or_insert_with(|| Deadline::after(timeout));
-            let slice =
-                deadline.slice(SLICE).map_err(|why| expired(why, operation, keys, deadline))?;
-            let waited = self.shared.changed.wait_timeout(state, slice);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let slice = deadline.slice(SLICE);
+            let slice = slice.map_err(|why| expired(why, "wait", keys, &deadline))?;
+            std::thread::park_timeout(slice);
         }
     }
 
-    fn pop_in_turn(&self, key: &str) -> Result<Vec<u8>> {
-        let ticket = {
-            let mut state = self.state();
-            let ticket = state.next_ticket;
-            state.next_ticket += 1;
-            state.waiting.entry(key.to_owned()).or_default().push_back(ticket);
-            ticket
-        };
-        let popped = self.wait_until(("wait", &[key]), self.timeout(), |state| {
-            let turn = state.waiting.get(key)?.iter().position(|&other| other == ticket)?;
-            if turn < state.table.queue_len(key.as_bytes()) {
-                state.table.pop(key.as_bytes())
-            } else {
-                None
+    /// As [`HashStore::wait_until`], without blocking.
+    async fn wait_later<T>(
+        &self,
+        keys: &[&str],
+        timeout: Duration,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T> {
+        let deadline = Deadline::after(timeout);
+        let mut alarm = deadline.remaining().map(|left| clock::sleep_until(clock::after(left)));
+        let mut watcher: Option<Watcher<'_>> = None;
+        poll_fn(|context| {
+            let waker = context.waker();
+            let watcher = match &mut watcher {
+                Some(watcher) if watcher.waker.will_wake(waker) => watcher,
+                other => other.insert(Watcher::new(self, waker)),
+            };
+            if let Some(done) = watcher.look(&mut ready) {
+                return Poll::Ready(Ok(done));
             }
-        });
-        let mut state = self.state();
-        if let Some(tickets) = state.waiting.get_mut(key) {
-            tickets.retain(|&other| other != ticket);
+            let late = |alarm: &mut clock::Sleep| Pin::new(alarm).poll(context).is_ready();
+            if alarm.as_mut().is_some_and(late) {
+                return Poll::Ready(Err(expired(Expired::TimedOut, "wait", keys, &deadline)));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Answers `request` without ever blocking.
+    async fn answer_later(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
+        let timeout = self.timeout();
+        match request {
+            StoreRequest::Get { key } => {
+                self.wait_later(&[key], timeout, value_of(key)).await.map(StoreReply::Value)
+            }
+            StoreRequest::MultiGet { keys } => {
+                self.wait_later(keys, timeout, values_of(keys)).await.map(StoreReply::Values)
+            }
+            StoreRequest::Wait { keys, timeout: limit } => {
+                let there = self.wait_later(keys, limit.unwrap_or(timeout), all_there(keys)).await;
+                there.map(|()| StoreReply::Done)
+            }
+            StoreRequest::QueuePop { key, block: true } => {
+                let ticket = Ticket::take(self, key);
+                let popped = self.wait_later(&[key], timeout, |state| ticket.pop(state)).await;
+                popped.map(StoreReply::Value)
+            }
+            StoreRequest::Barrier { key, world_size, timeout: limit } => {
+                let Some(opened) = super::count_at_barrier(self, key, world_size)? else {
+                    return Ok(StoreReply::Done);
+                };
+                let keys = [opened.as_str()];
+                let limit = limit.unwrap_or(timeout);
+                let waited = self.wait_later(&keys, limit, all_there(&keys)).await;
+                waited.map_err(|error| super::of_barrier(error, key)).map(|()| StoreReply::Done)
+            }
+            // The others do not wait.
+            request => carry_out(self, request),
+        }
+    }
+}
+
+/// The value of `key`, if there is one.
+fn value_of(key: &str) -> impl FnMut(&mut State) -> Option<Vec<u8>> {
+    move |state| state.table.get(key.as_bytes()).map(|value| value.bytes().to_vec())
+}
+
+/// The values of `keys`, if all are there.
+fn values_of(keys: &[&str]) -> impl FnMut(&mut State) -> Option<Vec<Vec<u8>>> {
+    move |state| {
+        let value = |key: &&str| Some(state.table.get(key.as_bytes())?.bytes().to_vec());
+        keys.iter().map(value).collect()
+    }
+}
+
+/// Whether all `keys` are there.
+fn all_there(keys: &[&str]) -> impl FnMut(&mut State) -> Option<()> {
+    move |state| keys.iter().all(|key| state.table.has(key.as_bytes())).then_some(())
+}
+
+/// Somebody who waits for a change. Forgotten when it is dropped.
+struct Watcher<'a> {
+    store: &'a HashStore,
+    ticket: u64,
+    waker: Waker,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(store: &'a HashStore, waker: &Waker) -> Watcher<'a> {
+        Watcher { store, ticket: store.state().next_ticket(), waker: waker.clone() }
+    }
+
+    /// What `ready` gives; if nothing, the next change wakes.
+    fn look<T>(&mut self, ready: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = self.store.state();
+        let done = ready(&mut state);
+        if done.is_none() && !state.watchers.iter().any(|(known, _)| *known == self.ticket) {
+            state.watchers.push((self.ticket, self.waker.clone()));
+        }
+        done
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        let mut state = self.store.state();
+        state.watchers.retain(|(known, _)| *known != self.ticket);
+    }
+}
+
+/// A thread that sleeps until it is woken.
+struct Parked(Thread);
+
+impl Parked {
+    fn here() -> Parked {
+        Parked(std::thread::current())
+    }
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A caller's place among those that wait to pop from a queue. Given up when it is dropped.
+struct Ticket<'a> {
+    store: &'a HashStore,
+    key: &'a str,
+    number: u64,
+}
+
+impl<'a> Ticket<'a> {
+    fn take(store: &'a HashStore, key: &'a str) -> Ticket<'a> {
+        let mut state = store.state();
+        let number = state.next_ticket();
+        state.waiting.entry(key.to_owned()).or_default().push_back(number);
+        Ticket { store, key, number }
+    }
+
+    /// The element that is its turn's.
+    fn pop(&self, state: &mut State) -> Option<Vec<u8>> {
+        let tickets = state.waiting.get(self.key)?;
+        let turn = tickets.iter().position(|&other| other == self.number)?;
+        if turn >= state.table.queue_len(self.key.as_bytes()) {
+            return None;
+        }
+        state.table.pop(self.key.as_bytes()).map(|value| value.bytes().to_vec())
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.store.state();
+        if let Some(tickets) = state.waiting.get_mut(self.key) {
+            tickets.retain(|&other| other != self.number);
             if tickets.is_empty() {
-                state.waiting.remove(key);
+                state.waiting.remove(self.key);
             }
         }
         drop(state);
         // Whoever stood behind this caller has moved up.
-        self.shared.changed.notify_all();
-        Ok(popped?.bytes().to_vec())
+        self.store.tell();
     }
 }
 
@@ -123,9 +293,7 @@ impl Store for HashStore {
     }
 
     fn get(&self, key: &str) -> Result<Vec<u8>> {
-        self.wait_until(("wait", &[key]), self.timeout(), |state| {
-            state.table.get(key.as_bytes()).map(|value| value.bytes().to_vec())
-        })
+        self.wait_until(&[key], self.timeout(), value_of(key))
     }
 
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
@@ -151,16 +319,12 @@ impl Store for HashStore {
     }
 
     fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
-        self.wait_until(("wait", keys), timeout.unwrap_or_else(|| self.timeout()), |state| {
-            keys.iter().all(|key| state.table.has(key.as_bytes())).then_some(())
-        })
+        let timeout = timeout.unwrap_or_else(|| self.timeout());
+        self.wait_until(keys, timeout, all_there(keys))
     }
 
     fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        self.wait_until(("wait", keys), self.timeout(), |state| {
-            let value = |key: &&str| Some(state.table.get(key.as_bytes())?.bytes().to_vec());
-            keys.iter().map(value).collect()
-        })
+        self.wait_until(keys, self.timeout(), values_of(keys))
     }
 
     fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
@@ -186,7 +350,8 @@ impl Store for HashStore {
 
     fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
         if block {
-            return self.pop_in_turn(key);
+            let ticket = Ticket::take(self, key);
+            return self.wait_until(&[key], self.timeout(), |state| ticket.pop(state));
         }
         let popped = self.state().table.pop(key.as_bytes());
         popped.map(|value| value.bytes().to_vec()).ok_or(Error::QueueEmpty)
@@ -212,10 +377,77 @@ impl Store for HashStore {
         self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
     }
 
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
+        if CAN_BLOCK {
+            Box::pin(async move { carry_out(self, request) })
+        } else {
+            Box::pin(self.answer_later(request))
+        }
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self {
             shared: self.shared.clone(),
             timeout_ms: AtomicU64::new(self.timeout_ms.load(Ordering::Relaxed)),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::task::Context;
+
+    use super::*;
+
+    fn poll(
+        future: &mut (impl Future<Output = Result<StoreReply>> + Unpin),
+    ) -> Poll<Result<StoreReply>> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn what_waits_is_answered_when_it_is_there() {
+        let store = HashStore::new();
+        let later = |request| Box::pin(store.answer_later(request));
+        let mut get = later(StoreRequest::Get { key: "a" });
+        let mut both = later(StoreRequest::MultiGet { keys: &["a", "b"] });
+        let mut wait = later(StoreRequest::Wait { keys: &["b"], timeout: None });
+        let mut pops = ["q", "q"].map(|key| later(StoreRequest::QueuePop { key, block: true }));
+        let barrier = StoreRequest::Barrier { key: "c", world_size: 2, timeout: None };
+        let mut first = later(barrier);
+        assert!(poll(&mut get).is_pending() && poll(&mut both).is_pending());
+        assert!(poll(&mut wait).is_pending() && poll(&mut first).is_pending());
+        assert!(pops.iter_mut().all(|pop| poll(pop).is_pending()));
+        store.set("a", b"1").unwrap();
+        assert_eq!(poll(&mut get), Poll::Ready(Ok(StoreReply::Value(b"1".to_vec()))));
+        assert!(poll(&mut both).is_pending());
+        store.set("b", b"2").unwrap();
+        let values = StoreReply::Values(vec![b"1".to_vec(), b"2".to_vec()]);
+        assert_eq!(poll(&mut both), Poll::Ready(Ok(values)));
+        assert_eq!(poll(&mut wait), Poll::Ready(Ok(StoreReply::Done)));
+        assert_eq!(poll(&mut later(barrier)), Poll::Ready(Ok(StoreReply::Done)));
+        assert_eq!(poll(&mut first), Poll::Ready(Ok(StoreReply::Done)));
+        // In the order in which they came, whoever is asked first.
+        store.queue_push("q", b"3").unwrap();
+        assert!(poll(&mut pops[1]).is_pending());
+        assert_eq!(poll(&mut pops[0]), Poll::Ready(Ok(StoreReply::Value(b"3".to_vec()))));
+    }
+
+    #[test]
+    fn who_gives_up_leaves_nothing_behind() {
+        let store = HashStore::new();
+        for _ in 0..3 {
+            let mut pop =
+                Box::pin(store.answer_later(StoreRequest::QueuePop { key: "q", block: true }));
+            assert!(poll(&mut pop).is_pending());
+        }
+        let short = Some(Duration::from_nanos(1));
+        let mut late =
+            Box::pin(store.answer_later(StoreRequest::Wait { keys: &["k"], timeout: short }));
+        while poll(&mut late).is_pending() {}
+        drop(late);
+        let state = store.state();
+        assert!(state.waiting.is_empty() && state.watchers.is_empty());
     }
 }

@@ -8,11 +8,15 @@ mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+mod protocol;
+mod request;
 #[cfg(test)]
 pub(crate) mod suite;
 mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
+
+pub mod websocket;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,6 +26,7 @@ pub(crate) use deadline::Deadline;
 use deadline::Expired;
 use table::Refusal;
 
+use crate::transport::websocket::Relay;
 use crate::{Error, Result};
 
 #[cfg(not(target_family = "wasm"))]
@@ -31,6 +36,7 @@ pub(crate) use file::membership;
 pub use hash::HashStore;
 pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use prefix::PrefixStore;
+pub use request::{StoreFuture, StoreReply, StoreRequest};
 #[cfg(feature = "tcp")]
 pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 
@@ -83,6 +89,18 @@ pub trait Store: Send + Sync {
     fn local_address(&self) -> Option<IpAddr> {
         None
     }
+    /// Carries `request` out, and may answer later. A store whose methods block answers when it is
+    /// first polled; one that cannot block (in a browser) answers here alone, and its methods that
+    /// wait raise [`Error::Unsupported`].
+    ///
+    /// The methods are there as futures too: [`get_async`](<dyn Store>::get_async) and the others.
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
+        Box::pin(async move { request::carry_out(self, request) })
+    }
+    /// The store's server as a way between ranks that cannot reach each other, if it is one.
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        None
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }
@@ -94,16 +112,29 @@ fn count_to_barrier(
     world_size: u32,
     timeout: Option<Duration>,
 ) -> Result<()> {
+    match count_at_barrier(store, key, world_size)? {
+        None => Ok(()),
+        Some(opened) => store.wait(&[&opened], timeout).map_err(|error| of_barrier(error, key)),
+    }
+}
+
+/// Counts one caller; the key to wait for, unless it was the last one.
+fn count_at_barrier(store: &dyn Store, key: &str, world_size: u32) -> Result<Option<String>> {
     let opened = format!("{key}/last_member");
     if store.add(&format!("{key}/num_members"), 1)? >= i64::from(world_size) {
-        return store.set(&opened, b"1");
+        return store.set(&opened, b"1").map(|()| None);
     }
-    store.wait(&[&opened], timeout).map_err(|error| match error {
+    Ok(Some(opened))
+}
+
+/// The error of a barrier from that of the wait in it.
+fn of_barrier(error: Error, key: &str) -> Error {
+    match error {
         Error::StoreTimeout { waited_ms, .. } => {
             Error::StoreTimeout { operation: "barrier".into(), keys: key.into(), waited_ms }
         }
         other => other,
-    })
+    }
 }
 
 /// Checks that there is one value for each key.

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Store;
+use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use crate::Result;
+use crate::transport::websocket::Relay;
 
 /// `store` with `prefix` and "/" in front of every key.
 pub struct PrefixStore {
@@ -96,9 +97,7 @@ impl Store for PrefixStore {
 
     /// The keys under the prefix, without it.
     fn list_keys(&self) -> Result<Vec<String>> {
-        let under = self.key("");
-        let keys = self.store.list_keys()?.into_iter();
-        Ok(keys.filter_map(|key| key.strip_prefix(&under).map(str::to_owned)).collect())
+        Ok(without(&self.key(""), self.store.list_keys()?))
     }
 
     fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
@@ -134,7 +133,36 @@ impl Store for PrefixStore {
         self.store.set_timeout(timeout);
     }
 
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
+        Box::pin(async move {
+            if let Some(keys) = request.keys() {
+                let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                return self.store.request(request.with_keys(&keys)).await;
+            }
+            if let Some(key) = request.key() {
+                let key = self.key(key);
+                return self.store.request(request.with_key(&key)).await;
+            }
+            let reply = self.store.request(request).await?;
+            Ok(match reply {
+                StoreReply::Keys(keys) => StoreReply::Keys(without(&self.key(""), keys)),
+                other => other,
+            })
+        })
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        self.store.relay()
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
     }
+}
+
+/// Those of `keys` that begin with `under`, without it.
+fn without(under: &str, keys: Vec<String>) -> Vec<String> {
+    let keys = keys.into_iter();
+    keys.filter_map(|key| key.strip_prefix(under).map(str::to_owned)).collect()
 }

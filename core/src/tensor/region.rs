@@ -47,6 +47,15 @@ impl Region {
         Self::from_vec(vec![0; len])
     }
 
+    /// Zeroed memory of `len` bytes that elements of any type may lie in; none if there is no so
+    /// much memory.
+    pub fn for_elements(len: usize) -> Option<Region> {
+        let mut blocks: Vec<u128> = Vec::new();
+        blocks.try_reserve_exact(len.div_ceil(size_of::<u128>())).ok()?;
+        blocks.resize(len.div_ceil(size_of::<u128>()), 0);
+        Some(Self::from_owner(blocks, |blocks| (blocks.as_mut_ptr().cast(), len)))
+    }
+
     /// Takes `owner`, whose memory does not move when `owner` itself moves.
     pub(crate) fn from_owner<T: Any + Send + Sync>(
         owner: T,
@@ -127,6 +136,12 @@ impl Region {
     /// Whether both are the same bytes.
     pub fn same_memory(&self, other: &Region) -> bool {
         self.address() == other.address() && self.len == other.len
+    }
+
+    /// Whether both are the same part of the same piece of memory, which empty parts that have the
+    /// same address need not be.
+    pub(crate) fn is(&self, other: &Region) -> bool {
+        Arc::ptr_eq(&self.piece, &other.piece) && self.start == other.start && self.len == other.len
     }
 
     /// Whether any byte of one is also a byte of the other.

@@ -4,7 +4,7 @@
 //! A payload is copied out of the sender's memory by the sender's thread and into the receiver's by
 //! the receiver's: memory of an operation belongs to the thread that drives its rank.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "tcp")]
@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
+use crate::{Error, Result};
 
 /// Bytes of payload from one sender that wait at a receiver, unless a single frame has more.
 const WAITING_BYTES: usize = 1 << 20;
@@ -67,6 +68,34 @@ enum Letter {
 
 /// The transports of a group of `size` ranks in this process, by rank.
 pub fn connect(size: u32) -> Vec<InprocTransport> {
+    let mailboxes = mailboxes(size);
+    (0..size).map(|rank| InprocTransport::new(rank, mailboxes.clone())).collect()
+}
+
+/// The transport of `rank` in the group of `size` ranks of this process that have `token`, which
+/// no other group has. Each rank asks once.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for a rank outside of 0..size, or if the others gave another size.
+pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
+    static GROUPS: Mutex<BTreeMap<[u8; 16], (usize, Arc<[Mailbox]>)>> = Mutex::new(BTreeMap::new());
+    let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whoever came to a group and left it leaves mailboxes that only this map holds.
+    groups.retain(|_, (_, mailboxes)| Arc::strong_count(mailboxes) > 1);
+    let (left, found) = groups.entry(token).or_insert_with(|| (size as usize, mailboxes(size)));
+    if rank >= size || found.len() != size as usize {
+        let message = format!("rank {rank} of {size} comes to a group of {} ranks", found.len());
+        return Err(Error::InvalidArgument { message });
+    }
+    let transport = InprocTransport::new(rank, found.clone());
+    *left -= 1;
+    if *left == 0 {
+        groups.remove(&token);
+    }
+    Ok(transport)
+}
+
+fn mailboxes(size: u32) -> Arc<[Mailbox]> {
     let ranks = size as usize;
     let mailbox = |_| Mailbox {
         content: Mutex::new(Content {
@@ -79,15 +108,14 @@ pub fn connect(size: u32) -> Vec<InprocTransport> {
         #[cfg(feature = "tcp")]
         doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
     };
-    let mailboxes: Arc<[Mailbox]> = (0..ranks).map(mailbox).collect();
-    let transport = |rank| InprocTransport {
-        rank,
-        mailboxes: mailboxes.clone(),
-        peers: (0..ranks).map(|_| Peer::default()).collect(),
-        notices: Vec::new(),
-        closed: false,
-    };
-    (0..size).map(transport).collect()
+    (0..ranks).map(mailbox).collect()
+}
+
+impl InprocTransport {
+    fn new(rank: Rank, mailboxes: Arc<[Mailbox]>) -> InprocTransport {
+        let peers = mailboxes.iter().map(|_| Peer::default()).collect();
+        InprocTransport { rank, mailboxes, peers, notices: Vec::new(), closed: false }
+    }
 }
 
 impl Transport for InprocTransport {

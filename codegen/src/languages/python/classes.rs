@@ -2,12 +2,11 @@
 
 use askama::Template;
 
-use super::spelling::{
-    given, is_plain, lines, method_doc, name, rust_doc, table, taken, text_signature,
-};
+use super::spelling::{lines, method_doc, name, rust_doc, table, text_signature};
+use crate::languages::plain::{given, is_direct, taken};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Type};
+use crate::model::{Api, Attribute, Interface, Method};
 
 /// `mod.rs`.
 #[derive(Template)]
@@ -213,16 +212,6 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         takes: takes.collect(),
         direct: format!("{core}({})", arguments.join(", ")),
     }
-}
-
-/// Whether the core's method of the same name takes and returns what Python can give and take.
-fn is_direct(method: &Method) -> bool {
-    let [overload] = method.overloads.as_slice() else { return false };
-    let returns = match &overload.returns {
-        Type::Interface(_) => true,
-        other => is_plain(other),
-    };
-    returns && overload.parameters.iter().all(|parameter| is_plain(&parameter.ty))
 }
 
 fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Property> {

@@ -35,62 +35,6 @@ pub(super) fn record_table(name: &str) -> String {
     snake_case(name).to_uppercase()
 }
 
-/// Whether a type is passed between Python and the core without a hand-written body.
-pub(super) fn is_plain(ty: &Type) -> bool {
-    match ty {
-        Type::Nullable(inner) => !matches!(**inner, Type::Sequence(_)) && is_plain(inner),
-        Type::Sequence(inner) => {
-            matches!(**inner, Type::String | Type::Bytes) || inner.is_integer()
-        }
-        other => {
-            other.is_integer()
-                || matches!(
-                    other,
-                    Type::Undefined
-                        | Type::Boolean
-                        | Type::Double
-                        | Type::String
-                        | Type::Bytes
-                        | Type::Duration
-                )
-        }
-    }
-}
-
-/// The Rust type that a plain parameter is taken as.
-pub(super) fn taken(ty: &Type) -> String {
-    match ty {
-        Type::Boolean => "bool".into(),
-        Type::Long => "i32".into(),
-        Type::UnsignedLong => "u32".into(),
-        Type::LongLong => "i64".into(),
-        Type::UnsignedLongLong => "u64".into(),
-        Type::Double => "f64".into(),
-        Type::String => "String".into(),
-        Type::Bytes => "Vec<u8>".into(),
-        Type::Duration => "Duration".into(),
-        Type::Sequence(inner) => format!("Vec<{}>", taken(inner)),
-        Type::Nullable(inner) => format!("Option<{}>", taken(inner)),
-        // `is_plain` says no to all others.
-        _ => "()".into(),
-    }
-}
-
-/// How a plain parameter that was taken is given to the core's method.
-pub(super) fn given(name: &str, ty: &Type) -> String {
-    match ty {
-        Type::String | Type::Bytes => format!("&{name}"),
-        Type::Sequence(inner) if matches!(**inner, Type::String | Type::Bytes) => {
-            format!("&references(&{name})")
-        }
-        Type::Sequence(_) => format!("&{name}"),
-        Type::Nullable(inner) if matches!(**inner, Type::String | Type::Bytes) => {
-            format!("{name}.as_deref()")
-        }
-        _ => name.to_owned(),
-    }
-}
-
 /// A type as the stub writes it for a parameter.
 pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
     match ty {

@@ -61,7 +61,12 @@ pub(super) fn calls(api: &Api) -> Calls {
 
 /// The name of the table of a method: `PROCESS_GROUP_ALLREDUCE`.
 pub(super) fn method_constant(method: &model::Method) -> String {
-    format!("{}_{}", snake_case(&method.owner), method.name).to_uppercase()
+    member_constant(&method.owner, &method.name)
+}
+
+/// The name of the table of a member of an interface or a namespace.
+pub(super) fn member_constant(owner: &str, name: &str) -> String {
+    format!("{}_{name}", snake_case(owner)).to_uppercase()
 }
 
 fn record_constant(name: &str) -> String {

@@ -23,12 +23,16 @@ struct Kind {
     fields: Vec<Field>,
     /// A pattern that fits every error of this kind.
     any: String,
+    /// As `any`, with the fields by their names.
+    all: String,
 }
 
 struct Field {
     doc: String,
     name: String,
     ty: &'static str,
+    /// The name, and the value as a field of any kind.
+    pair: String,
 }
 
 /// A method that gives one field of whichever kinds have it.
@@ -75,15 +79,19 @@ fn kind(error: &ErrorKind) -> Kind {
         doc: doc_comment(&field.doc),
         name: field.name.clone(),
         ty: field_type(&field.ty),
+        pair: format!("{:?}, {}", field.name, field_value(&field.name, &field.ty)),
     });
     let variant = variant(error);
     let any = if error.fields.is_empty() { "" } else { " { .. }" };
+    let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
+    let all = if names.is_empty() { String::new() } else { format!(" {{ {} }}", names.join(", ")) };
     Kind {
         doc: doc_comment(&error.doc),
         kind: error.name.clone(),
         message: format!("{:?}", error.message),
         fields: fields.collect(),
         any: format!("Error::{variant}{any}"),
+        all: format!("Error::{variant}{all}"),
         variant,
     }
 }
@@ -102,5 +110,15 @@ fn field_type(ty: &Type) -> &'static str {
         Type::Double => "f64",
         // Every other value is shown in words.
         _ => "String",
+    }
+}
+
+fn field_value(name: &str, ty: &Type) -> String {
+    match field_type(ty) {
+        "u64" => format!("ErrorField::Number(*{name})"),
+        "u32" | "bool" => format!("ErrorField::Number(u64::from(*{name}))"),
+        "String" => format!("ErrorField::Text({name}.clone())"),
+        // Signed numbers and fractions are shown in words.
+        _ => format!("ErrorField::Text({name}.to_string())"),
     }
 }

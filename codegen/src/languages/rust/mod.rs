@@ -3,6 +3,7 @@
 //! The views here compute; the templates under `templates/rust` only print.
 
 mod calls;
+mod dispatch;
 mod distributed;
 mod errors;
 mod options;
@@ -42,6 +43,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("error", errors::errors(api).render()?);
     add("options", options::options(api).render()?);
     add("calls", calls::calls(api).render()?);
+    add("dispatch", dispatch::dispatch(api).render()?);
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);
     add("scope", surface::scope(api).render()?);

@@ -13,10 +13,11 @@
 //!   that says so. Neither waiting nor joining could be right.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::FileStore;
 use super::log::{Locked, OPEN_STORES};
+use crate::clock::{SystemTime, UNIX_EPOCH};
 use crate::{Error, Result};
 
 /// Own keys of the store: the ranks, the number of ranks, and the mark of a complete group.
@@ -198,7 +199,7 @@ struct Process {
 
 impl Process {
     fn this(expires: Duration) -> Self {
-        let id = std::process::id();
+        let id = crate::clock::process_id();
         let began = state(id).map_or(0, |state| state.began);
         Self { host: host(), id, began, expires: expires.as_secs() }
     }

@@ -87,7 +87,7 @@ impl FileStore {
             world_size,
             log: Mutex::new(log),
             rank,
-            process: std::process::id(),
+            process: crate::clock::process_id(),
         };
         let timeout_ms = AtomicU64::new(to_millis(timeout));
         Ok(Self { shared: Arc::new(shared), timeout_ms })
@@ -148,7 +148,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.process == std::process::id()
+        if self.process == crate::clock::process_id()
             && let Err(error) = self.close()
         {
             tracing::warn!("FileStore was not closed: {error}");

@@ -1,0 +1,190 @@
+//! The view of the dispatcher: what each call does that is no operation on tensors.
+
+use askama::Template;
+
+use super::calls::{member_constant, method_constant};
+use crate::languages::plain::{given, is_direct, is_plain, taken};
+use crate::languages::stamp;
+use crate::model::names::snake_case;
+use crate::model::{Api, Attribute, Interface, Method, Role, Type};
+
+#[derive(Template)]
+#[template(path = "rust/dispatch.rs.jinja", escape = "none")]
+pub(super) struct Dispatch {
+    stamp: String,
+    /// Ordered by key.
+    entries: Vec<Entry>,
+    attributes: Vec<Table>,
+    calls: Vec<Call>,
+}
+
+/// One call that can be found by name.
+struct Entry {
+    key: String,
+    /// `&calls::STORE_GET`, or a table that stands in the dispatcher itself.
+    method: String,
+    run: String,
+}
+
+/// The table of an attribute: it is called without arguments.
+struct Table {
+    key: String,
+    interface: String,
+    name: String,
+}
+
+/// A call that the generator writes.
+struct Call {
+    /// The name of its function: `store_get`.
+    name: String,
+    path: String,
+    /// `let key: String = call.take(0)?;` lines.
+    takes: Vec<String>,
+    /// `call.this_store()?`.
+    this: String,
+    /// The core's method and its arguments.
+    direct: String,
+}
+
+pub(super) fn dispatch(api: &Api) -> Dispatch {
+    let mut view = Dispatch {
+        stamp: stamp("idl/*.webidl"),
+        entries: Vec::new(),
+        attributes: Vec::new(),
+        calls: Vec::new(),
+    };
+    for interface in &api.interfaces {
+        let answers = is_object(api, interface);
+        for method in interface.constructor.iter().chain(&interface.methods) {
+            view.add_method(api, method, answers, !interface.is_derived());
+        }
+        let attributes = interface.attributes.iter();
+        for attribute in attributes.filter(|it| answers && !it.notes.unbuilt) {
+            let direct = !interface.is_derived();
+            view.add_attribute(&interface.name, attribute, direct);
+        }
+    }
+    for namespace in &api.namespaces {
+        for function in &namespace.functions {
+            view.add_method(api, function, true, false);
+        }
+        for attribute in &namespace.attributes {
+            view.add_attribute(&namespace.name, attribute, false);
+        }
+    }
+    view.entries.sort_by(|a, b| a.key.cmp(&b.key));
+    view
+}
+
+impl Interface {
+    fn is_derived(&self) -> bool {
+        self.inherits.is_some()
+    }
+}
+
+impl Dispatch {
+    /// `answers`: whether its object is one that calls are made on; `direct`: whether the core has
+    /// a type of its own for it.
+    fn add_method(&mut self, api: &Api, method: &Method, answers: bool, direct: bool) {
+        let key = method_constant(method);
+        let run = if method.notes.unbuilt {
+            "Some(unbuilt)".to_owned()
+        } else if !answers || has_tensors(method) || is_made_of_others(api, method) {
+            "None".to_owned()
+        } else if direct && method.name != "new" && !method.notes.handwritten && is_direct(method) {
+            let core = method.notes.rust.as_deref().unwrap_or(&method.name);
+            let parameters = method.overloads.first().map_or(&[][..], |first| &first.parameters);
+            let takes = parameters.iter().enumerate().map(|(position, parameter)| {
+                let (name, ty) = (&parameter.name, taken(&parameter.ty));
+                format!("let {name}: {ty} = call.take({position})?;")
+            });
+            let arguments: Vec<String> =
+                parameters.iter().map(|it| given(&it.name, &it.ty)).collect();
+            let direct = direct_call(method, core, &arguments.join(", "));
+            self.add_call(&method.owner, &method.name, takes.collect(), direct)
+        } else {
+            format!(
+                "Some(|call| Box::pin(bodies::{}::{}(call)))",
+                snake_case(&method.owner),
+                method.name
+            )
+        };
+        self.entries.push(Entry { method: format!("&calls::{key}"), key, run });
+    }
+
+    fn add_attribute(&mut self, owner: &str, attribute: &Attribute, direct: bool) {
+        let key = member_constant(owner, &attribute.name);
+        let run = if direct && !attribute.notes.handwritten && is_plain(&attribute.ty) {
+            let core = attribute.notes.rust.as_deref().unwrap_or(&attribute.name);
+            self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
+        } else {
+            format!(
+                "Some(|call| Box::pin(bodies::{}::{}(call)))",
+                snake_case(owner),
+                attribute.name
+            )
+        };
+        let (interface, name) = (owner.to_owned(), attribute.name.clone());
+        self.attributes.push(Table { key: key.clone(), interface, name });
+        self.entries.push(Entry { method: format!("&{key}"), key, run });
+    }
+
+    /// Adds a call that is written here; what runs it.
+    fn add_call(&mut self, owner: &str, name: &str, takes: Vec<String>, direct: String) -> String {
+        // Both of the core's types are what their objects hold.
+        let this = match owner {
+            "Store" => "call.this_store()?.get()",
+            _ => "call.this_group()?",
+        };
+        let function = format!("{}_{name}", snake_case(owner));
+        let run = format!("Some(|call| Box::pin({function}(call)))");
+        let path = format!("{owner}.{name}");
+        self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
+        run
+    }
+}
+
+/// The core's method, in the form that does not block where nothing can.
+fn direct_call(method: &Method, core: &str, arguments: &str) -> String {
+    match method.owner.as_str() {
+        _ if !method.notes.waits => format!("{core}({arguments})"),
+        // Its futures wait for operations, in a way that has to be said.
+        "ProcessGroup" if arguments.is_empty() => format!("{core}_in(Way::NATURAL).await"),
+        "ProcessGroup" => format!("{core}_in(Way::NATURAL, {arguments}).await"),
+        _ => format!("{core}_async({arguments}).await"),
+    }
+}
+
+/// Whether a language holds objects of it on which it makes calls: they, or those that inherit
+/// from it, are made by the user. What only operations return belongs to each language.
+fn is_object(api: &Api, interface: &Interface) -> bool {
+    let is_made = |it: &Interface| it.constructor.is_some() && !it.notes.handwritten;
+    let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
+    !interface.notes.unbuilt
+        && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
+}
+
+fn has_tensors(method: &Method) -> bool {
+    let is_tensor =
+        |role| matches!(role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut);
+    let mut parameters = method.overloads.iter().flat_map(|overload| &overload.parameters);
+    method.collective.is_some() || parameters.any(|parameter| is_tensor(parameter.role))
+}
+
+/// Whether it takes or returns an object that each language makes on its own.
+fn is_made_of_others(api: &Api, method: &Method) -> bool {
+    let is_other = |ty: &Type| is_other(api, ty);
+    method.overloads.iter().any(|overload| {
+        is_other(&overload.returns) || overload.parameters.iter().any(|it| is_other(&it.ty))
+    })
+}
+
+fn is_other(api: &Api, ty: &Type) -> bool {
+    match ty {
+        Type::Interface(name) => {
+            api.interfaces.iter().any(|it| it.name == *name && it.notes.handwritten)
+        }
+        Type::Sequence(inner) | Type::Nullable(inner) => is_other(api, inner),
+        _ => false,
+    }
+}

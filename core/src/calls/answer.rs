@@ -1,0 +1,141 @@
+//! What calls return, the same for all languages. Knows nothing of methods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::object::{Object, StoreObject};
+use crate::store::Store;
+use crate::{Device, ProcessGroup, Result};
+
+/// What a call returned.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Nothing.
+    Nothing,
+    /// True or false.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A string.
+    Str(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A length of time.
+    Duration(Duration),
+    /// A list.
+    List(Vec<Answer>),
+    /// Values by name, in snake_case.
+    Record(Vec<(&'static str, Answer)>),
+    /// An object.
+    Object(Object),
+}
+
+/// A result of the core that a language can be given.
+pub(crate) trait IntoAnswer {
+    /// The value as a language gets it.
+    fn into_answer(self) -> Result<Answer>;
+}
+
+macro_rules! from_variant {
+    ($($rust:ty => $variant:ident;)*) => {$(
+        impl IntoAnswer for $rust {
+            fn into_answer(self) -> Result<Answer> {
+                Ok(Answer::$variant(self.into()))
+            }
+        }
+    )*};
+}
+
+from_variant! {
+    bool => Bool;
+    i32 => Int;
+    i64 => Int;
+    u16 => Int;
+    u32 => Int;
+    &str => Str;
+    String => Str;
+    Vec<u8> => Bytes;
+    Duration => Duration;
+    Object => Object;
+}
+
+macro_rules! from_list {
+    ($($rust:ty),*) => {$(
+        impl IntoAnswer for $rust {
+            fn into_answer(self) -> Result<Answer> {
+                self.into_iter().map(IntoAnswer::into_answer).collect::<Result<_>>().map(Answer::List)
+            }
+        }
+    )*};
+}
+
+// One for each type, because `Vec<u8>` is bytes.
+from_list!(Vec<Vec<u8>>, Vec<String>, Vec<u32>, Vec<Answer>);
+
+impl IntoAnswer for Answer {
+    fn into_answer(self) -> Result<Answer> {
+        Ok(self)
+    }
+}
+
+impl IntoAnswer for () {
+    fn into_answer(self) -> Result<Answer> {
+        Ok(Answer::Nothing)
+    }
+}
+
+impl IntoAnswer for &[u32] {
+    fn into_answer(self) -> Result<Answer> {
+        self.to_vec().into_answer()
+    }
+}
+
+impl<T: IntoAnswer> IntoAnswer for Option<T> {
+    fn into_answer(self) -> Result<Answer> {
+        self.map_or(Ok(Answer::Nothing), T::into_answer)
+    }
+}
+
+impl<T: IntoAnswer> IntoAnswer for Result<T> {
+    fn into_answer(self) -> Result<Answer> {
+        self?.into_answer()
+    }
+}
+
+impl IntoAnswer for Device {
+    fn into_answer(self) -> Result<Answer> {
+        match self {
+            Device::Cpu => "cpu".into_answer(),
+            Device::Cuda(index) => format!("cuda:{index}").into_answer(),
+        }
+    }
+}
+
+impl IntoAnswer for ProcessGroup {
+    fn into_answer(self) -> Result<Answer> {
+        Object::Group(self).into_answer()
+    }
+}
+
+impl IntoAnswer for StoreObject {
+    fn into_answer(self) -> Result<Answer> {
+        Object::Store(self).into_answer()
+    }
+}
+
+impl IntoAnswer for Arc<dyn Store> {
+    fn into_answer(self) -> Result<Answer> {
+        StoreObject::any(self).into_answer()
+    }
+}
+
+/// The group, or on a rank that is not in it, what stands for that.
+pub(super) struct Member(pub(super) Option<ProcessGroup>);
+
+impl IntoAnswer for Member {
+    fn into_answer(self) -> Result<Answer> {
+        self.0.map_or(Object::NonGroupMember, Object::Group).into_answer()
+    }
+}

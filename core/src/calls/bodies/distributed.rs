@@ -1,0 +1,157 @@
+//! The free functions over the default group, but for those that make groups or carry objects.
+
+use std::time::Duration;
+
+pub(crate) use super::groups::*;
+pub(crate) use super::objects::*;
+use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::invocation::Invocation;
+use crate::calls::resolve::unsupported;
+use crate::{DEFAULT_TIMEOUT, Error, Result, distributed};
+
+/// Limit of operations of a group that was given none.
+pub(crate) async fn default_pg_timeout(_: Invocation) -> Result<Answer> {
+    DEFAULT_TIMEOUT.into_answer()
+}
+
+/// Whether this package can be used here.
+pub(crate) async fn is_available(_: Invocation) -> Result<Answer> {
+    true.into_answer()
+}
+
+/// Whether a launcher started this process.
+pub(crate) async fn is_torchelastic_launched(_: Invocation) -> Result<Answer> {
+    let has = |name| std::env::var_os(name).is_some();
+    (has("POLYRANK_RUN_ID") || has("TORCHELASTIC_RUN_ID")).into_answer()
+}
+
+/// Whether the default group exists.
+pub(crate) async fn is_initialized(_: Invocation) -> Result<Answer> {
+    distributed::is_initialized().into_answer()
+}
+
+/// The default group.
+pub(crate) async fn default_group(_: Invocation) -> Result<Answer> {
+    distributed::default_group().into_answer()
+}
+
+/// The default group: what is current besides is for each language to know.
+pub(crate) async fn current_process_group(_: Invocation) -> Result<Answer> {
+    distributed::default_group().into_answer()
+}
+
+/// This process's rank in a group.
+pub(crate) async fn get_rank(call: Invocation) -> Result<Answer> {
+    if call.is_outside(0) {
+        return (-1).into_answer();
+    }
+    call.group(0)?.rank().into_answer()
+}
+
+/// The number of ranks of a group.
+pub(crate) async fn get_world_size(call: Invocation) -> Result<Answer> {
+    if call.is_outside(0) {
+        return (-1).into_answer();
+    }
+    call.group(0)?.size().into_answer()
+}
+
+/// This process's rank among those on its host, as the launcher said.
+pub(crate) async fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
+    let fallback: Option<i32> = call.take(0)?;
+    let said = std::env::var("LOCAL_RANK").ok().and_then(|text| text.parse::<i32>().ok());
+    said.or(fallback)
+        .ok_or_else(|| Error::Rendezvous {
+            message: "LOCAL_RANK is not in the environment. Consider passing fallback_rank to \
+                      allow get_node_local_rank to work outside of a launcher"
+                .to_owned(),
+        })
+        .into_answer()
+}
+
+/// The number of groups that this process made and has not destroyed.
+pub(crate) async fn get_pg_count(_: Invocation) -> Result<Answer> {
+    distributed::get_pg_count().into_answer()
+}
+
+/// The name of a group's backend.
+pub(crate) async fn get_backend(call: Invocation) -> Result<Answer> {
+    call.group(0)?.backend_name().into_answer()
+}
+
+/// Which backend serves which device.
+pub(crate) async fn get_backend_config(call: Invocation) -> Result<Answer> {
+    call.group(0)?.backend_config().into_answer()
+}
+
+/// The rank in a group of a global rank.
+pub(crate) async fn get_group_rank(mut call: Invocation) -> Result<Answer> {
+    let global: u32 = call.take(1)?;
+    call.group(0)?.group_rank(global).into_answer()
+}
+
+/// The global rank of a rank in a group.
+pub(crate) async fn get_global_rank(mut call: Invocation) -> Result<Answer> {
+    let in_group: u32 = call.take(1)?;
+    call.group(0)?.global_rank(in_group).into_answer()
+}
+
+/// The global ranks of a group's members.
+pub(crate) async fn get_process_group_ranks(call: Invocation) -> Result<Answer> {
+    call.group(0)?.ranks().into_answer()
+}
+
+/// Sets the limit of a group's later operations.
+pub(crate) async fn set_timeout(mut call: Invocation) -> Result<Answer> {
+    let timeout: Duration = call.take(0)?;
+    call.group(1)?.set_timeout(timeout);
+    ().into_answer()
+}
+
+/// Adds a URL scheme: a language that can be called back has its own way.
+pub(crate) async fn register_rendezvous_handler(call: Invocation) -> Result<Answer> {
+    Err(unsupported(format!("distributed.{}", call.name())))
+}
+
+/// Whether this build has a backend and its library can be loaded here.
+pub(crate) async fn is_backend_available(mut call: Invocation) -> Result<Answer> {
+    let backend: String = call.take(0)?;
+    distributed::is_backend_available(&backend).into_answer()
+}
+
+macro_rules! is_available {
+    ($($function:ident: $backend:literal),*) => {$(
+        /// Whether the backend is available.
+        pub(crate) async fn $function(_: Invocation) -> Result<Answer> {
+            distributed::is_backend_available($backend).into_answer()
+        }
+    )*};
+}
+
+is_available! {
+    is_gloo_available: "tcp", is_nccl_available: "nccl", is_mpi_available: "mpi",
+    is_ucc_available: "ucc", is_xccl_available: "xccl"
+}
+
+/// The name of the backend that serves a kind of device.
+pub(crate) async fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
+    let device: String = call.take(0)?;
+    match device.split(':').next().unwrap_or_default() {
+        "cpu" => "tcp".into_answer(),
+        "cuda" => "nccl".into_answer(),
+        kind => {
+            let message = format!("no backend serves devices of kind '{kind}'; known: cpu, cuda");
+            Err(Error::InvalidArgument { message })
+        }
+    }
+}
+
+/// Waits until all ranks came, and says which did not.
+pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
+    if call.is_outside(0) {
+        return ().into_answer();
+    }
+    let group = call.group(0)?;
+    let (timeout, wait_all_ranks): (Option<Duration>, bool) = (call.take(1)?, call.take(2)?);
+    group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}

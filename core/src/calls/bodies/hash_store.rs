@@ -1,0 +1,12 @@
+//! `HashStore`.
+
+use crate::Result;
+use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::invocation::Invocation;
+use crate::calls::object::StoreObject;
+use crate::store::HashStore;
+
+/// An empty store.
+pub(crate) async fn new(_: Invocation) -> Result<Answer> {
+    StoreObject::from(HashStore::new()).into_answer()
+}

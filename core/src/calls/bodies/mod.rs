@@ -1,0 +1,13 @@
+//! What the calls do whose bodies the generator cannot write. One module for each interface or
+//! namespace; the functions have the names of the IDL. Knows no language.
+
+pub(crate) mod distributed;
+pub(crate) mod file_store;
+mod groups;
+pub(crate) mod hash_store;
+mod objects;
+pub(crate) mod prefix_store;
+pub(crate) mod process_group;
+mod settings;
+pub(crate) mod store;
+pub(crate) mod tcp_store;

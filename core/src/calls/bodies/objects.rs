@@ -1,0 +1,213 @@
+//! The free functions that carry objects, for languages that encode and decode on their own side.
+//!
+//! Where the IDL has an object that is sent, a call has its CBOR as bytes, or as a string why it
+//! could not be encoded, which is then what the other ranks raise; where the IDL has a list that is
+//! filled, a call has the number of its places. What came is returned as bytes.
+
+#[cfg(feature = "objects")]
+pub(crate) use here::*;
+
+#[cfg(feature = "objects")]
+mod here {
+    use crate::blocking::Way;
+    use crate::calls::Value;
+    use crate::calls::answer::{Answer, IntoAnswer};
+    use crate::calls::invocation::Invocation;
+    use crate::objects::{Codec, Encoded, Payload};
+    use crate::{Error, ProcessGroup, Result};
+
+    /// All ranks get the objects of `src`: the bytes of its list, nothing on `src` itself.
+    pub(crate) async fn broadcast_object_list(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(2) {
+            return ().into_answer();
+        }
+        let group = call.group(2)?;
+        only_cbor(&mut call, 5)?;
+        let root = call.rank(&group, "src", 1, 4)?;
+        let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
+        let is_root = group.rank() == root;
+        let mine = if is_root { Some(encoded(call.value(0))?) } else { None };
+        let payload = group.exchange(Way::NATURAL).broadcast(mine, root).await?;
+        if is_root { ().into_answer() } else { bytes(payload) }
+    }
+
+    /// All ranks get every rank's object.
+    pub(crate) async fn all_gather_object(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(2) {
+            return ().into_answer();
+        }
+        let group = call.group(2)?;
+        only_cbor(&mut call, 3)?;
+        let places = places(call.value(0), &group);
+        let mine = told(&places, encoded(call.value(1))?);
+        let payloads = group.exchange(Way::NATURAL).all_gather(mine).await?;
+        places?;
+        list(payloads)
+    }
+
+    /// `dst` gets every rank's object; the others get nothing.
+    pub(crate) async fn gather_object(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(3) {
+            return ().into_answer();
+        }
+        let group = call.group(3)?;
+        only_cbor(&mut call, 5)?;
+        let root = root_of(&mut call, &group, "dst", 2, 4)?;
+        let has_list = !matches!(call.value(1), Value::None);
+        let places = match (group.rank() == root, has_list) {
+            (true, _) => places(call.value(1), &group),
+            (false, false) => Ok(()),
+            (false, true) => Err(invalid(
+                "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.",
+            )),
+        };
+        let mine = told(&places, encoded(call.value(0))?);
+        let payloads = group.exchange(Way::NATURAL).gather(mine, root).await?;
+        places?;
+        payloads.map_or_else(|| ().into_answer(), list)
+    }
+
+    /// Each rank gets its object of the list of `src`.
+    pub(crate) async fn scatter_object_list(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(3) {
+            return ().into_answer();
+        }
+        let group = call.group(3)?;
+        only_cbor(&mut call, 5)?;
+        let root = root_of(&mut call, &group, "src", 2, 4)?;
+        let output = match call.value(0) {
+            Value::Int(places) if *places > 0 => Ok(()),
+            _ => Err(invalid("Expected argument scatter_object_output_list to be non-empty")),
+        };
+        let all = (group.rank() == root).then(|| {
+            output.as_ref().map_err(ToString::to_string)?;
+            let Value::List(items) = call.value(1) else {
+                return Err("scatter_object_input_list must be a list of objects".to_owned());
+            };
+            let items =
+                items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
+            items.collect()
+        });
+        let payload = group.exchange(Way::NATURAL).scatter(all, root).await?;
+        output?;
+        bytes(payload)
+    }
+
+    /// Sends the objects of a list.
+    pub(crate) async fn send_object_list(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(2) {
+            return ().into_answer();
+        }
+        let group = call.group(2)?;
+        only_cbor(&mut call, 5)?;
+        let peer = call.rank(&group, "dst", 1, 4)?;
+        let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
+        let mine = encoded(call.value(0))?;
+        group.exchange(Way::NATURAL).send(mine, peer).await.into_answer()
+    }
+
+    /// Receives objects: the bytes of the list (`payload`), and the sender's global rank (`source`).
+    pub(crate) async fn recv_object_list(mut call: Invocation) -> Result<Answer> {
+        if call.is_outside(2) {
+            return ().into_answer();
+        }
+        let group = call.group(2)?;
+        only_cbor(&mut call, 5)?;
+        let peer = call.rank(&group, "src", 1, 4)?;
+        let (payload, peer) = group.exchange(Way::NATURAL).recv(peer).await?;
+        let source = group.global_rank(peer)?.into_answer()?;
+        Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
+    }
+
+    fn only_cbor(call: &mut Invocation, position: usize) -> Result<()> {
+        let codec: String = call.take(position)?;
+        if codec == "cbor" {
+            return Ok(());
+        }
+        let (who, operation) = ("this language".to_owned(), format!("the codec {codec}"));
+        Err(Error::Unsupported { who, operation })
+    }
+
+    /// The root in the group; the global rank 0 unless said.
+    fn root_of(
+        call: &mut Invocation,
+        group: &ProcessGroup,
+        name: &str,
+        global: usize,
+        in_group: usize,
+    ) -> Result<u32> {
+        call.rank(group, name, global, in_group)?.map_or_else(|| group.group_rank(0), Ok)
+    }
+
+    fn encoded(value: &Value) -> Result<Encoded> {
+        match value {
+            Value::Bytes(bytes) => Ok(Ok(Payload { codec: Codec::Cbor, bytes: bytes.clone() })),
+            Value::Str(why) => Ok(Err(why.clone())),
+            _ => Err(invalid("expected a list of objects")),
+        }
+    }
+
+    /// Whether a list has a place for each rank.
+    fn places(value: &Value, group: &ProcessGroup) -> Result<()> {
+        let size = group.size();
+        match value {
+            Value::Int(places) if *places == i64::from(size) => Ok(()),
+            Value::Int(places) => Err(invalid(&format!(
+                "the list has {places} places for the objects of {size} ranks"
+            ))),
+            _ => Err(invalid("a list for the objects was expected")),
+        }
+    }
+
+    /// `mine`, unless the list cannot hold the result: then that is what the others are told, who
+    /// would wait for this rank.
+    fn told(places: &Result<()>, mine: Encoded) -> Encoded {
+        places.as_ref().map_err(ToString::to_string).and(mine)
+    }
+
+    fn bytes(payload: Payload) -> Result<Answer> {
+        match payload.codec {
+            Codec::Cbor => payload.bytes.into_answer(),
+            Codec::Pickle => {
+                Err(invalid("a pickle came, which only Python reads: send objects as cbor"))
+            }
+        }
+    }
+
+    fn list(payloads: Vec<Payload>) -> Result<Answer> {
+        payloads.into_iter().map(bytes).collect::<Result<Vec<_>>>()?.into_answer()
+    }
+
+    fn invalid(message: &str) -> Error {
+        Error::InvalidArgument { message: message.to_owned() }
+    }
+}
+
+#[cfg(not(feature = "objects"))]
+mod absent {
+    use crate::Result;
+    use crate::calls::answer::Answer;
+    use crate::calls::invocation::Invocation;
+    use crate::calls::resolve::unsupported;
+
+    macro_rules! absent {
+        ($($function:ident),*) => {$(
+            /// This build has no objects.
+            pub(crate) async fn $function(call: Invocation) -> Result<Answer> {
+                Err(unsupported(format!("distributed.{}", call.name())))
+            }
+        )*};
+    }
+
+    absent!(
+        broadcast_object_list,
+        all_gather_object,
+        gather_object,
+        scatter_object_list,
+        send_object_list,
+        recv_object_list
+    );
+}
+
+#[cfg(not(feature = "objects"))]
+pub(crate) use absent::*;

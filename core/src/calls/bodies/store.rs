@@ -1,0 +1,15 @@
+//! `Store`, the base class.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::invocation::{Invocation, references};
+
+/// Waits until all keys are there.
+pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {
+    let keys: Vec<String> = call.take(0)?;
+    let timeout: Option<Duration> = if call.overload() == 0 { None } else { call.take(1)? };
+    let store = call.this_store()?;
+    store.get().wait_async(&references(&keys), timeout).await.into_answer()
+}

@@ -1,0 +1,82 @@
+//! `TCPStore`, where there are sockets.
+
+use crate::Result;
+use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::invocation::Invocation;
+
+#[cfg(feature = "tcp")]
+pub(crate) use here::{host, new, port};
+
+#[cfg(feature = "tcp")]
+mod here {
+    use std::time::Duration;
+
+    use super::{Answer, IntoAnswer, Invocation, Result};
+    use crate::Error;
+    use crate::calls::object::StoreObject;
+    use crate::store::{TcpStore, TcpStoreOptions};
+
+    /// Connects, and serves if asked to.
+    pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
+        let host: String = call.take(0)?;
+        let port: u16 = call.take(1)?;
+        let world_size: Option<i32> = call.take(2)?;
+        let is_master: bool = call.take(3)?;
+        let timeout: Duration = call.take(4)?;
+        let wait_for_workers: bool = call.take(5)?;
+        let multi_tenant: bool = call.take(6)?;
+        let listen_fd: Option<i32> = call.take(7)?;
+        let use_libuv: bool = call.take(8)?;
+        if listen_fd.is_some() {
+            let who = "this language".to_owned();
+            return Err(Error::Unsupported { who, operation: "master_listen_fd".to_owned() });
+        }
+        let options = TcpStoreOptions::new(host, port)
+            // A negative number of users, as in c10d, is an unknown one.
+            .world_size(world_size.and_then(|size| u32::try_from(size).ok()))
+            .is_master(is_master)
+            .timeout(timeout)
+            .wait_for_workers(wait_for_workers)
+            .multi_tenant(multi_tenant)
+            .use_libuv(use_libuv);
+        StoreObject::from(TcpStore::new(options)?).into_answer()
+    }
+
+    /// The host that was given.
+    pub(crate) async fn host(call: Invocation) -> Result<Answer> {
+        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.host().into_answer()
+    }
+
+    fn no_tcp_store() -> Error {
+        Error::InvalidType { message: "the store is no TCPStore".to_owned() }
+    }
+
+    /// The port on which the server listens.
+    pub(crate) async fn port(call: Invocation) -> Result<Answer> {
+        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.port().into_answer()
+    }
+}
+
+/// There are no sockets here.
+#[cfg(not(feature = "tcp"))]
+pub(crate) async fn new(_: Invocation) -> Result<Answer> {
+    let (who, operation) = ("a browser".to_owned(), "TCPStore".to_owned());
+    Err(crate::Error::Unsupported { who, operation })
+}
+
+/// There is no such store here.
+#[cfg(not(feature = "tcp"))]
+pub(crate) async fn host(call: Invocation) -> Result<Answer> {
+    new(call).await
+}
+
+/// There is no such store here.
+#[cfg(not(feature = "tcp"))]
+pub(crate) async fn port(call: Invocation) -> Result<Answer> {
+    new(call).await
+}
+
+/// Whether the server is libuv's; never.
+pub(crate) async fn libuv_backend(_: Invocation) -> Result<Answer> {
+    false.into_answer()
+}

@@ -1,0 +1,202 @@
+//! Calls that are no operations on tensors, for languages without generated code of their own:
+//! found by name, resolved, and carried out. Knows nothing of what any of them does.
+//!
+//! A call is resolved at once, so that wrong arguments raise where they are given; what it does is
+//! a future, which on a platform with threads is ready when it is polled once: it blocks inside.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use super::FromValue;
+use super::answer::Answer;
+use super::object::{Object, StoreObject};
+use super::resolve::{Resolved, resolve, unsupported};
+use super::types::Method;
+use super::value::{Arguments, Foreign, Value};
+use crate::generated::dispatch::ENTRIES;
+use crate::{Error, ProcessGroup, Result, distributed};
+
+/// What a call does, on its way.
+pub type Running = Pin<Box<dyn Future<Output = Result<Answer>>>>;
+
+/// A method, free function, constructor or attribute, by the name of its table.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name of its table: `STORE_GET`; an attribute's is made in the same way.
+    pub key: &'static str,
+    /// What it takes.
+    pub method: &'static Method,
+    /// What it does. None for what takes tensors, which [`Staged`](super::Staged) carries out, and
+    /// for what each language does in its own way.
+    pub(crate) run: Option<fn(Invocation) -> Running>,
+}
+
+/// A call whose overload is known, and the objects that it was given.
+#[derive(Debug)]
+pub struct Invocation {
+    entry: &'static Entry,
+    this: Option<Object>,
+    resolved: Resolved,
+    objects: Vec<Object>,
+}
+
+/// The entry of this name.
+///
+/// # Errors
+/// [`Error::Unsupported`] if there is none.
+pub fn entry(key: &str) -> Result<&'static Entry> {
+    let found = ENTRIES.binary_search_by(|entry| entry.key.cmp(key));
+    found.map(|position| &ENTRIES[position]).map_err(|_| unsupported(key.to_owned()))
+}
+
+impl Invocation {
+    /// A call of `entry` on `this`. The slot of an object among the arguments is its position in
+    /// `objects`.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    pub fn new(
+        entry: &'static Entry,
+        this: Option<Object>,
+        arguments: Arguments,
+        objects: Vec<Object>,
+    ) -> Result<Invocation> {
+        let resolved = resolve(entry.method, arguments)?;
+        Ok(Invocation { entry, this, resolved, objects })
+    }
+
+    /// Starts what it does. Nothing happens before the future is polled.
+    pub fn start(self) -> Running {
+        match self.entry.run {
+            Some(run) => run(self),
+            None => {
+                let error = unsupported(self.path());
+                Box::pin(std::future::ready(Err(error)))
+            }
+        }
+    }
+
+    /// Does it on this thread, blocking where it waits.
+    ///
+    /// # Errors
+    /// Its own; [`Error::Unsupported`] where nothing can block and it would have to wait.
+    pub fn run(self) -> Result<Answer> {
+        let name = self.entry.method.name;
+        let mut running = pin!(self.start());
+        match running.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(unsupported(format!("{name} without waiting"))),
+        }
+    }
+
+    /// Takes the value of parameter `position`, once.
+    pub(crate) fn take<T: FromValue>(&mut self, position: usize) -> Result<T> {
+        self.resolved.take(position)
+    }
+
+    /// The method, for messages.
+    pub(super) fn name(&self) -> &'static str {
+        self.entry.method.name
+    }
+
+    /// The interface and the method, for messages.
+    pub(crate) fn path(&self) -> String {
+        let Method { interface, name, .. } = self.entry.method;
+        format!("{interface}.{name}")
+    }
+
+    /// The position of the overload in the order of declaration.
+    pub(super) fn overload(&self) -> usize {
+        self.resolved.overload
+    }
+
+    /// The group that the method is called on.
+    pub(crate) fn this_group(&self) -> Result<ProcessGroup> {
+        self.this()?.group().cloned()
+    }
+
+    /// The store that the method is called on.
+    pub(crate) fn this_store(&self) -> Result<StoreObject> {
+        self.this()?.store().cloned()
+    }
+
+    /// The object that parameter `position` was given, if it was given one.
+    pub(super) fn object(&self, position: usize) -> Option<&Object> {
+        match self.resolved.values.get(position) {
+            Some(Value::Foreign(Foreign { slot, .. })) => self.objects.get(*slot),
+            _ => None,
+        }
+    }
+
+    /// The value of parameter `position`, as it was given.
+    pub(super) fn value(&self, position: usize) -> &Value {
+        self.resolved.values.get(position).unwrap_or(&Value::None)
+    }
+
+    /// Whether parameter `position` was given what stands for a group without this process.
+    pub(super) fn is_outside(&self, position: usize) -> bool {
+        matches!(self.object(position), Some(Object::NonGroupMember))
+    }
+
+    /// The group that parameter `position` was given, or the default group.
+    pub(super) fn group(&self, position: usize) -> Result<ProcessGroup> {
+        let given = self.object(position).map(Object::group).transpose()?;
+        distributed::group_or_default(given)
+    }
+
+    /// The store that parameter `position` was given, if it was given one.
+    pub(super) fn store(&self, position: usize) -> Result<Option<StoreObject>> {
+        Ok(self.object(position).map(Object::store).transpose()?.cloned())
+    }
+
+    /// The rank in `group` that one of two parameters names: `global` a global rank, `in_group` a
+    /// rank in the group.
+    pub(super) fn rank(
+        &mut self,
+        group: &ProcessGroup,
+        name: &str,
+        global: usize,
+        in_group: usize,
+    ) -> Result<Option<u32>> {
+        rank_of(group, name, self.take(global)?, self.take(in_group)?)
+    }
+
+    fn this(&self) -> Result<&Object> {
+        self.this.as_ref().ok_or_else(|| {
+            let Method { interface, name, .. } = self.entry.method;
+            Error::InvalidType { message: format!("{name}() is called on no {interface}") }
+        })
+    }
+}
+
+/// The rank in `group` that is meant by a global rank or by a rank in the group.
+pub(super) fn rank_of(
+    group: &ProcessGroup,
+    name: &str,
+    global: Option<u32>,
+    in_group: Option<u32>,
+) -> Result<Option<u32>> {
+    match (global, in_group) {
+        (Some(_), Some(_)) => {
+            let message = format!("Can't specify both {name} and group_{name}");
+            Err(Error::InvalidArgument { message })
+        }
+        (Some(global), None) => group.group_rank(global).map(Some),
+        (None, in_group) => Ok(in_group),
+    }
+}
+
+impl Value {
+    /// The value that stands for the object at `slot` of a call's objects.
+    pub fn of_object(object: &Object, slot: usize) -> Value {
+        let interfaces = object.interfaces();
+        let type_name = object.type_name().to_owned();
+        Value::Foreign(Foreign { type_name, interfaces, callable: false, slot })
+    }
+}
+
+/// The keys as the stores take them.
+pub(crate) fn references<T: AsRef<R>, R: ?Sized>(values: &[T]) -> Vec<&R> {
+    values.iter().map(AsRef::as_ref).collect()
+}

@@ -1,0 +1,181 @@
+//! Objects that calls are made on, take and return: groups and stores. Knows nothing of methods.
+
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(not(target_family = "wasm"))]
+use crate::store::FileStore;
+#[cfg(feature = "tcp")]
+use crate::store::TcpStore;
+use crate::store::{HashStore, PrefixStore, Store};
+use crate::{Error, ProcessGroup, Result};
+
+/// An object of an interface of the IDL that a language holds a handle on. Cheap to clone: a clone
+/// is the same object.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A process group.
+    Group(ProcessGroup),
+    /// What stands for a group that this process is not a member of.
+    NonGroupMember,
+    /// A store.
+    Store(StoreObject),
+}
+
+/// A store, and what it was made as.
+#[derive(Clone)]
+pub struct StoreObject {
+    store: Arc<dyn Store>,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    /// A store of which no more is known than its interfaces.
+    Only(&'static [&'static str]),
+    Hash,
+    #[cfg(not(target_family = "wasm"))]
+    File(Arc<FileStore>),
+    Prefix(Arc<PrefixStore>, Arc<Object>),
+    #[cfg(feature = "tcp")]
+    Tcp(Arc<TcpStore>),
+}
+
+impl Object {
+    /// The interface that it is an object of.
+    pub fn type_name(&self) -> &'static str {
+        self.interfaces()[0]
+    }
+
+    /// The interface that it is an object of, and those which that inherits from.
+    pub fn interfaces(&self) -> &'static [&'static str] {
+        match self {
+            Object::Group(_) => &["ProcessGroup"],
+            Object::NonGroupMember => &["NonGroupMember", "ProcessGroup"],
+            Object::Store(store) => match store.kind {
+                Kind::Only(interfaces) => interfaces,
+                Kind::Hash => &["HashStore", "Store"],
+                #[cfg(not(target_family = "wasm"))]
+                Kind::File(_) => &["FileStore", "Store"],
+                Kind::Prefix(..) => &["PrefixStore", "Store"],
+                #[cfg(feature = "tcp")]
+                Kind::Tcp(_) => &["TCPStore", "Store"],
+            },
+        }
+    }
+
+    /// A number that is the object's own in this process, as long as it is there.
+    pub fn identity(&self) -> usize {
+        match self {
+            Object::Group(group) => group.identity(),
+            Object::NonGroupMember => 0,
+            Object::Store(store) => Arc::as_ptr(&store.store).addr(),
+        }
+    }
+
+    /// The group that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if this process is not a member of it; [`Error::InvalidType`] if it
+    /// is no group.
+    pub fn group(&self) -> Result<&ProcessGroup> {
+        match self {
+            Object::Group(group) => Ok(group),
+            Object::NonGroupMember => Err(Error::InvalidGroup {
+                message: "this process is not a member of it".to_owned(),
+            }),
+            other => Err(no(other, "ProcessGroup")),
+        }
+    }
+
+    /// The store that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is no store.
+    pub fn store(&self) -> Result<&StoreObject> {
+        match self {
+            Object::Store(store) => Ok(store),
+            other => Err(no(other, "Store")),
+        }
+    }
+}
+
+impl StoreObject {
+    /// Any store.
+    pub fn any(store: Arc<dyn Store>) -> StoreObject {
+        Self::of(store, &["Store"])
+    }
+
+    /// A store of these interfaces, the closest one first, `Store` last.
+    pub fn of(store: Arc<dyn Store>, interfaces: &'static [&'static str]) -> StoreObject {
+        let interfaces = if interfaces.is_empty() { &["Store"] } else { interfaces };
+        StoreObject { store, kind: Kind::Only(interfaces) }
+    }
+
+    /// The store, whatever it is.
+    pub fn get(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The prefix, and the store under it as it was given, of a `PrefixStore`.
+    pub(super) fn prefixed(&self) -> Option<(&PrefixStore, &Object)> {
+        match &self.kind {
+            Kind::Prefix(store, underlying) => Some((store, underlying)),
+            _ => None,
+        }
+    }
+
+    /// The file store that it is.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn file(&self) -> Option<&FileStore> {
+        if let Kind::File(store) = &self.kind { Some(store) } else { None }
+    }
+
+    /// The TCP store that it is.
+    #[cfg(feature = "tcp")]
+    pub(super) fn tcp(&self) -> Option<&TcpStore> {
+        if let Kind::Tcp(store) = &self.kind { Some(store) } else { None }
+    }
+
+    /// A view of `underlying` under a prefix.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if `underlying` is no store.
+    pub fn under(prefix: impl Into<String>, underlying: Object) -> Result<StoreObject> {
+        let store = Arc::new(PrefixStore::new(prefix, underlying.store()?.store.clone()));
+        let kind = Kind::Prefix(store.clone(), Arc::new(underlying));
+        Ok(StoreObject { store, kind })
+    }
+}
+
+impl From<HashStore> for StoreObject {
+    fn from(store: HashStore) -> StoreObject {
+        StoreObject { store: Arc::new(store), kind: Kind::Hash }
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl From<FileStore> for StoreObject {
+    fn from(store: FileStore) -> StoreObject {
+        let store = Arc::new(store);
+        StoreObject { store: store.clone(), kind: Kind::File(store) }
+    }
+}
+
+#[cfg(feature = "tcp")]
+impl From<TcpStore> for StoreObject {
+    fn from(store: TcpStore) -> StoreObject {
+        let store = Arc::new(store);
+        StoreObject { store: store.clone(), kind: Kind::Tcp(store) }
+    }
+}
+
+impl fmt::Debug for StoreObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreObject").finish_non_exhaustive()
+    }
+}
+
+fn no(object: &Object, wanted: &str) -> Error {
+    Error::InvalidType { message: format!("a {} is no {wanted}", object.type_name()) }
+}

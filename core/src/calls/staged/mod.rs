@@ -1,0 +1,333 @@
+//! Operations on tensors that lie in a language's memory, which may go away or move at any time:
+//! they work on copies. Prepare, copy in, issue, copy out. Knows no language.
+//!
+//! Copies are made in slices, so that a thread that has other things to do may do them meanwhile.
+//! What the language gives for a copy is looked at each time: it must be as long as it was.
+
+mod layout;
+mod operation;
+mod pool;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::invocation::Entry;
+use super::object::Object;
+use super::resolve::resolve;
+use super::value::{Arguments, Foreign};
+use crate::backend::Waiting;
+use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
+use operation::{Operation, operation, reads, refuse_read_only_outputs, writes};
+pub use tensors::{Described, Memory, Tensors};
+
+/// Memory of a language, for the moment of a copy.
+pub trait CallerMemory {
+    /// Its bytes now; 0 if it is gone.
+    fn bytes(&self) -> usize;
+    /// Copies the bytes from `at` on.
+    fn read(&self, at: usize, into: &mut [u8]);
+    /// Changes the bytes from `at` on.
+    fn write(&self, at: usize, from: &[u8]);
+}
+
+/// An operation on tensors, on its way.
+#[derive(Debug)]
+pub struct Staged {
+    name: &'static str,
+    /// None for an operation of a group that this process is not a member of.
+    group: Option<ProcessGroup>,
+    tensors: Tensors,
+    /// Positions of the tensors that are read, and of those that are written.
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+    /// Tensors that are copied by now, and bytes of the next one.
+    copied_in: Cursor,
+    copied_out: Cursor,
+    timeout: Duration,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Prepared(Operation),
+    Issued(Work),
+    /// Nothing was, or is, to be done.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Cursor {
+    tensors: usize,
+    bytes: usize,
+}
+
+impl Staged {
+    /// Resolves and checks a call of `entry`, on `this` or on the group among its arguments. The
+    /// slot of an object among the arguments is its position in `objects`.
+    ///
+    /// # Errors
+    /// Wrong arguments; [`Error::Unsupported`] for a method that is no operation on tensors.
+    pub fn prepare(
+        entry: &'static Entry,
+        this: Option<&Object>,
+        arguments: Arguments,
+        objects: &[Object],
+        tensors: Tensors,
+    ) -> Result<Staged> {
+        let resolved = resolve(entry.method, arguments)?;
+        refuse_read_only_outputs(&resolved)?;
+        let given = match resolved.group() {
+            Some(Foreign { slot, .. }) => objects.get(*slot),
+            None => None,
+        };
+        if let Some(Object::NonGroupMember) = this.or(given) {
+            return Ok(Self::nothing(entry.method.name));
+        }
+        let group = match this.or(given) {
+            Some(object) => object.group()?.clone(),
+            None => distributed::default_group()?,
+        };
+        let inputs = resolved.positions(&tensors, reads);
+        let outputs = resolved.positions(&tensors, writes);
+        let operation = operation(resolved, &group, this.is_some())?;
+        let mut staged = Staged {
+            name: entry.method.name,
+            tensors,
+            inputs,
+            outputs,
+            copied_in: Cursor::default(),
+            copied_out: Cursor::default(),
+            timeout: group.timeout(),
+            state: State::Prepared(operation),
+            group: Some(group),
+        };
+        staged.leave_out_needless_copies();
+        Ok(staged)
+    }
+
+    /// The method that was called.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The limit of the operation.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The group that it runs in; none if this process is not a member of that.
+    pub fn group(&self) -> Option<&ProcessGroup> {
+        self.group.as_ref()
+    }
+
+    /// Positions of the tensors that are written, in the order of the call.
+    pub fn outputs(&self) -> &[usize] {
+        &self.outputs
+    }
+
+    /// The work, once it is issued.
+    pub fn work(&self) -> Option<&Work> {
+        if let State::Issued(work) = &self.state { Some(work) } else { None }
+    }
+
+    /// Whether there is nothing left to issue.
+    pub fn is_issued(&self) -> bool {
+        !matches!(self.state, State::Prepared(_))
+    }
+
+    /// Bytes that are still to be copied in.
+    pub fn bytes_in(&self) -> usize {
+        if self.is_issued() { 0 } else { self.copied_in.left(&self.inputs, &self.tensors) }
+    }
+
+    /// Copies about `budget` bytes of the tensors that are read, `memories[i]` being tensor `i`'s;
+    /// bytes that are still to be copied then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a memory is gone or has another length.
+    pub fn copy_in<M: CallerMemory>(&mut self, memories: &[M], budget: usize) -> Result<usize> {
+        if self.is_issued() {
+            return Ok(0);
+        }
+        let name = self.name;
+        self.copied_in.advance(
+            &self.inputs,
+            &self.tensors,
+            budget,
+            |index, staging, done, budget| {
+                let (memory, foreign) = current(name, memories.get(index), staging)?;
+                Ok(staging.tensor.region().write(|bytes| {
+                    foreign.layout.pieces(done, budget, |from, to, length| {
+                        memory.read(from, &mut bytes[to..to + length]);
+                    })
+                }))
+            },
+        )
+    }
+
+    /// Issues it, once everything is copied in.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::issue`].
+    pub fn issue(&mut self, waiting: Waiting) -> Result<()> {
+        let (State::Prepared(_), Some(group)) = (&self.state, &self.group) else { return Ok(()) };
+        let left = self.bytes_in();
+        if left > 0 {
+            let message = format!("{}: {left} bytes are not copied in yet", self.name);
+            return Err(Error::InvalidArgument { message });
+        }
+        // Whatever comes of it, it is not issued again.
+        let State::Prepared(operation) = std::mem::replace(&mut self.state, State::Over) else {
+            return Ok(());
+        };
+        let work = operation.issue(group, waiting);
+        self.state = State::Issued(work?);
+        Ok(())
+    }
+
+    /// Bytes that are still to be copied out.
+    pub fn bytes_out(&self) -> usize {
+        match &self.state {
+            State::Issued(_) => self.copied_out.left(&self.outputs, &self.tensors),
+            _ => 0,
+        }
+    }
+
+    /// Copies about `budget` bytes of the result to the tensors that are written; bytes that are
+    /// still to be copied then.
+    ///
+    /// # Errors
+    /// What the operation failed with; [`Error::InvalidArgument`] if it is not complete, or if a
+    /// memory is gone or has another length.
+    pub fn copy_out<M: CallerMemory>(&mut self, memories: &[M], budget: usize) -> Result<usize> {
+        let State::Issued(work) = &self.state else { return Ok(0) };
+        if let Some(error) = work.error() {
+            return Err(error);
+        }
+        let name = self.name;
+        if !work.is_completed() {
+            let message = format!("{name} is not complete");
+            return Err(Error::InvalidArgument { message });
+        }
+        self.copied_out.advance(
+            &self.outputs,
+            &self.tensors,
+            budget,
+            |index, staging, done, budget| {
+                let (memory, foreign) = current(name, memories.get(index), staging)?;
+                Ok(staging.tensor.region().read(|bytes| {
+                    foreign.layout.pieces(done, budget, |to, from, length| {
+                        memory.write(to, &bytes[from..from + length]);
+                    })
+                }))
+            },
+        )
+    }
+
+    /// Gives up the copies, when nothing is to be copied any more.
+    pub fn release(&mut self) {
+        self.tensors = Tensors::default();
+        self.inputs = Vec::new();
+        if let State::Prepared(_) = self.state {
+            self.state = State::Over;
+        }
+    }
+
+    /// What is done for a group that this process is not a member of.
+    fn nothing(name: &'static str) -> Staged {
+        Staged {
+            name,
+            group: None,
+            tensors: Tensors::default(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            copied_in: Cursor::default(),
+            copied_out: Cursor::default(),
+            timeout: Duration::ZERO,
+            state: State::Over,
+        }
+    }
+
+    /// Of what is read and written, one rank may only do one: the root of a broadcast only reads,
+    /// the others only write, and only the root of a reduction writes.
+    fn leave_out_needless_copies(&mut self) {
+        let (State::Prepared(Operation::Collective(request)), Some(group)) =
+            (&self.state, &self.group)
+        else {
+            return;
+        };
+        let own = request.timeout.filter(|timeout| !timeout.is_zero());
+        self.timeout = own.unwrap_or(self.timeout);
+        let facts = request.collective.facts();
+        if !facts.rooted {
+            return;
+        }
+        let is_root = group.rank() == request.root;
+        if facts.input == Blocks::None && facts.output == Blocks::One && !facts.reduces {
+            (if is_root { &mut self.outputs } else { &mut self.inputs }).clear();
+        }
+        if facts.output == Blocks::OneAtRoot && !is_root {
+            self.outputs.clear();
+        }
+    }
+}
+
+impl Cursor {
+    fn left(&self, positions: &[usize], tensors: &Tensors) -> usize {
+        let rest = positions.get(self.tensors..).unwrap_or_default();
+        let bytes = rest.iter().filter_map(|&index| tensors.all.get(index)?.foreign.as_ref());
+        bytes.map(|foreign| foreign.layout.bytes()).sum::<usize>().saturating_sub(self.bytes)
+    }
+
+    /// Goes on for about `budget` bytes: `copy` is given a tensor, the bytes of it that are done,
+    /// and how many may be; it returns how many are done then. Bytes that are left.
+    fn advance(
+        &mut self,
+        positions: &[usize],
+        tensors: &Tensors,
+        budget: usize,
+        mut copy: impl FnMut(usize, &tensors::Staging, usize, usize) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut budget = budget;
+        while let Some(&index) = positions.get(self.tensors) {
+            let Some(staging) = tensors.all.get(index) else { break };
+            let all = staging.foreign.as_ref().map_or(0, |foreign| foreign.layout.bytes());
+            if self.bytes < all {
+                if budget == 0 {
+                    break;
+                }
+                let done = copy(index, staging, self.bytes, budget)?;
+                budget = budget.saturating_sub(done - self.bytes);
+                self.bytes = done;
+            }
+            if self.bytes >= all {
+                *self = Cursor { tensors: self.tensors + 1, bytes: 0 };
+            }
+        }
+        Ok(self.left(positions, tensors))
+    }
+}
+
+/// The language's side of a tensor that is copied, if it is still as it was.
+fn current<'a, M: CallerMemory>(
+    name: &str,
+    memory: Option<&'a M>,
+    staging: &'a tensors::Staging,
+) -> Result<(&'a M, &'a tensors::Foreign)> {
+    let invalid = |what: &str| Error::InvalidArgument { message: format!("{name}: {what}") };
+    let foreign = staging.foreign.as_ref().ok_or_else(|| invalid("there is nothing to copy"))?;
+    let memory = memory.ok_or_else(|| invalid("a tensor's memory is not given"))?;
+    match (memory.bytes(), foreign.bytes) {
+        (now, then) if now == then => Ok((memory, foreign)),
+        (0, _) => Err(invalid(
+            "the memory of a tensor was given away (transferred or detached) while the operation \
+             was in flight",
+        )),
+        (now, then) => Err(invalid(&format!(
+            "the memory of a tensor had {then} bytes when the operation was called, and has {now} \
+             bytes now",
+        ))),
+    }
+}

@@ -1,0 +1,140 @@
+//! What a resolved call on tensors does, by the roles of its parameters. Knows nothing of copies.
+
+use std::collections::HashSet;
+
+use super::tensors::Tensors;
+use crate::backend::Waiting;
+use crate::calls::invocation::rank_of;
+use crate::calls::resolve::{Resolved, unsupported};
+use crate::calls::{FromValue, Role, Value};
+use crate::{Error, ProcessGroup, Request, Result, Tensor, Work};
+
+/// What a call becomes.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Collective(Request),
+    Send { tensor: Tensor, peer: u32, tag: u32 },
+    Recv { tensor: Tensor, peer: Option<u32>, tag: u32 },
+}
+
+impl Operation {
+    /// Issues it in `group`.
+    pub(super) fn issue(self, group: &ProcessGroup, waiting: Waiting) -> Result<Work> {
+        match self {
+            Operation::Collective(request) => group.issue_as(request, waiting),
+            Operation::Send { tensor, peer, tag } => {
+                group.issue_send(tensor, peer, tag, None, waiting)
+            }
+            Operation::Recv { tensor, peer, tag } => {
+                group.issue_recv(tensor, peer, tag, None, waiting)
+            }
+        }
+    }
+}
+
+/// What a resolved call does in `group`. As a method of the group (`is_method`) its ranks are
+/// those of the group, else some are global ranks.
+pub(super) fn operation(
+    resolved: Resolved,
+    group: &ProcessGroup,
+    is_method: bool,
+) -> Result<Operation> {
+    if resolved.method.collective.is_none() {
+        return message(resolved, group);
+    }
+    let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
+    let request = resolved.request_in(group.size(), rank_in_group)?;
+    group.check(&request)?;
+    Ok(Operation::Collective(request))
+}
+
+/// A send or a receive, by the roles of the parameters.
+fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
+    let name = resolved.method.name;
+    let tag = resolved.take_role::<u32>(Role::Tag)?.unwrap_or(0);
+    let (global, in_group) =
+        (resolved.take_role(Role::GlobalPeer)?, resolved.take_role(Role::Peer)?);
+    let tensor = |role| resolved.value_of(role).map(|value| single(name, value)).transpose();
+    let (input, output) = (tensor(Role::In)?, tensor(Role::Out)?);
+    let other = if output.is_some() { "src" } else { "dst" };
+    let peer = rank_of(group, other, global, in_group)?;
+    match (input, output, peer) {
+        (Some(tensor), None, Some(peer)) => Ok(Operation::Send { tensor, peer, tag }),
+        (Some(_), None, None) => Err(Error::InvalidArgument {
+            message: format!("{name}: one of 'dst' and 'group_dst' must be given"),
+        }),
+        (None, Some(tensor), peer) => Ok(Operation::Recv { tensor, peer, tag }),
+        _ => Err(unsupported(format!("{}.{name}", resolved.method.interface))),
+    }
+}
+
+/// The one tensor that a tensor, or a list with one, is.
+fn single(name: &str, value: &Value) -> Result<Tensor> {
+    let mut tensors = Vec::new();
+    for_each_tensor(value, &mut |tensor| tensors.push(tensor.clone()));
+    match (tensors.pop(), tensors.len()) {
+        (Some(tensor), 0) => Ok(tensor),
+        (last, more) => {
+            let count = more + usize::from(last.is_some());
+            let message = format!("{name}(): expected one tensor, got a list of {count}");
+            Err(Error::InvalidArgument { message })
+        }
+    }
+}
+
+pub(super) fn reads(role: Role) -> bool {
+    matches!(role, Role::In | Role::InOut | Role::FlatIn)
+}
+
+pub(super) fn writes(role: Role) -> bool {
+    matches!(role, Role::Out | Role::InOut | Role::FlatOut)
+}
+
+fn for_each_tensor(value: &Value, f: &mut impl FnMut(&Tensor)) {
+    match value {
+        Value::Tensor(tensor) => f(tensor),
+        Value::List(items) => items.iter().for_each(|item| for_each_tensor(item, f)),
+        _ => {}
+    }
+}
+
+pub(super) fn refuse_read_only_outputs(resolved: &Resolved) -> Result<()> {
+    for (parameter, value) in resolved.parameters().iter().zip(&resolved.values) {
+        let mut read_only = false;
+        if writes(parameter.role) {
+            for_each_tensor(value, &mut |tensor| read_only |= tensor.is_read_only());
+        }
+        if read_only {
+            let message = format!(
+                "{}: the memory of '{}' is read-only, but the call writes it; pass a writable copy",
+                resolved.method.name, parameter.name
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+    }
+    Ok(())
+}
+
+impl Resolved {
+    /// Positions of the tensors of parameters of these roles, each once, in the order of the call.
+    pub(super) fn positions(&self, tensors: &Tensors, wanted: impl Fn(Role) -> bool) -> Vec<usize> {
+        let mut positions = Vec::new();
+        for (parameter, value) in self.parameters().iter().zip(&self.values) {
+            if wanted(parameter.role) {
+                for_each_tensor(value, &mut |tensor| positions.extend(tensors.position(tensor)));
+            }
+        }
+        let mut seen = HashSet::new();
+        positions.retain(|position| seen.insert(*position));
+        positions
+    }
+
+    /// Takes the value of the parameter of this role; none if there is no such parameter.
+    fn take_role<T: FromValue>(&mut self, role: Role) -> Result<Option<T>> {
+        let position = self.parameters().iter().position(|parameter| parameter.role == role);
+        match position {
+            Some(position) => self.take(position),
+            None => Ok(None),
+        }
+    }
+}

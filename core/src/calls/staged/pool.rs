@@ -1,0 +1,87 @@
+//! Native memory for staging, kept for a while after its use: fresh memory has to be cleared and
+//! mapped by the system, which costs about as much as the copy. Knows nothing of calls.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::Region;
+
+/// Bytes below which memory is not worth keeping: the allocator has it at hand.
+const SMALLEST_BYTES: usize = 64 << 10;
+
+/// Bytes that are kept at most, in all.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Blocks that are kept at most.
+const MOST_BLOCKS: usize = 64;
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { blocks: Vec::new(), bytes: 0 });
+
+struct Kept {
+    /// The one that was used last stands last.
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Memory that goes back to the pool when it is dropped.
+struct Block(Vec<u8>);
+
+/// Memory of `len` bytes with any content.
+pub(super) fn region(len: usize) -> Region {
+    if len < SMALLEST_BYTES {
+        return Region::zeroed(len);
+    }
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take(len);
+    let block = Block(kept.unwrap_or_else(|| vec![0; len]));
+    Region::from_owner(block, |block| (block.0.as_mut_ptr(), block.0.len()))
+}
+
+impl Kept {
+    /// A block of `len` bytes, cut from one that is not more than twice as long.
+    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |block: &Vec<u8>| len <= block.len() && block.len() <= 2 * len;
+        let position = self.blocks.iter().rposition(fits)?;
+        let mut block = self.blocks.remove(position);
+        self.bytes -= block.capacity();
+        block.truncate(len);
+        Some(block)
+    }
+
+    fn put(&mut self, block: Vec<u8>) {
+        if block.capacity() > MOST_BYTES {
+            return;
+        }
+        self.bytes += block.capacity();
+        self.blocks.push(block);
+        // The one that was not used for the longest time goes first.
+        while self.bytes > MOST_BYTES || self.blocks.len() > MOST_BLOCKS {
+            let oldest = self.blocks.remove(0);
+            self.bytes -= oldest.capacity();
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let block = std::mem::take(&mut self.0);
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).put(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_used_again_and_the_oldest_is_given_up() {
+        let mut kept = Kept { blocks: Vec::new(), bytes: 0 };
+        kept.put(vec![1; 1 << 20]);
+        assert!(kept.take(1 << 18).is_none(), "a quarter would waste most of it");
+        assert!(kept.take(1 << 21).is_none());
+        assert_eq!(kept.take(1 << 19).map(|block| block.len()), Some(1 << 19));
+        assert_eq!(kept.bytes, 0);
+        for _ in 0..3 {
+            kept.put(vec![0; 100 << 20]);
+        }
+        assert_eq!((kept.blocks.len(), kept.bytes), (2, 200 << 20));
+    }
+}

@@ -1,0 +1,183 @@
+//! The tensors of one call: as the language describes them, and as the core has them. Knows nothing
+//! of methods.
+
+use super::layout::Layout;
+use super::pool;
+use crate::calls::Value;
+use crate::{DType, Error, Region, Result, Tensor};
+
+/// A tensor in a language's memory, or in memory of the core that the language has.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The element type.
+    pub dtype: DType,
+    /// Length of each dimension; none: one dimension with all elements.
+    pub shape: Option<Vec<usize>>,
+    /// Elements from one index to the next of each dimension; none: contiguous in C order.
+    pub strides: Option<Vec<isize>>,
+    /// The element at which index (0, …, 0) lies.
+    pub offset: usize,
+    /// Whether operations must not write it.
+    pub read_only: bool,
+    /// The memory.
+    pub memory: Memory,
+}
+
+/// Where the elements of a tensor are.
+#[derive(Clone, Debug)]
+pub enum Memory {
+    /// In memory of the language, which operations must not touch: they work on a copy.
+    Foreign {
+        /// Its bytes.
+        bytes: usize,
+        /// Which piece of the language's memory it lies in, and at which byte of that; by this it
+        /// is told which tensors share memory.
+        place: (usize, usize),
+    },
+    /// In memory of the core.
+    Own(Region),
+}
+
+/// The tensors of one call.
+#[derive(Debug, Default)]
+pub struct Tensors {
+    pub(super) all: Vec<Staging>,
+}
+
+/// One tensor of a call.
+#[derive(Debug)]
+pub(super) struct Staging {
+    /// What the core works on.
+    pub(super) tensor: Tensor,
+    /// Where the elements lie in the language's memory; none if that is the core's.
+    pub(super) foreign: Option<Foreign>,
+}
+
+/// The language's side of a tensor.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    pub(super) bytes: usize,
+    pub(super) layout: Layout,
+}
+
+impl Tensors {
+    /// The tensors of these descriptions, with memory for the copies of those that need one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
+    pub fn new(described: Vec<Described>) -> Result<Tensors> {
+        let regions = regions(&described);
+        let all = described.into_iter().zip(regions).map(|(it, region)| Staging::new(it, region));
+        Ok(Tensors { all: all.collect::<Result<_>>()? })
+    }
+
+    /// The value of the tensor at this position.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is none.
+    pub fn value(&self, position: usize) -> Result<Value> {
+        let found = self.all.get(position).map(|it| Value::Tensor(it.tensor.clone()));
+        found.ok_or_else(|| invalid(format!("there is no tensor {position}")))
+    }
+
+    /// The position of the tensor that has this memory.
+    pub(super) fn position(&self, tensor: &Tensor) -> Option<usize> {
+        self.all.iter().position(|it| it.tensor.region().is(tensor.region()))
+    }
+}
+
+impl Staging {
+    fn new(described: Described, shared: Option<Region>) -> Result<Staging> {
+        let Described { dtype, shape, strides, offset, read_only, memory } = described;
+        let bytes = match &memory {
+            Memory::Foreign { bytes, .. } => *bytes,
+            Memory::Own(region) => region.len(),
+        };
+        let size = dtype.size_bytes();
+        let layout = Layout::new(size, bytes, shape, strides, offset).map_err(|what| {
+            invalid(format!("a tensor of {} in {bytes} bytes of memory: {what}", dtype.name()))
+        })?;
+        let tensor = match &memory {
+            Memory::Own(region) => over(region, dtype, &layout),
+            Memory::Foreign { .. } => {
+                let region = shared.unwrap_or_else(|| pool::region(layout.bytes()));
+                Tensor::contiguous(region, dtype, layout.shape().to_vec())
+            }
+        };
+        let tensor = if read_only { tensor.read_only() } else { tensor };
+        let foreign = match memory {
+            Memory::Own(_) => None,
+            Memory::Foreign { bytes, .. } => Some(Foreign { bytes, layout }),
+        };
+        Ok(Staging { tensor, foreign })
+    }
+}
+
+/// A view of the core's own memory.
+fn over(region: &Region, dtype: DType, layout: &Layout) -> Tensor {
+    let size = dtype.size_bytes();
+    let (first, last) = layout.extent();
+    let region = region.slice(first * size..last * size);
+    let shape = layout.shape().to_vec();
+    match layout.strides() {
+        None => Tensor::contiguous(region, dtype, shape),
+        Some(strides) => {
+            let origin = layout.origin() - first;
+            Tensor::strided(region, dtype, shape, strides.to_vec(), origin)
+        }
+    }
+}
+
+/// Memory for those flat tensors of the language that share memory with others: their copies share
+/// it in the same way, so that the same calls are right and wrong as in every language.
+fn regions(described: &[Described]) -> Vec<Option<Region>> {
+    let mut regions = vec![None; described.len()];
+    if described.len() < 2 {
+        return regions;
+    }
+    let mut spans: Vec<(usize, usize, usize, usize)> = Vec::with_capacity(described.len());
+    for (index, it) in described.iter().enumerate() {
+        if let Memory::Foreign { bytes, place: (piece, start) } = it.memory
+            && bytes > 0
+            && it.strides.is_none()
+            && it.offset == 0
+            && it.fills(bytes)
+        {
+            spans.push((piece, start, start.saturating_add(bytes), index));
+        }
+    }
+    spans.sort_unstable();
+    let mut from = 0;
+    while let Some(&(piece, start, mut end, _)) = spans.get(from) {
+        let mut until = from + 1;
+        while let Some(&(other, next, its_end, _)) = spans.get(until)
+            && other == piece
+            && next < end
+        {
+            end = end.max(its_end);
+            until += 1;
+        }
+        if until - from > 1 {
+            let all = pool::region(end - start);
+            for &(_, first, last, index) in &spans[from..until] {
+                regions[index] = Some(all.slice(first - start..last - start));
+            }
+        }
+        from = until;
+    }
+    regions
+}
+
+impl Described {
+    /// Whether it has all of its memory, without gaps.
+    fn fills(&self, bytes: usize) -> bool {
+        self.shape.as_ref().is_none_or(|shape| {
+            let elements = shape.iter().try_fold(1usize, |all, &length| all.checked_mul(length));
+            elements.and_then(|it| it.checked_mul(self.dtype.size_bytes())) == Some(bytes)
+        })
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::InvalidArgument { message }
+}

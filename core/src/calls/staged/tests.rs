@@ -1,0 +1,187 @@
+//! Staged operations in groups of one rank, over memory that changes under way.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::*;
+use crate::calls::{TimeUnit, Value, entry};
+use crate::store::HashStore;
+use crate::{DType, GroupOptions, ReduceOp};
+
+/// What a language's array is: bytes that may go away.
+struct Array {
+    bytes: RefCell<Vec<u8>>,
+    gone: Cell<bool>,
+}
+
+impl Array {
+    fn of(values: &[f32]) -> Array {
+        let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        Array { bytes: RefCell::new(bytes), gone: Cell::new(false) }
+    }
+
+    fn values(&self) -> Vec<f32> {
+        let bytes = self.bytes.borrow();
+        bytes.chunks_exact(4).map(|it| f32::from_ne_bytes(it.try_into().unwrap())).collect()
+    }
+
+    fn described(&self, place: usize) -> Described {
+        let memory = Memory::Foreign { bytes: self.bytes.borrow().len(), place: (place, 0) };
+        let dtype = DType::F32;
+        Described { dtype, shape: None, strides: None, offset: 0, read_only: false, memory }
+    }
+}
+
+impl CallerMemory for &Array {
+    fn bytes(&self) -> usize {
+        if self.gone.get() { 0 } else { self.bytes.borrow().len() }
+    }
+    fn read(&self, at: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
+    }
+    fn write(&self, at: usize, from: &[u8]) {
+        self.bytes.borrow_mut()[at..at + from.len()].copy_from_slice(from);
+    }
+}
+
+fn group() -> Object {
+    let store = Arc::new(HashStore::new());
+    let group = ProcessGroup::new(store, 0, 1, "staged", GroupOptions::default()).unwrap();
+    Object::Group(group)
+}
+
+fn prepare(
+    group: &Object,
+    key: &str,
+    described: Vec<Described>,
+    arguments: impl FnOnce(&Tensors) -> Vec<Value>,
+    keywords: Vec<(&str, Value)>,
+) -> Result<Staged> {
+    let tensors = Tensors::new(described)?;
+    let arguments = Arguments {
+        positional: arguments(&tensors),
+        keywords: keywords.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        spread_options: true,
+        time_unit: TimeUnit::Milliseconds,
+    };
+    Staged::prepare(entry(key)?, Some(group), arguments, &[], tensors)
+}
+
+fn avg() -> Vec<(&'static str, Value)> {
+    vec![("reduceOp", Value::ReduceOp(ReduceOp::PremulSum(2.0)))]
+}
+
+fn list(tensors: &Tensors) -> Vec<Value> {
+    vec![Value::List(vec![tensors.value(0).unwrap()])]
+}
+
+#[test]
+fn an_operation_goes_in_and_out_in_slices() {
+    let group = group();
+    let array = Array::of(&[1.0, 2.0, 3.0]);
+    let mut staged =
+        prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![array.described(0)], list, avg()).unwrap();
+    assert_eq!((staged.outputs(), staged.bytes_in()), ([0].as_slice(), 12));
+    assert!(staged.issue(Waiting::Later).is_err(), "nothing is copied in yet");
+    assert_eq!(staged.copy_in(&[&array], 4).unwrap(), 8);
+    assert_eq!(staged.copy_in(&[&array], 100).unwrap(), 0);
+    staged.issue(Waiting::Later).unwrap();
+    staged.work().unwrap().wait(None).unwrap();
+    assert_eq!(array.values(), [1.0, 2.0, 3.0], "nobody touches the array meanwhile");
+    assert_eq!(staged.copy_out(&[&array], 8).unwrap(), 4);
+    assert_eq!(array.values(), [2.0, 4.0, 3.0]);
+    assert_eq!(staged.copy_out(&[&array], 8).unwrap(), 0);
+    assert_eq!(array.values(), [2.0, 4.0, 6.0]);
+}
+
+#[test]
+fn memory_that_is_gone_or_shorter_is_left_alone() {
+    let group = group();
+    let array = Array::of(&[1.0, 2.0]);
+    let mut staged =
+        prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![array.described(0)], list, vec![]).unwrap();
+    staged.copy_in(&[&array], 100).unwrap();
+    staged.issue(Waiting::Later).unwrap();
+    staged.work().unwrap().wait(None).unwrap();
+    array.gone.set(true);
+    let error = staged.copy_out(&[&array], 100).unwrap_err();
+    assert!(error.to_string().contains("transferred or detached"), "{error}");
+    array.gone.set(false);
+    array.bytes.borrow_mut().truncate(4);
+    let error = staged.copy_out(&[&array], 100).unwrap_err();
+    assert!(error.to_string().contains("had 8 bytes"), "{error}");
+}
+
+#[test]
+fn tensors_that_share_memory_share_it_in_the_copies() {
+    let group = group();
+    // One piece of memory with two tensors that overlap.
+    let (all, part) = (Array::of(&[1.0, 2.0]), Array::of(&[2.0]));
+    let mut overlapping = part.described(7);
+    overlapping.memory = Memory::Foreign { bytes: 4, place: (7, 4) };
+    let both = |tensors: &Tensors| {
+        vec![Value::List(vec![tensors.value(0).unwrap(), tensors.value(1).unwrap()])]
+    };
+    let described = vec![all.described(7), overlapping];
+    let key = "PROCESS_GROUP_ALLREDUCE_COALESCED";
+    let error = prepare(&group, key, described, both, vec![]).unwrap_err();
+    assert!(error.to_string().contains("share memory"), "{error}");
+    let apart = vec![all.described(7), part.described(8)];
+    assert!(prepare(&group, key, apart, both, vec![]).is_ok());
+}
+
+#[test]
+fn the_core_s_own_memory_is_not_copied() {
+    let group = group();
+    let region = crate::Region::from_vec([3f32, 4.0].map(f32::to_ne_bytes).concat());
+    let dtype = DType::F32;
+    let own = Described {
+        dtype,
+        shape: Some(vec![1]),
+        strides: None,
+        offset: 1,
+        read_only: false,
+        memory: Memory::Own(region.clone()),
+    };
+    let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![own], list, avg()).unwrap();
+    assert_eq!(staged.copy_in::<&Array>(&[], 100).unwrap(), 0);
+    staged.issue(Waiting::Soon).unwrap();
+    staged.work().unwrap().wait(None).unwrap();
+    assert_eq!(staged.copy_out::<&Array>(&[], 100).unwrap(), 0);
+    assert_eq!(region.read(<[u8]>::to_vec), [3f32, 8.0].map(f32::to_ne_bytes).concat());
+}
+
+#[test]
+fn wrong_calls_are_wrong_at_once() {
+    let group = group();
+    let array = Array::of(&[1.0]);
+    let described = || vec![array.described(0)];
+    let mistake = |key: &str, keywords| {
+        prepare(&group, key, described(), list, keywords).unwrap_err().to_string()
+    };
+    assert!(
+        mistake("PROCESS_GROUP_ALLREDUCE", vec![("nonsense", Value::None)]).contains("nonsense")
+    );
+    assert!(mistake("PROCESS_GROUP_BROADCAST", vec![("rootRank", Value::Int(3))]).contains("root"));
+    let to = |rank| vec![("dst_rank", Value::Int(rank))];
+    assert!(mistake("PROCESS_GROUP_SEND", to(-1)).contains("must be an integer from 0"));
+    let mut read_only = array.described(0);
+    read_only.read_only = true;
+    let error = prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![read_only], list, vec![]);
+    assert!(error.unwrap_err().to_string().contains("read-only"));
+    assert!(prepare(&group, "PROCESS_GROUP_SPLIT_GROUP", described(), list, vec![]).is_err());
+    assert!(entry("NO_SUCH_CALL").is_err());
+}
+
+#[test]
+fn a_group_without_this_process_does_nothing() {
+    let array = Array::of(&[1.0]);
+    let outside = Object::NonGroupMember;
+    let staged =
+        prepare(&outside, "PROCESS_GROUP_ALLREDUCE", vec![array.described(0)], list, vec![]);
+    let mut staged = staged.unwrap();
+    assert!(staged.is_issued() && staged.outputs().is_empty());
+    assert_eq!(staged.copy_out(&[&array], 100).unwrap(), 0);
+}

@@ -1,0 +1,129 @@
+//! What time it is and which process this is, in browsers too, and waiting for a time where nothing
+//! may block. Knows nothing of what is waited for.
+//!
+//! Where nothing may block, an event loop of the platform must call [`wake_sleepers`] when it is
+//! time; [`set_alarm`] lets it hear of times that are new.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+pub use web_time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Whether a thread may wait. In a browser, nothing arrives until it returns to the event loop.
+pub const CAN_BLOCK: bool = !cfg!(target_family = "wasm");
+
+/// The number of this process; in a browser, a number that each page and each worker makes up.
+pub fn process_id() -> u32 {
+    #[cfg(not(target_family = "wasm"))]
+    return std::process::id();
+    #[cfg(target_family = "wasm")]
+    {
+        static ID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+        // Without random numbers nothing can be joined either, and that raises.
+        *ID.get_or_init(|| crate::random::bytes().map_or(0, u32::from_le_bytes))
+    }
+}
+
+/// `timeout` from now; a century from now where the clock cannot say that.
+pub(crate) fn after(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
+}
+
+/// Lets `duration` pass. Natively this blocks the thread, like everything that waits there.
+pub(crate) async fn sleep(duration: Duration) {
+    if CAN_BLOCK {
+        std::thread::sleep(duration);
+    } else {
+        sleep_until(after(duration)).await;
+    }
+}
+
+/// Ends when [`wake_sleepers`] is called with `until` or a later time.
+pub fn sleep_until(until: Instant) -> Sleep {
+    Sleep { until, waker: None }
+}
+
+/// The future of [`sleep_until`].
+#[derive(Debug)]
+#[must_use = "it does nothing unless it is awaited"]
+pub struct Sleep {
+    until: Instant,
+    /// The one that is in the list, if there is one.
+    waker: Option<Waker>,
+}
+
+/// Who sleeps, and until when.
+static SLEEPERS: Mutex<Vec<(Instant, Waker)>> = Mutex::new(Vec::new());
+
+/// Who hears of new times.
+static ALARM: Mutex<Option<fn()>> = Mutex::new(None);
+
+/// Wakes whoever sleeps until `now` or before. When to call this again, if somebody sleeps on.
+pub fn wake_sleepers(now: Instant) -> Option<Instant> {
+    let (due, next) = {
+        let mut sleepers = lock();
+        let due: Vec<_> = sleepers.extract_if(.., |(until, _)| *until <= now).collect();
+        (due, sleepers.iter().map(|(until, _)| *until).min())
+    };
+    due.into_iter().for_each(|(_, waker)| waker.wake());
+    next
+}
+
+/// Has `alarm` called whenever there is something to wait for or to do that was not there before.
+/// It must only note that; what it notes it does later.
+pub fn set_alarm(alarm: fn()) {
+    *ALARM.lock().unwrap_or_else(PoisonError::into_inner) = Some(alarm);
+}
+
+/// Says that there is something new to wait for or to do.
+pub(crate) fn ring_alarm() {
+    let alarm = *ALARM.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(alarm) = alarm {
+        alarm();
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.until <= Instant::now() {
+            self.leave();
+            return Poll::Ready(());
+        }
+        if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            self.leave();
+            lock().push((self.until, context.waker().clone()));
+            self.waker = Some(context.waker().clone());
+            ring_alarm();
+        }
+        Poll::Pending
+    }
+}
+
+impl Sleep {
+    fn leave(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            let mut sleepers = lock();
+            let ours =
+                |(until, other): &(Instant, Waker)| *until == self.until && other.will_wake(&waker);
+            if let Some(place) = sleepers.iter().position(ours) {
+                sleepers.swap_remove(place);
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn lock() -> MutexGuard<'static, Vec<(Instant, Waker)>> {
+    SLEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,216 @@
+//! Who makes progress where there is no background thread, as in a browser: whoever issues, and the
+//! event loop, which calls [`drive_all`]. Knows the executor and the clock; no concrete transport.
+//!
+//! [`clock::set_alarm`] tells the event loop when to call it although no socket has anything new.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::{Completion, Executor, Finished, Message, Operation, SpinPolicy, StallReport, Waiting};
+use crate::Result;
+use crate::clock::{self, CAN_BLOCK, Instant};
+use crate::transport::Rank;
+use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
+
+/// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
+const TURNS: usize = 16;
+
+/// How often it is looked at operations in flight although nothing arrives: one may stand still, and
+/// a transport may have timers.
+const TICK: Duration = Duration::from_millis(150);
+
+/// How long an operation may stand still until the stall hook is called.
+const STALL: Duration = Duration::from_millis(300);
+
+/// Longest sleep of a thread that waits, as nothing wakes it.
+#[cfg(not(target_family = "wasm"))]
+const NAP: Duration = Duration::from_micros(200);
+
+/// The drivers of this process, or of this page or worker.
+static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
+
+/// Moves whatever can be moved, and wakes who sleeps until `now`. When to call it again at the
+/// latest, even if no socket has anything new; `now` if there is more to do at once.
+pub fn drive_all(now: Instant) -> Option<Instant> {
+    let drivers: Vec<Arc<Driver>> = {
+        let mut known = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|driver| driver.strong_count() > 0);
+        known.iter().filter_map(Weak::upgrade).collect()
+    };
+    let mut unfinished = false;
+    for _ in 0..TURNS {
+        unfinished = false;
+        for driver in &drivers {
+            unfinished |= driver.turn_once(now, |_, _| {});
+        }
+        if !unfinished {
+            break;
+        }
+    }
+    let sleepers = clock::wake_sleepers(now);
+    if unfinished {
+        return Some(now);
+    }
+    let deadlines = drivers.iter().filter_map(|driver| driver.look_after(now));
+    deadlines.chain(sleepers).min()
+}
+
+/// The executor of one group.
+pub struct Driver {
+    executor: Mutex<Executor>,
+    stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Driver {
+    /// A driver of `executor`. Nothing spins, whatever the policy says.
+    ///
+    /// # Errors
+    /// None; drivers with threads have some.
+    pub fn new(executor: Executor, _: SpinPolicy) -> Result<Arc<Driver>> {
+        let driver =
+            Arc::new(Driver { executor: Mutex::new(executor), stall_hook: OnceLock::new() });
+        let mut known = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push(Arc::downgrade(&driver));
+        Ok(driver)
+    }
+
+    /// Starts a collective, and moves it as far as it goes at once.
+    pub fn submit(&self, operation: Operation, _: Waiting) {
+        self.change(|executor, now| executor.submit(operation, now));
+    }
+
+    /// Starts to send a message.
+    pub fn send(&self, message: Message, _: Waiting) {
+        self.change(|executor, now| executor.send(message, now));
+    }
+
+    /// Starts to receive a message.
+    pub fn recv(&self, message: Message, _: Waiting) {
+        self.change(|executor, now| executor.recv(message, now));
+    }
+
+    /// Moves what can be moved; whether `completion` is done. A thread waits for it until `until`;
+    /// a browser's does not, as nothing would arrive meanwhile.
+    pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        loop {
+            let next = drive_all(Instant::now());
+            if completion.is_done() || !CAN_BLOCK {
+                return completion.is_done();
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return false;
+            }
+            #[cfg(not(target_family = "wasm"))]
+            {
+                let first = until.into_iter().chain(next).min();
+                let left = first.map_or(NAP, |first| first.saturating_duration_since(now));
+                std::thread::sleep(left.min(NAP));
+            }
+            #[cfg(target_family = "wasm")]
+            let _ = next;
+        }
+    }
+
+    /// Fails everything in flight and everything later, on all ranks.
+    pub fn break_with(&self, abort: Abort) {
+        self.change(|executor, now| executor.break_with(abort, now));
+    }
+
+    /// The oldest operation in flight, and how long it has not moved.
+    pub fn stalled(&self) -> Option<StallReport> {
+        self.lock().stalled(Instant::now())
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().history()
+    }
+
+    /// Has `hook` called, without any lock, again and again while the oldest operation stands
+    /// still. The first hook stays. It must not block.
+    pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.stall_hook.set(Box::new(hook));
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
+        self.lock().note_elsewhere(sequence, ranks);
+    }
+
+    /// Whether the group failed or was left, so that nothing can be started any more.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken().is_some()
+    }
+
+    /// Done when nothing is in flight, or at `until`.
+    pub fn idle(&self, until: Instant) -> Arc<Completion> {
+        let completion = Arc::new(Completion::new());
+        self.change(|executor, _| executor.tell_when_idle(completion.clone(), until));
+        completion
+    }
+
+    /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
+    /// operations fail at once. Done when the others were told why it broke, if it did, or at
+    /// `until`; [`Driver::end`] then ends it.
+    pub fn leave(&self, until: Instant) -> Arc<Completion> {
+        self.change(Executor::leave);
+        self.idle(until)
+    }
+
+    /// Leaves the group at once.
+    pub fn end(&self) {
+        self.change(Executor::close);
+    }
+
+    /// Whether anything is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.lock().is_busy()
+    }
+
+    /// Makes a change on behalf of the user, whose event loop hears of what is left to do.
+    fn change(&self, change: impl FnOnce(&mut Executor, Instant)) {
+        self.turn_once(Instant::now(), change);
+        // What moved may have reached another rank of this process.
+        clock::ring_alarm();
+    }
+
+    /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
+    fn turn_once(&self, now: Instant, change: impl FnOnce(&mut Executor, Instant)) -> bool {
+        let mut finished = Vec::new();
+        let progress = {
+            let mut executor = self.lock();
+            change(&mut executor, now);
+            let progress = executor.advance(now);
+            executor.take_finished(&mut finished);
+            progress
+        };
+        finished.into_iter().for_each(Finished::settle);
+        progress.moved || progress.unfinished
+    }
+
+    /// Tells of a stall; when to look again.
+    fn look_after(&self, now: Instant) -> Option<Instant> {
+        let (busy, deadline, stalled) = {
+            let executor = self.lock();
+            (executor.is_busy(), executor.next_deadline(), executor.stalled(now))
+        };
+        if stalled.is_some_and(|report| report.stalled_for >= STALL)
+            && let Some(hook) = self.stall_hook.get()
+        {
+            hook();
+        }
+        deadline.into_iter().chain(busy.then_some(now + TICK)).min()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Executor> {
+        self.executor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,150 @@
+//! Payloads, encoded objects, from rank to rank: the calls, each blocking and as a future. Knows
+//! nothing of how they travel.
+
+use super::exchange::Exchange;
+use crate::blocking::{Way, block_on};
+use crate::{ProcessGroup, Result};
+
+/// How a payload is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// CBOR, RFC 8949.
+    Cbor,
+    /// Python's pickle.
+    Pickle,
+}
+
+/// One encoded object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// How it is encoded.
+    pub codec: Codec,
+    /// Its encoding.
+    pub bytes: Vec<u8>,
+}
+
+/// An encoded object, or why it could not be encoded.
+pub type Encoded = std::result::Result<Payload, String>;
+
+/// The objects of a scatter, or why they could not be encoded.
+pub type EncodedList = std::result::Result<Vec<Payload>, String>;
+
+impl ProcessGroup {
+    /// All ranks get the payload of `root`, which alone gives one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object; those of
+    /// [`ProcessGroup::broadcast`].
+    pub fn broadcast_payload(&self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
+        block_on(self.exchange(Way::Blocking).broadcast(mine, root))
+    }
+
+    /// As [`ProcessGroup::broadcast_payload`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::broadcast_payload`].
+    pub async fn broadcast_payload_async(
+        &self,
+        mine: Option<Encoded>,
+        root: u32,
+    ) -> Result<Payload> {
+        self.exchange(Way::Awaiting).broadcast(mine, root).await
+    }
+
+    /// All ranks get every rank's payload, by rank.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not encode its object; those of
+    /// [`ProcessGroup::allgather`].
+    pub fn all_gather_payloads(&self, mine: Encoded) -> Result<Vec<Payload>> {
+        block_on(self.exchange(Way::Blocking).all_gather(mine))
+    }
+
+    /// As [`ProcessGroup::all_gather_payloads`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_gather_payloads`].
+    pub async fn all_gather_payloads_async(&self, mine: Encoded) -> Result<Vec<Payload>> {
+        self.exchange(Way::Awaiting).all_gather(mine).await
+    }
+
+    /// `root` gets every rank's payload, by rank; the others get nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not encode its object; those of
+    /// [`ProcessGroup::gather`].
+    pub fn gather_payloads(&self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
+        block_on(self.exchange(Way::Blocking).gather(mine, root))
+    }
+
+    /// As [`ProcessGroup::gather_payloads`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::gather_payloads`].
+    pub async fn gather_payloads_async(
+        &self,
+        mine: Encoded,
+        root: u32,
+    ) -> Result<Option<Vec<Payload>>> {
+        self.exchange(Way::Awaiting).gather(mine, root).await
+    }
+
+    /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not encode one of its objects or has
+    /// not one for each rank; those of [`ProcessGroup::scatter`].
+    pub fn scatter_payloads(&self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
+        block_on(self.exchange(Way::Blocking).scatter(all, root))
+    }
+
+    /// As [`ProcessGroup::scatter_payloads`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::scatter_payloads`].
+    pub async fn scatter_payloads_async(
+        &self,
+        all: Option<EncodedList>,
+        root: u32,
+    ) -> Result<Payload> {
+        self.exchange(Way::Awaiting).scatter(all, root).await
+    }
+
+    /// Sends a payload to `peer`; if it could not be encoded, the reason.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if it could not be encoded; those of [`ProcessGroup::send`].
+    pub fn send_payload(&self, mine: Encoded, peer: u32) -> Result<()> {
+        block_on(self.exchange(Way::Blocking).send(mine, peer))
+    }
+
+    /// As [`ProcessGroup::send_payload`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send_payload`].
+    pub async fn send_payload_async(&self, mine: Encoded, peer: u32) -> Result<()> {
+        self.exchange(Way::Awaiting).send(mine, peer).await
+    }
+
+    /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if the sender could not encode its object; those of
+    /// [`ProcessGroup::recv`].
+    pub fn recv_payload(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
+        block_on(self.exchange(Way::Blocking).recv(peer))
+    }
+
+    /// As [`ProcessGroup::recv_payload`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv_payload`].
+    pub async fn recv_payload_async(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
+        self.exchange(Way::Awaiting).recv(peer).await
+    }
+
+    /// Exchanges among this group's ranks, waited for in `way`.
+    pub(crate) fn exchange(&self, way: Way) -> Exchange<'_> {
+        Exchange { group: self, way }
+    }
+}

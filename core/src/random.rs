@@ -1,0 +1,15 @@
+//! Random bytes of the system or the browser. Knows nothing of what they are for.
+
+use crate::{Error, Result};
+
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// [`Error::Network`] if the system gives none: nobody can be joined without them.
+pub(crate) fn bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Network {
+        message: format!("the system gave no random bytes: {error}"),
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,74 @@
+//! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of what
+//! the chunks say.
+
+use crate::clock::Instant;
+use bytes::Bytes;
+
+use crate::transport::{Interest, Lost};
+
+/// Most bytes of one chunk; browsers are slow with longer messages.
+pub const MAX_CHUNK_BYTES: usize = 64 << 10;
+
+/// How a pipe stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PipeState {
+    /// Nothing can be sent yet.
+    Connecting,
+    /// Chunks may be sent. It stays so while a broken connection is being resumed.
+    Open,
+    /// It is over: [`Lost::Goodbye`] if the other side closed it in order.
+    Lost(Lost),
+}
+
+/// A pipe of chunks. Nothing in it blocks. Dropping it says nothing to the other side, which finds
+/// out like after a crash: [`Pipe::close`] it first.
+pub trait Pipe: Send {
+    /// Moves what can be moved at `now`; whether anything moved.
+    fn advance(&mut self, now: Instant) -> bool;
+    /// How it stands. Chunks that came before a loss can still be taken.
+    fn state(&self) -> PipeState;
+    /// Bytes for which there is room now, 0 unless it is open: what the other side has not taken
+    /// yet is bounded. Room for less than a chunk is no reason to send tiny chunks.
+    fn room(&self) -> usize;
+    /// Sends a chunk made of `parts` one behind the other: at most [`MAX_CHUNK_BYTES`] and
+    /// [`Pipe::room`] together. The parts are copied.
+    fn send(&mut self, parts: &[&[u8]]);
+    /// Takes the next chunk that came; that makes room at the other side.
+    fn receive(&mut self) -> Option<Bytes>;
+    /// Closes it, behind what was sent; the other side learns at once that it is over, and whether
+    /// that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
+    fn close(&mut self, orderly: bool);
+    /// Whether nothing that was sent, the closing included, waits in this process.
+    fn is_flushed(&self) -> bool;
+    /// What a thread may wait for until [`Pipe::advance`] is worth calling.
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        let _ = interests;
+    }
+    /// When [`Pipe::advance`] must be called even if nothing happened.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Who carries pipes between ranks that cannot reach each other: the store's server.
+pub trait Relay: Send + Sync {
+    /// This process's number at the server; other ranks read it in the card.
+    fn number(&self) -> u64;
+    /// This side's end of the pipe `id` to the process with the number `peer`. Both sides open it
+    /// by the same `id` (random, known to both ranks only), in any order and whether or not the
+    /// other ever does: nobody is told of the opening. What comes before this side opened it is
+    /// kept, within the pipe's window.
+    fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe>;
+}
+
+/// Who brings pipes to ranks that dial this one.
+pub trait Acceptor: Send {
+    /// Moves what can be moved at `now`; whether anything moved.
+    fn advance(&mut self, now: Instant) -> bool;
+    /// Takes the next pipe. Whoever is at its other end may be anybody.
+    fn accept(&mut self) -> Option<Box<dyn Pipe>>;
+    /// What a thread may wait for until [`Acceptor::advance`] is worth calling.
+    fn interests(&self, interests: &mut Vec<Interest>);
+    /// When [`Acceptor::advance`] must be called even if nothing happened.
+    fn deadline(&self) -> Option<Instant>;
+}
