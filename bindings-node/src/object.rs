@@ -14,7 +14,7 @@ use crate::threads;
 #[napi]
 pub struct NativeObject {
     type_name: &'static str,
-    identity: usize,
+    identity: u64,
     /// None once it is released.
     object: RefCell<Option<Object>>,
 }
@@ -27,10 +27,10 @@ impl NativeObject {
         self.type_name
     }
 
-    /// A number that is the object's own, as long as it is there.
+    /// A number that no other object of this process ever has.
     #[napi(getter)]
     pub fn id(&self) -> f64 {
-        // Addresses have fewer bits than a number says exactly.
+        // No process makes so many that a number would not say it exactly.
         self.identity as f64
     }
 

@@ -2,6 +2,7 @@
 
 mod codegen;
 mod demo;
+mod node;
 mod progress;
 mod setup;
 mod site;
@@ -26,12 +27,14 @@ struct CommandLine {
 enum Task {
     /// Prepare what the other tasks need: Python environment, Node packages, Debian packages
     Setup,
-    /// Train on real data with two Python and two Rust ranks
+    /// Train on real data with a rank in each language
     Demo(demo::Arguments),
     /// Write the files that are generated from idl/
     Codegen(codegen::Arguments),
     /// Print an item of the model that the IDL describes, as JSON
     Model(codegen::ModelArguments),
+    /// Build the native half of the Node package
+    Node(node::Arguments),
     /// Build the WebAssembly of the browser package
     Wasm(wasm::Arguments),
     /// Build the documentation with its demos and serve it, with a store server beside it
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Model(arguments) => codegen::model(&arguments),
+        Task::Node(arguments) => node::run(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Site(arguments) => site::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),

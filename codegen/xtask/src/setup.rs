@@ -12,8 +12,10 @@ use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
-/// Where the Node packages are listed, each with its lock file.
+/// Folders with Node packages of their own, each with its lock.
 const NODE_FOLDERS: [&str; 4] = ["tests", "bindings-node", "bindings-wasm", "site"];
+/// Prints the path of a browser; the exit code says whether there is one.
+const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.
@@ -28,6 +30,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     python(&workspace, &progress)?;
     node(&workspace, &progress)?;
+    wasm_compiler(&progress)?;
+    chromium(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -66,28 +70,43 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     stamp.write()
 }
 
-/// The Node packages that the folders' lock files list.
+/// The Node packages of every `package-lock.json`.
 ///
 /// # Errors
 /// No Node, no network, or a package that does not install.
 pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
-    NODE_FOLDERS.iter().try_for_each(|folder| node_packages(workspace, progress, folder))
+    for folder in NODE_FOLDERS {
+        let path = workspace.path(&format!("{folder}/package-lock.json"));
+        let lock = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let stamp = Stamp::new(workspace, &format!("node-{folder}"), lock);
+        let folder = workspace.path(folder);
+        if stamp.is_current() && folder.join("node_modules").is_dir() {
+            continue;
+        }
+        let mut npm = workspace.command("npm");
+        npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
+        demand(progress.run("setup", &mut npm)?)?;
+        stamp.write()?;
+    }
+    Ok(())
 }
 
-fn node_packages(workspace: &Workspace, progress: &Progress, folder: &str) -> Result<()> {
-    let path = workspace.path(&format!("{folder}/package-lock.json"));
-    let lock = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let stamp = Stamp::new(workspace, &format!("node-{folder}"), lock);
-    let folder = workspace.path(folder);
-    if stamp.is_current() && folder.join("node_modules").is_dir() {
+/// A Chromium for the tests and the demo: any that is here, or else Debian's.
+///
+/// # Errors
+/// There is none and it cannot be installed.
+pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if has_chromium(workspace) {
         return Ok(());
     }
-    let mut npm = workspace.command("npm");
-    npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
-    demand(progress.run("setup", &mut npm)?)?;
-    stamp.write()
+    install(progress, &["chromium"]).context("needs Chromium; CHROMIUM may name its program")
+}
+
+/// Whether there is a browser that the tests' own search finds.
+pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
+    answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
 }
 
 /// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the
