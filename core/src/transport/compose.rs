@@ -9,9 +9,9 @@ use std::sync::Arc;
 #[cfg(feature = "tcp")]
 use super::tcp::{Listener, TcpTransport};
 use super::websocket::{self, Dialer, Relay, Way, WebSocketTransport};
-use super::{Rank, Transport};
+use super::{Rank, Transport, inproc};
 use crate::clock::Instant;
-use crate::env::WebSettings;
+use crate::env::WebSocketEnvironment;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 use crate::{Error, Result, clock};
@@ -58,6 +58,21 @@ pub fn compose(
     generation: u32,
     means: Means,
 ) -> Result<Box<dyn Transport>> {
+    let settings = WebSocketEnvironment::read()?;
+    let grace_ms = settings.reconnect_grace_ms.unwrap_or_default();
+    let options = websocket::Options { grace_ms, ..websocket::Options::default() };
+    compose_with(rank, cards, token, generation, means, options)
+}
+
+/// As [`compose`], with other limits of time for WebSockets.
+pub(super) fn compose_with(
+    rank: Rank,
+    cards: &[Card],
+    token: Token,
+    generation: u32,
+    means: Means,
+    options: websocket::Options,
+) -> Result<Box<dyn Transport>> {
     if rank as usize >= cards.len() {
         let size = cards.len();
         let message = format!("rank {rank} is outside of a group of {size} ranks");
@@ -68,12 +83,15 @@ pub fn compose(
             message: format!("rank {rank} cannot talk to rank {other}: {error}"),
         })?;
     }
-    let settings = WebSettings::read()?;
-    let grace_ms = settings.reconnect_grace_ms.unwrap_or_default();
-    let options = websocket::Options { grace_ms, ..websocket::Options::default() };
     #[cfg(feature = "tcp")]
     if let Some(listener) = means.listener {
         return listening(rank, cards, token, generation, listener, options);
+    }
+    let ours = &cards[rank as usize];
+    let is_here = |card: &Card| (&card.host, card.process_id) == (&ours.host, ours.process_id);
+    if cards.iter().all(is_here) {
+        let size = u32::try_from(cards.len()).unwrap_or(u32::MAX);
+        return Ok(Box::new(inproc::join(token.0, rank, size)?));
     }
     let (now, name) = (Instant::now(), pipe_name(token, generation));
     let ways = (0..).zip(cards).map(|(other, card)| match other == rank {
@@ -144,7 +162,7 @@ fn mixed(
 ) -> Result<Box<dyn Transport>> {
     let way = |is_web: &bool| if *is_web { Way::Awaited } else { Way::Elsewhere };
     let ways = is_web.iter().map(way).collect();
-    let (arrivals, acceptor) = websocket::native::listening(WebSettings::read()?);
+    let (arrivals, acceptor) = websocket::native::listening(WebSocketEnvironment::read()?);
     let rank = tcp.rank();
     let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
     Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))

@@ -13,14 +13,14 @@ mod redial;
 mod socket;
 mod strangers;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 mod transport;
 
 #[cfg(feature = "websocket")]
 pub use self::native::NativeDialer;
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
 pub use self::reception::ReceptionOptions;
-pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
+pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code, dialer, install_dialer};
 pub use self::transport::{Options, Way, WebSocketTransport};
 
 use std::sync::Arc;

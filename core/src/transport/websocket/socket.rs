@@ -1,6 +1,8 @@
 //! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing of
 //! what the messages say.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 
 use crate::Result;
@@ -87,4 +89,18 @@ pub trait Dialer: Send + Sync {
     /// # Errors
     /// Where the URL makes no sense or may not be used from here.
     fn dial(&self, url: &str) -> Result<Box<dyn Socket>>;
+}
+
+static DIALER: OnceLock<Arc<dyn Dialer>> = OnceLock::new();
+
+/// Says who opens WebSockets in this process from now on; a second call does nothing. For
+/// platforms whose sockets the core does not know.
+pub fn install_dialer(dialer: Arc<dyn Dialer>) {
+    // It is the same one: a platform has one kind of WebSocket.
+    let _ = DIALER.set(dialer);
+}
+
+/// Who opens WebSockets in this process, if anybody does.
+pub fn dialer() -> Option<Arc<dyn Dialer>> {
+    DIALER.get().cloned()
 }

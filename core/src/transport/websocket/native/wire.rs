@@ -28,10 +28,6 @@ impl Wire {
         let process_id = std::process::id();
         Wire { fd, before, written_bytes: 0, is_full: false, process_id }
     }
-
-    pub(super) fn fd(&self) -> &Arc<OwnedFd> {
-        &self.fd
-    }
 }
 
 impl Read for Wire {
