@@ -9,10 +9,12 @@ use polyrank::clock::{self, Instant};
 use polyrank::executor::drive_all;
 use polyrank::rendezvous::install_store_opener;
 use polyrank::store::Store;
+use polyrank::transport::websocket::install_dialer;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::connections;
+use crate::sockets::BrowserDialer;
 use crate::store::BrowserStore;
 
 /// Longest time of a timer, ms: `setTimeout` takes no more than 2^31 - 1.
@@ -44,6 +46,7 @@ pub fn start(post: Function, set_timer: Function) {
         events.set_timer.replace(Some(set_timer));
     });
     clock::set_alarm(request_turn);
+    install_dialer(Arc::new(BrowserDialer));
     install_store_opener(|url, timeout| {
         Box::pin(async move {
             let store: Arc<dyn Store> = Arc::new(BrowserStore::open(url, timeout).await?);

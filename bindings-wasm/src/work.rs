@@ -74,10 +74,10 @@ impl NativeWork {
         self.staged.borrow().name().to_owned()
     }
 
-    /// Sequence number of the operation in its group, 0 before it is issued.
+    /// Sequence number of the operation in its group, -1 before it is issued.
     #[wasm_bindgen(getter)]
     pub fn sequence(&self) -> f64 {
-        self.staged.borrow().work().map_or(0.0, |work| work.sequence() as f64)
+        self.staged.borrow().work().map_or(-1.0, |work| work.sequence() as f64)
     }
 
     /// A number that is its group's own in this realm; 0 for none.

@@ -50,7 +50,16 @@ async function answer(request, response) {
     return;
   }
   response.writeHead(200, { "content-type": type, "cache-control": "no-store" });
-  response.end(await readFile(file));
+  const content = await readFile(file);
+  response.end(type === "text/javascript" ? resolved(content.toString()) : content);
+}
+
+/** A module whose imports are addresses: in a Worker, no import map says what a name is. */
+function resolved(module) {
+  const places = importMap();
+  return module.replace(/(?<=\bfrom )"([^"]+)"/g, (all, name) => {
+    return places[name] === undefined ? all : JSON.stringify(places[name]);
+  });
 }
 
 /** An empty page in which the package can be imported by its name. */

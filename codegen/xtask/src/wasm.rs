@@ -18,6 +18,8 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const OUTPUT: &str = "bindings-wasm/js/wasm";
 /// What the files are called.
 const NAME: &str = "polyrank";
+/// The optimiser of the npm package `binaryen`.
+const OPTIMISER: &str = "bindings-wasm/node_modules/.bin/wasm-opt";
 /// The most that a page may have to load, bytes after gzip.
 const LIMIT_BYTES: u64 = 400 << 10;
 /// Debian's compiler, and the sources of its standard library.
@@ -125,7 +127,7 @@ fn glue(compiled: &Path, output: &Path) -> Result<()> {
 
 /// Makes the module smaller and faster in place.
 fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result<()> {
-    let mut optimiser = workspace.command("wasm-opt");
+    let mut optimiser = workspace.command(workspace.path(OPTIMISER));
     optimiser.args(["-O3", "--enable-simd", "--enable-bulk-memory", "--enable-sign-ext"]);
     optimiser.args(["--enable-nontrapping-float-to-int", "--enable-mutable-globals"]);
     optimiser.args(["--enable-reference-types", "--enable-multivalue"]);
