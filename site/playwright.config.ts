@@ -2,7 +2,12 @@
 // of our own on free ports.
 
 import { defineConfig } from "@playwright/test";
-import { findChromium } from "./tests/chromium";
+import { findChromium } from "../tests/javascript/chromium.mjs";
+
+const executablePath = findChromium();
+if (!executablePath) {
+  throw new Error("there is no Chromium here: install one, or name it in CHROMIUM");
+}
 
 export default defineConfig({
   testDir: "tests",
@@ -16,7 +21,7 @@ export default defineConfig({
   use: {
     browserName: "chromium",
     launchOptions: {
-      executablePath: findChromium(),
+      executablePath,
       args: [
         // As root, and in containers, Chromium's own sandbox cannot be set up; pages are our own.
         "--no-sandbox",

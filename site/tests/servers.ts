@@ -11,8 +11,8 @@ import { fileURLToPath } from "node:url";
 import { test as base } from "@playwright/test";
 
 const SITE = fileURLToPath(new URL("../.vitepress/dist", import.meta.url));
-const TARGET = process.env["CARGO_TARGET_DIR"] ?? fileURLToPath(new URL("../../target", import.meta.url));
-const POLYRANK = process.env["POLYRANK"] ?? join(TARGET, "release/polyrank");
+const DEBUG = fileURLToPath(new URL("../../target/debug/polyrank", import.meta.url));
+const POLYRANK = process.env["POLYRANK"] ?? DEBUG;
 
 const TYPES: Record<string, string> = {
   ".css": "text/css",

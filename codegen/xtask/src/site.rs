@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::node;
 use crate::progress::Progress;
 use crate::setup;
 use crate::wasm;
@@ -53,21 +54,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.build {
         return Ok(ExitCode::SUCCESS);
     }
-    let cargo = ["build", "--release", "-p", "polyrank", "--bin", "polyrank"];
-    demand(&progress, &mut workspace.cargo(&cargo))?;
-    if arguments.test { test(&workspace) } else { serve(&workspace, arguments) }
+    if arguments.test { test(&workspace, &progress) } else { serve(&workspace, &progress, arguments) }
 }
 
 /// The end-to-end tests; they start their own servers.
-fn test(workspace: &Workspace) -> Result<ExitCode> {
+fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
+    // With the features of the Rust suites, so that the library is compiled once for both.
+    let cargo = ["build", "-p", "polyrank", "--bin", "polyrank", "--all-features"];
+    demand(progress, &mut workspace.cargo(&cargo))?;
+    node::build(workspace, progress, false)?;
     let mut tests = npm(workspace, &["test"]);
-    tests.env("POLYRANK", workspace.target("release/polyrank"));
+    tests.env("POLYRANK", workspace.target("debug/polyrank"));
     let status = tests.status().context("cannot start npm")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Serves until one of the two servers ends, or an interrupt ends all.
-fn serve(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
+fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> Result<ExitCode> {
+    let cargo = ["build", "--release", "-p", "polyrank", "--bin", "polyrank"];
+    demand(progress, &mut workspace.cargo(&cargo))?;
     let Arguments { port, store_port, .. } = *arguments;
     let mut store = workspace.command(workspace.target("release/polyrank"));
     store.args(["store", "--host", "127.0.0.1", "--port", &store_port.to_string()]);

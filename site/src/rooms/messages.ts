@@ -25,4 +25,7 @@ export type News =
   | { kind: "progress"; progress: Progress }
   | { kind: "done" }
   | { kind: "left" }
-  | { kind: "failed"; message: string; during: "connecting" | "running"; failedRank: number | null };
+  | { kind: "failed"; message: string; during: Phase; failedRank: number | null };
+
+/** How far a rank has come. */
+export type Phase = "connecting" | "running";

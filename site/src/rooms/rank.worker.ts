@@ -6,7 +6,7 @@ import digits from "../../../tests/data/digits.csv?url";
 import { takeTurns, type Wishes } from "../allreduce/program";
 import { readExamples } from "../train/model";
 import { train, type Progress } from "../train/program";
-import type { News, Order, Program } from "./messages";
+import type { News, Order, Phase, Program } from "./messages";
 import { Room, RoomIsFull, type Ticket } from "./room";
 
 let wishes: Wishes | undefined;
@@ -36,7 +36,7 @@ self.addEventListener("message", ({ data }: MessageEvent<Order>) => {
 /** Joins the room's group and runs the program in it, until it ends one way or another. */
 async function live(program: Program, ticket: Ticket): Promise<void> {
   const { signal } = (leaving = new AbortController());
-  let during: "connecting" | "running" = "connecting";
+  let during: Phase = "connecting";
   tell({ kind: "connecting" });
   try {
     const room = await Room.enter(pr, ticket);
@@ -85,7 +85,7 @@ async function run(program: Program, signal: AbortSignal): Promise<void> {
   }
 }
 
-function report(error: unknown, signal: AbortSignal, during: "connecting" | "running"): News {
+function report(error: unknown, signal: AbortSignal, during: Phase): News {
   if (signal.aborted) {
     return { kind: "left" };
   }
