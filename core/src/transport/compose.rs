@@ -168,7 +168,7 @@ fn mixed(
     Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
 }
 
-#[cfg(not(feature = "websocket"))]
+#[cfg(all(feature = "tcp", not(feature = "websocket")))]
 fn mixed(
     _tcp: TcpTransport,
     is_web: Vec<bool>,
