@@ -9,16 +9,17 @@ mod server;
 mod tests;
 
 use std::net::{IpAddr, TcpListener};
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::deadline::Expired;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
-use crate::env::WebSocketEnvironment;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
-use server::Server;
+use server::{Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -52,6 +53,10 @@ pub struct TcpStoreOptions {
     /// Web pages that may connect to the server by WebSocket, beside those of this host; `None`:
     /// those that `POLYRANK_ALLOWED_ORIGINS` lists.
     pub allowed_origins: Option<AllowedOrigins>,
+    /// PEM files of the certificates and the private key with which the server speaks TLS too, for
+    /// `wss://`.
+    #[cfg(feature = "tls")]
+    pub tls: Option<(PathBuf, PathBuf)>,
 }
 
 impl TcpStoreOptions {
@@ -68,6 +73,8 @@ impl TcpStoreOptions {
             listener: None,
             use_libuv: true,
             allowed_origins: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -110,6 +117,13 @@ impl TcpStoreOptions {
     /// Sets [`TcpStoreOptions::allowed_origins`].
     pub fn allowed_origins(mut self, origins: AllowedOrigins) -> Self {
         self.allowed_origins = Some(origins);
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::tls`].
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, certificates: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.tls = Some((certificates.into(), key.into()));
         self
     }
 
@@ -204,10 +218,7 @@ impl TcpStore {
 }
 
 fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
-    let mut settings = WebSocketEnvironment::read()?;
-    if let Some(origins) = options.allowed_origins.take() {
-        settings.allowed_origins = origins;
-    }
+    let settings = Settings::of(options)?;
     let Some(listener) = options.listener.take() else {
         if options.multi_tenant {
             return Server::shared(&options.host, options.port, settings);

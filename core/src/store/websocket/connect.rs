@@ -97,10 +97,13 @@ fn explain(text: &str, error: SocketError) -> Failure {
 
 #[cfg(feature = "tls")]
 async fn secure(plain: TcpStream, target: &SocketUrl) -> Result<Box<dyn Duplex>, Failure> {
-    super::tls::secure(plain, &target.host).await.map_err(|(why, is_final)| {
-        let why = format!("{}: {why}", target.text);
-        if is_final { Failure::Refused(why) } else { Failure::HungUp(why) }
-    })
+    match super::tls::secure(plain, &target.host).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err((why, is_final)) => {
+            let why = format!("{}: {why}", target.text);
+            Err(if is_final { Failure::Refused(why) } else { Failure::HungUp(why) })
+        }
+    }
 }
 
 #[cfg(not(feature = "tls"))]

@@ -19,6 +19,8 @@ mod requests;
 #[cfg(feature = "websocket")]
 mod socket;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod url;
 
 pub use client::Client;

@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::Settings;
 use super::output::Output;
 use super::service::Service;
 use super::waiters::{ClientId, Woken};
-use crate::env::WebSocketEnvironment;
 use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 use crate::store::table::Refusal;
 
@@ -94,7 +94,7 @@ enum Ready {
 }
 
 impl Host {
-    pub(super) fn new(settings: WebSocketEnvironment) -> Rc<Self> {
+    pub(super) fn new(settings: Settings) -> Rc<Self> {
         #[cfg(not(feature = "websocket"))]
         let _ = settings;
         Rc::new(Self {
@@ -111,9 +111,10 @@ impl Host {
     /// Serves one client until it leaves or is sent away.
     pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
         #[cfg(feature = "websocket")]
-        if super::websocket::is_asked_for(&stream).await {
-            return super::websocket::serve(self, stream).await;
-        }
+        let stream = match super::websocket::serve(&self, stream).await {
+            Some(stream) => stream,
+            None => return,
+        };
         let id = self.next_client.get();
         self.next_client.set(id + 1);
         let output = RefCell::default();

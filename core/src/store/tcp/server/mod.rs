@@ -19,6 +19,8 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
 use crate::env::WebSocketEnvironment;
+use crate::store::tcp::TcpStoreOptions;
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use connection::Host;
 
@@ -37,12 +39,47 @@ pub(super) struct Server {
     process: u32,
 }
 
+/// What a server grants its clients, beside TCPStore's protocol.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "websocket"), allow(dead_code, reason = "all of it is WebSockets'"))]
+pub(super) struct Settings {
+    /// Web pages that may connect.
+    origins: AllowedOrigins,
+    /// How long ranks are waited for whose WebSocket was lost, ms; `None`: as by default.
+    grace_ms: Option<u32>,
+    /// How to speak TLS.
+    #[cfg(feature = "tls")]
+    identity: Option<websocket::tls::Identity>,
+}
+
+impl Settings {
+    /// What `options` say, and the environment where they say nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the certificate or its key cannot be used.
+    pub(super) fn of(options: &mut TcpStoreOptions) -> Result<Settings> {
+        let environment = WebSocketEnvironment::read()?;
+        let origins = options.allowed_origins.take().unwrap_or(environment.allowed_origins);
+        #[cfg(feature = "tls")]
+        let identity = match &options.tls {
+            Some((certificates, key)) => Some(websocket::tls::Identity::read(certificates, key)?),
+            None => None,
+        };
+        Ok(Settings {
+            origins,
+            grace_ms: environment.reconnect_grace_ms,
+            #[cfg(feature = "tls")]
+            identity,
+        })
+    }
+}
+
 /// The servers of this process that several stores may share, by port.
 static SHARED: Mutex<Option<HashMap<u16, Weak<Server>>>> = Mutex::new(None);
 
 impl Server {
     /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
-    pub(super) fn start(host: &str, port: u16, settings: WebSocketEnvironment) -> Result<Self> {
+    pub(super) fn start(host: &str, port: u16, settings: Settings) -> Result<Self> {
         let listeners = listen(host, port).map_err(|error| Error::Network {
             message: format!(
                 "The server socket has failed to listen on any local network address. host: \
@@ -53,11 +90,7 @@ impl Server {
     }
 
     /// The server of this process on `port` if there is one that is shared, else a new one.
-    pub(super) fn shared(
-        host: &str,
-        port: u16,
-        settings: WebSocketEnvironment,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn shared(host: &str, port: u16, settings: Settings) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = shared.get_or_insert_default();
         shared.retain(|_, server| server.strong_count() > 0);
@@ -72,10 +105,7 @@ impl Server {
     }
 
     /// Starts a server on sockets that listen already, at least one.
-    pub(super) fn start_on(
-        listeners: Vec<TcpListener>,
-        settings: WebSocketEnvironment,
-    ) -> Result<Self> {
+    pub(super) fn start_on(listeners: Vec<TcpListener>, settings: Settings) -> Result<Self> {
         let failed = |what: &str, error: io::Error| Error::Network {
             message: format!("The store's server cannot {what}: {error}"),
         };
@@ -135,7 +165,7 @@ impl Drop for Server {
 /// The server's thread.
 fn run(
     listeners: Vec<TcpListener>,
-    settings: WebSocketEnvironment,
+    settings: Settings,
     stop: &Notify,
     started: &mpsc::SyncSender<io::Result<()>>,
 ) {

@@ -5,6 +5,8 @@ mod relay;
 mod requests;
 mod sessions;
 mod socket;
+#[cfg(feature = "tls")]
+pub(super) mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -19,10 +21,10 @@ use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::http::header::ORIGIN;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
+use super::Settings;
 use super::connection::Host;
 use super::service::Service;
 use super::waiters::ClientId;
-use crate::env::WebSocketEnvironment;
 use crate::wire::channel::RelayKind;
 use crate::wire::origin::AllowedOrigins;
 use crate::wire::session::{DEFAULT_GRACE_MS, MAX_PACKET_BYTES, ResumeToken};
@@ -41,15 +43,19 @@ const LINGER_BYTES: usize = 16 << 20;
 pub(super) struct Web {
     sessions: RefCell<Sessions>,
     origins: AllowedOrigins,
+    #[cfg(feature = "tls")]
+    identity: Option<tls::Identity>,
     last_socket: Cell<SocketId>,
 }
 
 impl Web {
-    pub(super) fn new(settings: WebSocketEnvironment) -> Web {
-        let grace_ms = settings.reconnect_grace_ms.unwrap_or(DEFAULT_GRACE_MS);
+    pub(super) fn new(settings: Settings) -> Web {
+        let grace_ms = settings.grace_ms.unwrap_or(DEFAULT_GRACE_MS);
         Web {
             sessions: RefCell::new(Sessions::new(grace_ms)),
-            origins: settings.allowed_origins,
+            origins: settings.origins,
+            #[cfg(feature = "tls")]
+            identity: settings.identity,
             last_socket: Cell::new(0),
         }
     }
@@ -70,17 +76,34 @@ impl Web {
     }
 }
 
-/// Whether the client speaks HTTP, whose requests for a WebSocket begin with "GET". A TCPStore
-/// client begins with a zero byte.
-pub(super) async fn is_asked_for(stream: &TcpStream) -> bool {
+/// Serves one client until its socket ends, if it asks for a WebSocket; else the stream.
+///
+/// A request for a WebSocket begins with "GET", and a TLS connection with a handshake record's 22;
+/// a TCPStore client's first byte is zero.
+pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStream> {
     let mut first = [0];
+    // Who says nothing gets a TCPStore server's patience.
     let peeked = tokio::time::timeout(GREETING, stream.peek(&mut first)).await;
-    matches!(peeked, Ok(Ok(1))) && first == *b"G"
+    let local = stream.local_addr().ok().map(|address| address.ip());
+    match (peeked, first) {
+        (Ok(Ok(1)), [b'G']) => serve_over(host.clone(), stream, local).await,
+        #[cfg(feature = "tls")]
+        (Ok(Ok(1)), [22]) if let Some(identity) = &host.web.identity => {
+            match tokio::time::timeout(GREETING, identity.accept(stream)).await {
+                Ok(Ok(stream)) => serve_over(host.clone(), stream, local).await,
+                Ok(Err(why)) => tracing::debug!("a TLS handshake failed: {why}"),
+                Err(_) => tracing::debug!("a client took too long for its TLS handshake"),
+            }
+        }
+        _ => return Some(stream),
+    }
+    None
 }
 
-/// Serves one client until its socket ends.
-pub(super) async fn serve(host: Rc<Host>, stream: TcpStream) {
-    let local = stream.local_addr().ok().map(|address| address.ip());
+async fn serve_over<S>(host: Rc<Host>, stream: S, local: Option<IpAddr>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let id = host.web.last_socket.get() + 1;
     host.web.last_socket.set(id);
     match tokio::time::timeout(GREETING, accept(stream, &host.web.origins, local)).await {
