@@ -19,9 +19,13 @@ export type ArrayLike =
 
 /** A `Float16Array`, where the runtime has one. */
 export interface Float16ArrayLike extends ArrayBufferView {
+  /** Two. */
   readonly BYTES_PER_ELEMENT: number;
+  /** The number of elements. */
   readonly length: number;
+  /** What tells it from other arrays. */
   readonly [Symbol.toStringTag]: "Float16Array";
+  /** The elements. */
   [index: number]: number;
 }
 
@@ -29,7 +33,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or shortened meanwhile rejects the operation and is
+ * touch it in between. One that is detached or shortened meanwhile rejects the operation, and is
  * not written. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor;
@@ -134,9 +138,13 @@ export interface WaitOptions {
 
 /** An `AbortSignal`, of whichever runtime. */
 export interface AbortSignalLike {
+  /** Whether it fired. */
   readonly aborted: boolean;
+  /** Why it fired. */
   readonly reason: any;
+  /** Adds a function to call when it fires. */
   addEventListener(type: "abort", listener: () => void, options?: any): void;
+  /** Takes such a function away. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
@@ -149,7 +157,7 @@ export interface AbortSignalLike {
 export class Work<R = unknown> implements PromiseLike<R> {
   private constructor();
 
-  /** As of a promise: the result as it was passed to the call, or what the operation failed with. */
+  /** As of a promise: the result as it was passed to the call, or what the call failed with. */
   then<A = R, B = never>(
     onfulfilled?: ((value: R) => A | PromiseLike<A>) | null,
     onrejected?: ((reason: any) => B | PromiseLike<B>) | null,
@@ -233,13 +241,21 @@ export const DEFAULT_TIMEOUT_MS: number;
 
 /** The names of backends; `gloo` is `tcp` here. */
 export const Backend: {
+  /** None. */
   readonly UNDEFINED: "undefined";
+  /** Another name of `tcp`. */
   readonly GLOO: "gloo";
+  /** NVIDIA's library, device memory. */
   readonly NCCL: "nccl";
+  /** Unified Collective Communication. */
   readonly UCC: "ucc";
+  /** A Message Passing Interface library. */
   readonly MPI: "mpi";
+  /** Intel's library. */
   readonly XCCL: "xccl";
+  /** Sockets, host memory. */
   readonly TCP: "tcp";
+  /** Ranks in browsers, and those that meet them. */
   readonly WEBSOCKET: "websocket";
 };
 
@@ -255,8 +271,8 @@ export function parseBackend(name: string): Backend;
 
 /**
  * Runs `callback` with `group` as the current group, and gives what it gives. In Node the group
- * stays the current one through everything that the callback awaits; in a browser until the callback
- * awaits for the first time.
+ * stays the current one through everything that the callback awaits; in a browser until the
+ * callback awaits for the first time.
  */
 export function withProcessGroup<R>(group: ProcessGroup, callback: () => R): R;
 
@@ -365,7 +381,8 @@ export function batchIsendIrecv(operations: readonly P2POp[]): Work<unknown>[];
 /**
  * The type of a tensor's elements.
  *
- * NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`, `complex64` is a pair of `f32`.
+ * NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`,
+ * `complex64` is a pair of `f32`.
  */
 export const DType: {
   /** `bool`, one byte, 0 or 1. */
@@ -406,7 +423,8 @@ export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64"
 /**
  * How elements of several ranks become one.
  *
- * Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An operator that has no meaning for an element type raises {@link UnsupportedDTypeError}.
+ * Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
+ * operator that has no meaning for an element type raises {@link UnsupportedDTypeError}.
  */
 export class ReduceOp {
   private constructor();
@@ -882,7 +900,10 @@ export interface ReconfigureOptions {
 export interface InitProcessGroupOptions extends WaitOptions {
   /** `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. */
   backend?: string | null | undefined;
-  /** URL where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.; `?rank=…&world_size=…` may be in it. */
+  /**
+   * URL where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.;
+   * `?rank=…&world_size=…` may be in it.
+   */
   initMethod?: string | null | undefined;
   /** Limit of joining and of operations; none: 30 min. In ms. */
   timeout?: number | null | undefined;
@@ -915,6 +936,7 @@ export interface NewGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** None: the default group's. */
   backend?: string | null | undefined;
+  /** Options of the backend. */
   pgOptions?: BackendOptions | null | undefined;
   /**
    * Only the members call it.
@@ -923,6 +945,7 @@ export interface NewGroupOptions extends WaitOptions {
   useLocalSynchronization?: boolean | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
+  /** The device. */
   deviceId?: unknown;
   /**
    * Order the new group by global rank, not as `ranks` are given.
@@ -937,20 +960,27 @@ export interface NewGroupOptions extends WaitOptions {
 export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   /** Limit of the new group's operations; none: this group's. In ms. */
   timeout?: number | null | undefined;
+  /** Options of the backend. */
   opts?: BackendOptions | null | undefined;
   /** None: made from this group's name. */
   groupName?: string | null | undefined;
+  /** A description for logs. */
   groupDesc?: string | null | undefined;
+  /** The kinds of devices that are used. */
   deviceTypes?: readonly unknown[] | null | undefined;
 }
 
 /** Options of `splitGroup`. */
 export interface SplitGroupOptions extends WaitOptions {
+  /** The group to split; none: the default group. */
   parentPg?: GroupLike | null | undefined;
+  /** Lists of ranks in the parent group; none: all ranks in one. */
   splitRanks?: readonly (readonly number[])[] | null | undefined;
   /** Limit of this call; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /** Options of the backend. */
   pgOptions?: BackendOptions | null | undefined;
+  /** A description for logs. */
   groupDesc?: string | null | undefined;
 }
 
@@ -992,9 +1022,12 @@ export class DeviceBackend {
 /**
  * A group of processes (ranks) that communicate by collective operations.
  *
- * All ranks of a group call the same collectives in the same order; a disagreement raises {@link CollectiveMismatchError} on every rank. Methods that take time return a `Work`. Ranks that methods take are ranks in this group. A group serves one thread or several.
+ * All ranks of a group call the same collectives in the same order; a disagreement raises
+ * {@link CollectiveMismatchError} on every rank. Methods that take time return a `Work`. Ranks
+ * that methods take are ranks in this group. A group serves one thread or several.
  *
- * When an operation fails or passes its deadline, the group is broken: all its operations, on all ranks, raise the same error until the group is made anew.
+ * When an operation fails or passes its deadline, the group is broken: all its operations, on
+ * all ranks, raise the same error until the group is made anew.
  */
 export class ProcessGroup {
   private constructor();
@@ -1017,7 +1050,9 @@ export class ProcessGroup {
    *
    * Waits until all ranks have joined. The group is not registered anywhere.
    *
+   * @param store - The store.
    * @param rank - This process's rank, from 0 to `size` - 1.
+   * @param size - The number of ranks.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnknownBackendError}
    * @throws {@link RendezvousTimeoutError}
@@ -1027,6 +1062,7 @@ export class ProcessGroup {
     backend?: string | null | undefined;
     /** Limit of joining and of each operation, 30 min unless given. In ms. */
     timeout?: number | null | undefined;
+    /** The new group's name. */
     groupName?: string | null | undefined;
   }): Promise<ProcessGroup>;
   /** This process's rank in the group. */
@@ -1046,6 +1082,7 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param device - The device.
    * @throws {@link UnsupportedError}
    */
   getBackend(device: unknown): DeviceBackend;
@@ -1057,12 +1094,18 @@ export class ProcessGroup {
   setTimeout(timeout: number): void;
   /** The global ranks of the members, by rank in this group. */
   ranks(): number[];
-  /** Aborts all operations on all ranks: they raise {@link AbortedError}, and so does every later one. Does not wait. */
+  /**
+   * Aborts all operations on all ranks: they raise {@link AbortedError}, and so does every later
+   * one. Does not wait.
+   */
   abort(): void;
-  /** Leaves the group in good order: waits for the operations in flight, then closes connections. */
+  /**
+   * Leaves the group in good order: waits for the operations in flight, then closes connections.
+   */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
-   * Makes a group of some of this group's ranks. All ranks of this group call it, each with the ranks of its own new group, so that one call can split the group into several.
+   * Makes a group of some of this group's ranks. All ranks of this group call it, each with the
+   * ranks of its own new group, so that one call can split the group into several.
    *
    * @param ranks - Ranks in this group, each once; the new ranks are their positions.
    * @returns The new group; none if this rank is not in `ranks`.
@@ -1071,8 +1114,12 @@ export class ProcessGroup {
    */
   splitGroup(ranks: readonly number[], options?: ProcessGroupSplitGroupOptions): Promise<ProcessGroup | null>;
   /**
-   * Joins this group and others into one of `size` ranks. Every rank of each of them calls it, with a store of which nobody else uses the keys. Ranks are given in the order in which they come.
+   * Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
+   * with a store of which nobody else uses the keys. Ranks are given in the order in which they
+   * come.
    *
+   * @param store - The store.
+   * @param size - The number of ranks.
    * @throws {@link InvalidArgumentError}
    * @throws {@link RendezvousTimeoutError}
    */
@@ -1084,12 +1131,14 @@ export class ProcessGroup {
     timeout?: number | undefined;
     /** None: made from the name of a group that is joined. */
     groupName?: string | null | undefined;
+    /** A description for logs. */
     groupDesc?: string | null | undefined;
   }): Promise<ProcessGroup>;
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced over the ranks and over the list: each of them gets the same result.
+   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+   * over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1099,7 +1148,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced over the ranks and over the list: each of them gets the same result.
+   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+   * over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1117,7 +1167,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced over the ranks and over the list: each of them gets the same result.
+   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+   * over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -1131,7 +1182,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced over the ranks and over the list: each of them gets the same result.
+   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+   * over the ranks and over the list: each of them gets the same result.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1149,7 +1201,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced over the ranks and over the list: each of them gets the same result.
+   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+   * over the ranks and over the list: each of them gets the same result.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -1274,7 +1327,8 @@ export class ProcessGroup {
   /**
    * All ranks get every rank's tensor, in one output tensor.
    *
-   * The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
+   * The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of
+   * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - What this rank gives. Read only.
@@ -1284,7 +1338,8 @@ export class ProcessGroup {
   /**
    * All ranks get every rank's tensor, in one output tensor.
    *
-   * The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
+   * The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of
+   * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - What this rank gives. Read only.
@@ -1308,7 +1363,8 @@ export class ProcessGroup {
   /**
    * The root gets every rank's tensor: output `i` is rank `i`'s input.
    *
-   * The root gives one output for each rank, of the size of that rank's input; the others give an empty list.
+   * The root gives one output for each rank, of the size of that rank's input; the others give
+   * an empty list.
    *
    * @param outputTensors - What the results are written to.
    * @param inputTensors - What this rank gives. Read only.
@@ -1319,7 +1375,8 @@ export class ProcessGroup {
   /**
    * The root gets every rank's tensor: output `i` is rank `i`'s input.
    *
-   * The root gives one output for each rank, of the size of that rank's input; the others give an empty list.
+   * The root gives one output for each rank, of the size of that rank's input; the others give
+   * an empty list.
    *
    * @param outputTensors - What the results are written to.
    * @param inputTensor - What this rank gives. Read only.
@@ -1332,7 +1389,8 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): Work<T>;
   /**
-   * The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other ranks give no output.
+   * The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
+   * ranks give no output.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - What this rank gives. Read only.
@@ -1342,7 +1400,8 @@ export class ProcessGroup {
   /**
    * Each rank gets its tensor of the root's list.
    *
-   * The root gives one input for each rank, of the size of that rank's output; the others give an empty list.
+   * The root gives one input for each rank, of the size of that rank's output; the others give
+   * an empty list.
    *
    * @param outputTensors - What the results are written to.
    * @param inputTensors - What this rank gives. Read only.
@@ -1353,7 +1412,8 @@ export class ProcessGroup {
   /**
    * Each rank gets its tensor of the root's list.
    *
-   * The root gives one input for each rank, of the size of that rank's output; the others give an empty list.
+   * The root gives one input for each rank, of the size of that rank's output; the others give
+   * an empty list.
    *
    * @param outputTensor - What the result is written to.
    * @param inputTensors - What this rank gives. Read only.
@@ -1416,7 +1476,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
    *
-   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n, …)` on W ranks) or stacked (`(W, n, …)`).
+   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n,
+   * …)` on W ranks) or stacked (`(W, n, …)`).
    *
    * @param outputTensor - What the result is written to.
    * @param inputTensor - One part for each rank, along dimension 0. Read only.
@@ -1427,7 +1488,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
    *
-   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n, …)` on W ranks) or stacked (`(W, n, …)`).
+   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n,
+   * …)` on W ranks) or stacked (`(W, n, …)`).
    *
    * @param outputTensor - What the result is written to.
    * @param inputTensor - One part for each rank, along dimension 0. Read only.
@@ -1446,7 +1508,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
    *
-   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n, …)` on W ranks) or stacked (`(W, n, …)`).
+   * The input has one part for each rank, one after the other (`(W * n, …)` for outputs of `(n,
+   * …)` on W ranks) or stacked (`(W, n, …)`).
    *
    * @param outputTensor - What the result is written to.
    * @param inputTensor - One part for each rank, along dimension 0. Read only.
@@ -1472,7 +1535,8 @@ export class ProcessGroup {
   /**
    * Sends input `i` to rank `i` and receives output `i` from it, for every rank.
    *
-   * Each pair of ranks may have its own size: output `i` here is as large as this rank's input on rank `i`.
+   * Each pair of ranks may have its own size: output `i` here is as large as this rank's input
+   * on rank `i`.
    *
    * @param outputTensors - What the results are written to.
    * @param inputTensors - What this rank gives. Read only.
@@ -1483,7 +1547,8 @@ export class ProcessGroup {
   /**
    * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
    *
-   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which must come out even.
+   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
+   * must come out even.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - One part for each rank, along dimension 0. Read only.
@@ -1499,7 +1564,8 @@ export class ProcessGroup {
   /**
    * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
    *
-   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which must come out even.
+   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
+   * must come out even.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - One part for each rank, along dimension 0. Read only.
@@ -1532,14 +1598,19 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): Work<void>;
   /**
-   * Waits until all ranks came, and says which did not: rank 0 raises with the first missing rank, or with all of them if `waitAllRanks`, and so does every other rank. Returns when it is done. Goes through the group's store; a missing rank does not break the group.
+   * Waits until all ranks came, and says which did not: rank 0 raises with the first missing
+   * rank, or with all of them if `waitAllRanks`, and so does every other rank. Returns when it
+   * is done. Goes through the group's store; a missing rank does not break the group.
    *
    * @throws {@link MonitoredBarrierError}
    */
   monitoredBarrier(options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
-    /** @defaultValue `false` */
+    /**
+     * Whether the error names all missing ranks, not the first one.
+     * @defaultValue `false`
+     */
     waitAllRanks?: boolean | undefined;
   }): Promise<void>;
   /**
@@ -1547,6 +1618,8 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
+   * @param hook - The function.
    * @throws {@link UnsupportedError}
    */
   registerPreHook(hookId: number | bigint, hook: (args: PreHookArgs) => void): void;
@@ -1555,6 +1628,7 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
    */
   unregisterPreHook(hookId: number | bigint): void;
@@ -1563,6 +1637,8 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
+   * @param hook - The function.
    * @throws {@link UnsupportedError}
    */
   registerPostHook(hookId: number | bigint, hook: (args: PostHookArgs) => void): void;
@@ -1571,6 +1647,7 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
    */
   unregisterPostHook(hookId: number | bigint): void;
@@ -1579,6 +1656,8 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
+   * @param hook - The function.
    * @throws {@link UnsupportedError}
    */
   registerAbortHook(hookId: number | bigint, hook: () => void): void;
@@ -1587,13 +1666,15 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
    */
   unregisterAbortHook(hookId: number | bigint): void;
   /**
    * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
    *
-   * A message is bytes: the receiver's tensor must have as many, and should have the same dtype, which is not compared. A rank cannot send to itself.
+   * A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
+   * which is not compared. A rank cannot send to itself.
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.
@@ -1609,7 +1690,8 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<void>;
   /**
-   * Receives a tensor from a rank, into a list's one tensor, which must have the size of the message.
+   * Receives a tensor from a rank, into a list's one tensor, which must have the size of the
+   * message.
    *
    * @param tensors - What the results are written to.
    * @param srcRank - The other rank, in this group.
@@ -1644,6 +1726,7 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
+   * @param opts - Options of the backend.
    * @throws {@link UnsupportedError}
    */
   reconfigure(opts: ReconfigureOptions): Work<unknown>;
@@ -1676,7 +1759,9 @@ export class ProcessGroup {
 /**
  * A key-value store that ranks share. Keys are strings, values are bytes.
  *
- * Requests that wait (`get`, `wait`, `multiGet`, a blocking `queuePop`) wait up to the store's timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+ * Requests that wait (`get`, `wait`, `multiGet`, a blocking `queuePop`) wait up to the store's
+ * timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class
+ * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
  */
 export class Store {
   protected constructor();
@@ -1685,12 +1770,15 @@ export class Store {
   /**
    * Sets `key` to `value`, over what was there.
    *
+   * @param key - The key.
+   * @param value - The new value.
    * @throws {@link DistStoreError}
    */
   set(key: string, value: BytesLike, options?: WaitOptions): Promise<void>;
   /**
    * The value of `key`; waits for the key up to the store's timeout.
    *
+   * @param key - The key.
    * @throws {@link StoreTimeoutError}
    */
   get(key: string, options?: WaitOptions): Promise<Uint8Array>;
@@ -1699,38 +1787,57 @@ export class Store {
    *
    * The value reads as decimal text with `get`. Two ranks that add at once both count.
    *
+   * @param key - The key.
+   * @param amount - What is added; it may be negative.
    * @throws {@link NotACounterError}
    */
   add(key: string, amount: number | bigint, options?: WaitOptions): Promise<number>;
   /**
    * Appends `value` to the value of `key`, which is made if it is not there.
    *
+   * @param key - The key.
+   * @param value - The new value.
    * @throws {@link DistStoreError}
    */
   append(key: string, value: BytesLike, options?: WaitOptions): Promise<void>;
-  /** Whether all `keys` are there. Does not wait. */
+  /**
+   * Whether all `keys` are there. Does not wait.
+   *
+   * @param keys - The keys.
+   */
   check(keys: readonly string[], options?: WaitOptions): Promise<boolean>;
   /** Another handle on the same data, which does not wait for this one's requests. */
   clone(options?: WaitOptions): Promise<Store>;
   /**
-   * Sets `key` to `desiredValue` if its value is `expectedValue`, or if it has none and `expectedValue` is empty; all in one step.
+   * Sets `key` to `desiredValue` if its value is `expectedValue`, or if it has none and
+   * `expectedValue` is empty; all in one step.
    *
+   * @param key - The key.
+   * @param expectedValue - The value that is there, or an empty one.
+   * @param desiredValue - The new value.
    * @returns What is stored then; `expectedValue` if nothing is.
    */
   compareSet(key: string, expectedValue: BytesLike, desiredValue: BytesLike, options?: WaitOptions): Promise<Uint8Array>;
-  /** Removes `key`; whether it was there. */
+  /**
+   * Removes `key`; whether it was there.
+   *
+   * @param key - The key.
+   */
   deleteKey(key: string, options?: WaitOptions): Promise<boolean>;
   /** Whether `append`, `multiGet`, `multiSet` and the queues work on this store. */
   hasExtendedApi(): boolean;
   /**
    * The values of `keys`, in their order, in one request; waits for all of them.
    *
+   * @param keys - The keys.
    * @throws {@link StoreTimeoutError}
    */
   multiGet(keys: readonly string[], options?: WaitOptions): Promise<Uint8Array[]>;
   /**
    * Sets several keys in one request; there must be as many values as keys.
    *
+   * @param keys - The keys.
+   * @param values - One value for each key.
    * @throws {@link InvalidArgumentError}
    */
   multiSet(keys: readonly string[], values: readonly BytesLike[], options?: WaitOptions): Promise<void>;
@@ -1741,20 +1848,31 @@ export class Store {
   /**
    * Appends `value` to the queue `key`. A key is either a queue or a value.
    *
+   * @param key - The key.
+   * @param value - The new value.
    * @throws {@link DistStoreError}
    */
   queuePush(key: string, value: BytesLike, options?: WaitOptions): Promise<void>;
   /**
-   * Takes the first value of the queue `key`. On an empty queue it waits up to the store's timeout if `block`, else it raises {@link QueueEmptyError}.
+   * Takes the first value of the queue `key`. On an empty queue it waits up to the store's
+   * timeout if `block`, else it raises {@link QueueEmptyError}.
    *
+   * @param key - The key.
    * @throws {@link QueueEmptyError}
    * @throws {@link StoreTimeoutError}
    */
   queuePop(key: string, options?: WaitOptions & {
-    /** @defaultValue `true` */
+    /**
+     * Whether to wait for an element.
+     * @defaultValue `true`
+     */
     block?: boolean | undefined;
   }): Promise<Uint8Array>;
-  /** Length of the queue `key`, 0 if there is none. */
+  /**
+   * Length of the queue `key`, 0 if there is none.
+   *
+   * @param key - The key.
+   */
   queueLen(key: string, options?: WaitOptions): Promise<number>;
   /**
    * Sets the limit of requests that wait; zero is none.
@@ -1765,12 +1883,14 @@ export class Store {
   /**
    * Waits until all `keys` are there, up to the store's timeout.
    *
+   * @param keys - The keys.
    * @throws {@link StoreTimeoutError}
    */
   wait(keys: readonly string[], options?: WaitOptions): Promise<void>;
   /**
    * Waits until all `keys` are there, up to the store's timeout.
    *
+   * @param keys - The keys.
    * @throws {@link StoreTimeoutError}
    */
   wait(keys: readonly string[], options: WaitOptions & {
@@ -1780,6 +1900,8 @@ export class Store {
   /**
    * Waits until `worldSize` callers came to the barrier `key`. Each key serves once.
    *
+   * @param key - The key.
+   * @param worldSize - The number of ranks.
    * @throws {@link StoreTimeoutError}
    */
   barrier(key: string, worldSize: number, options?: WaitOptions & {
@@ -1810,19 +1932,29 @@ export class FileStore extends Store {
   /** The file. */
   readonly path: string;
   /**
-   * Opens `fileName`, or makes it. The last of `worldSize` users removes the file; with a negative `worldSize` nobody does.
+   * Opens `fileName`, or makes it. The last of `worldSize` users removes the file; with a
+   * negative `worldSize` nobody does.
    *
+   * @param fileName - The file.
    * @throws {@link DistStoreError}
    */
   static open(fileName: string, options?: WaitOptions & {
-    /** @defaultValue `-1` */
+    /**
+     * The number of ranks.
+     * @defaultValue `-1`
+     */
     worldSize?: number | undefined;
   }): Promise<FileStore>;
 }
 
 /** A view of another store: every key gets a prefix. How several groups share one store. */
 export class PrefixStore extends Store {
-  /** Puts `prefix` and a slash before every key of `store`. */
+  /**
+   * Puts `prefix` and a slash before every key of `store`.
+   *
+   * @param prefix - What stands before every key, without the slash.
+   * @param store - The store.
+   */
   constructor(prefix: string, store: Store);
   /** The store that this one is a view of. */
   readonly underlyingStore: Store;
@@ -1830,7 +1962,10 @@ export class PrefixStore extends Store {
   readonly prefix: string;
 }
 
-/** A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may each be PyTorch. */
+/**
+ * A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients
+ * may each be PyTorch.
+ */
 export class TCPStore extends Store {
   private constructor();
   /** The host that was given. */
@@ -1857,6 +1992,7 @@ export class WebSocketStore extends Store {
    *
    * Not built in this version.
    *
+   * @param url - The address.
    * @throws {@link UnsupportedError}
    */
   static connect(url: string, options?: WaitOptions & {
@@ -1938,23 +2074,29 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
 export function newGroup(ranks: readonly number[] | null, options?: NewGroupOptions): Promise<GroupLike>;
 
 /**
- * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the parent call it with the same lists. The group of this rank; none if no list has it.
+ * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
+ * parent call it with the same lists. The group of this rank; none if no list has it.
  *
  * @throws {@link InvalidArgumentError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
 /**
- * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the parent call it with the same lists. The group of this rank; none if no list has it.
+ * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
+ * parent call it with the same lists. The group of this rank; none if no list has it.
  *
+ * @param parentPg - The group to split; none: the default group.
  * @throws {@link InvalidArgumentError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function splitGroup(parentPg: GroupLike | null, options?: WaitOptions & {
+    /** Lists of ranks in the parent group; none: all ranks in one. */
     splitRanks?: readonly (readonly number[])[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
+    /** Options of the backend. */
     pgOptions?: BackendOptions | null | undefined;
+    /** A description for logs. */
     groupDesc?: string | null | undefined;
   }): Promise<GroupLike>;
 
@@ -2006,6 +2148,7 @@ export function getBackendConfig(group?: GroupLike | null): string;
  * The rank in `group` of a global rank.
  *
  * @param group - The process group; none: the default group.
+ * @param globalRank - A rank of the default group.
  * @throws {@link RankNotInGroupError}
  */
 export function getGroupRank(group: GroupLike, globalRank: number): number;
@@ -2014,6 +2157,7 @@ export function getGroupRank(group: GroupLike, globalRank: number): number;
  * The global rank of a rank in `group`.
  *
  * @param group - The process group; none: the default group.
+ * @param groupRank - A rank in the group.
  * @throws {@link RankNotInGroupError}
  */
 export function getGlobalRank(group: GroupLike, groupRank: number): number;
@@ -2056,6 +2200,7 @@ export function createStoreClient(storeAddr: string, options?: WaitOptions & {
  * Not built in this version.
  *
  * @param name - Its name; upper and lower case are one.
+ * @param func - The function.
  * @throws {@link UnsupportedError}
  */
 export function registerBackend(name: string, func: (store: Store, rank: number, worldSize: number, timeout: number) => ProcessGroup, options?: {
@@ -2065,7 +2210,11 @@ export function registerBackend(name: string, func: (store: Store, rank: number,
     devices?: readonly string[] | null | undefined;
   }): void;
 
-/** Whether this build has a backend and its library can be loaded here. */
+/**
+ * Whether this build has a backend and its library can be loaded here.
+ *
+ * @param backend - The backend's name.
+ */
 export function isBackendAvailable(backend: string): boolean;
 
 /** Whether the TCP backend, which answers to the name gloo too, is available. */
@@ -2088,6 +2237,7 @@ export function isXcclAvailable(): boolean;
 /**
  * The name of the backend that serves a kind of device: `cpu`, `cuda`.
  *
+ * @param device - The device.
  * @throws {@link InvalidArgumentError}
  */
 export function getDefaultBackendForDevice(device: string): string;
@@ -2178,7 +2328,8 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
   }): Work<T>;
 
 /**
- * All ranks get every rank's tensor in one output: one after the other along dimension 0, or stacked.
+ * All ranks get every rank's tensor in one output: one after the other along dimension 0, or
+ * stacked.
  *
  * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
  * @param inputTensor - What this rank gives. Read only.
@@ -2221,7 +2372,8 @@ export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLik
   }): Work<T>;
 
 /**
- * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless said.
+ * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless
+ * said.
  *
  * @param tensor - What the result is written to.
  */
@@ -2236,7 +2388,8 @@ export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions &
     groupSrc?: number | null | undefined;
   }): Work<T>;
 /**
- * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless said.
+ * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless
+ * said.
  *
  * @param tensor - What the result is written to.
  * @param scatterList - What this rank gives. Read only.
@@ -2285,7 +2438,8 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
 export const reduceScatterSingle: typeof reduceScatterTensor;
 
 /**
- * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came. Sizes are rows; none cuts into equal parts.
+ * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+ * Sizes are rows; none cuts into equal parts.
  *
  * @param output - One part for each rank, along dimension 0. Overwritten by the result.
  * @param input - One part for each rank, along dimension 0. Read only.
@@ -2314,13 +2468,15 @@ export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, i
 export function barrier(options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** Devices whose work is waited for. */
     deviceIds?: readonly number[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<void>;
 
 /**
- * Waits until all ranks came, and says which did not: the first, or all of them if `waitAllRanks`.
+ * Waits until all ranks came, and says which did not: the first, or all of them if
+ * `waitAllRanks`.
  *
  * @throws {@link MonitoredBarrierError}
  */
@@ -2329,7 +2485,10 @@ export function monitoredBarrier(options?: WaitOptions & {
     group?: GroupLike | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
-    /** @defaultValue `false` */
+    /**
+     * Whether the error names all missing ranks, not the first one.
+     * @defaultValue `false`
+     */
     waitAllRanks?: boolean | undefined;
   }): Promise<void>;
 
@@ -2356,7 +2515,8 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
   }): Work<void>;
 
 /**
- * Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank; -1 if this process is not in the group.
+ * Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
+ * -1 if this process is not in the group.
  *
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
@@ -2424,19 +2584,24 @@ export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
 /**
  * All ranks get the objects of `src`, in their `objectList`, which has the same length.
  *
+ * @param objectList - The objects; changed in place where this rank receives.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
 export function broadcastObjectList<T = any>(objectList: T[], options?: WaitOptions & {
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<T[]>;
 
 /**
  * All ranks get every rank's object, in `objectList`, which has one place for each rank.
  *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param obj - This rank's object.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
@@ -2448,77 +2613,100 @@ export function allGatherObject<T = any>(objectList: T[], obj: T, options?: Wait
 /**
  * `dst` gets every rank's object, in `objectGatherList`, which only it gives.
  *
+ * @param obj - This rank's object.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
 export function gatherObject<T = any>(obj: T, options?: WaitOptions & {
-    objectGatherList?: T[] | undefined;
+    /** At `dst`: a place for each rank's object. */
+    objectGatherList?: T[] | null | undefined;
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
-  }): Promise<T[]>;
+  }): Promise<T[] | null | undefined>;
 /**
  * `dst` gets every rank's object, in `objectGatherList`, which only it gives.
  *
+ * @param obj - This rank's object.
+ * @param objectGatherList - At `dst`: a place for each rank's object.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
-export function gatherObject<T = any>(obj: T, objectGatherList: T[], options?: WaitOptions & {
+export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null, options?: WaitOptions & {
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
-  }): Promise<T[]>;
+  }): Promise<T[] | null | undefined>;
 
 /**
  * Each rank gets its object of the list of `src`, in place 0 of its output list.
  *
+ * @param scatterObjectOutputList - Its place 0 gets this rank's object.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
 export function scatterObjectList<T = any>(scatterObjectOutputList: T[], options?: WaitOptions & {
-    scatterObjectInputList?: T[] | undefined;
+    /** At `src`: an object for each rank. */
+    scatterObjectInputList?: T[] | null | undefined;
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<T[]>;
 /**
  * Each rank gets its object of the list of `src`, in place 0 of its output list.
  *
+ * @param scatterObjectOutputList - Its place 0 gets this rank's object.
+ * @param scatterObjectInputList - At `src`: an object for each rank.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
-export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[], options?: WaitOptions & {
+export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[] | null, options?: WaitOptions & {
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<T[]>;
 
 /**
  * Sends the objects of a list to `dst`.
  *
+ * @param objectList - The objects; changed in place where this rank receives.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
 export function sendObjectList<T = any>(objectList: T[], options?: WaitOptions & {
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Promise<void>;
 
 /**
- * Receives objects into a list of the same length as the sender's. The sender's global rank; -1 if this process is not in the group.
+ * Receives objects into a list of the same length as the sender's. The sender's global rank;
+ * -1 if this process is not in the group.
  *
+ * @param objectList - The objects; changed in place where this rank receives.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
 export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions & {
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<number>;

@@ -1,6 +1,7 @@
 //! The environment variables that a launcher sets for a rank, read in one place.
 //! Knows nothing of what is done with them.
 
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 
 /// What a launcher (`polyrank run`, torchrun) says to a process. Every field is `None` or false
@@ -60,6 +61,40 @@ impl Environment {
     }
 }
 
+/// What the environment says to whoever answers or opens WebSockets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSettings {
+    /// `POLYRANK_ALLOWED_ORIGINS`: which web pages may connect, beside those of this host.
+    pub allowed_origins: AllowedOrigins,
+    /// `POLYRANK_RECONNECT_GRACE_MS`: how long a broken WebSocket may take to be resumed before
+    /// its rank counts as dead, ms.
+    pub reconnect_grace_ms: Option<u32>,
+}
+
+impl WebSettings {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] naming the variable whose value cannot be read.
+    pub fn read() -> Result<Self> {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// As [`WebSettings::read`], from `lookup` in place of the process's environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let origins = text(AllowedOrigins::VARIABLE).unwrap_or_default();
+        let grace = "POLYRANK_RECONNECT_GRACE_MS";
+        Ok(Self {
+            allowed_origins: AllowedOrigins::parse(&origins),
+            reconnect_grace_ms: number(grace, text(grace))?,
+        })
+    }
+}
+
 fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>> {
     let Some(text) = text else { return Ok(None) };
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
@@ -107,6 +142,19 @@ mod tests {
             ..Environment::default()
         };
         assert_eq!(environment.unwrap(), expected);
+    }
+
+    #[test]
+    fn what_concerns_websockets_is_read() {
+        let settings = |value: &'static str| {
+            WebSettings::from_lookup(|name| name.starts_with("POLYRANK_").then(|| value.to_owned()))
+        };
+        assert_eq!(settings("").unwrap(), WebSettings::default());
+        let read = settings("250").unwrap();
+        assert_eq!(read.reconnect_grace_ms, Some(250));
+        assert_eq!(read.allowed_origins, AllowedOrigins::parse("250"));
+        let error = settings("soon").unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS is 'soon'"), "{error}");
     }
 
     #[test]

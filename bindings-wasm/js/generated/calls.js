@@ -36,7 +36,7 @@ export function invokeAsync(spec, self, given) {
   return invokeNative(spec, self, args, keywords, signal).then((value) => answer(spec, value));
 }
 
-/** As `invokeAsync`, with arguments that are neutral already; the answer as the native half gives it. */
+/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. */
 export function invokeNative(spec, self, args, keywords, signal) {
   const handle = handleOf(self);
   return untilAborted(signal, (cancellation) => {
@@ -62,18 +62,18 @@ export function operate(spec, self, given) {
   const signal = signalOf(call.options);
   if (isOutside(spec, call)) return doNothing(spec, value);
   if (signal?.aborted) return failed(signal.reason, value);
-  const { args, keywords, tensors, infos, arrays, bytes } = tensorArguments(spec, call);
+  const { args, keywords, tensors, infos, views, arrays, bytes } = tensorArguments(spec, call);
   const handle = handleOf(self);
   const work = wrapped(() => {
     return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin(bytes));
   });
-  const operation = new Operation(work, tensors, bytes);
+  const operation = new Operation(work, tensors, views, bytes);
   start(operation);
   if (signal !== null) endWith(signal, operation);
   return new Work(MADE_HERE, operation, value, arrays);
 }
 
-/** Leaves a group in good order: one of the free functions' groups as they do, another by itself. */
+/** Leaves a group in good order, and the free functions forget it if they made it. */
 export async function leave(group, destroy, shutdown) {
   try {
     await invokeAsync(destroy, null, [group]);

@@ -6,7 +6,7 @@ import { Tagged, decode as decodeCbor, encode as encodeCbor } from "cborg";
 
 import { InvalidArgumentError, InvalidTypeError } from "./errors.js";
 
-/** Objects may be nested as deep: a list may contain itself, and readers have limits of their own. */
+/** How deep objects may be nested: a list may contain itself, and readers have limits. */
 const DEEPEST = 100;
 
 /** Tags of RFC 8949 and of the registry that it names. */

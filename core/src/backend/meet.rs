@@ -10,7 +10,9 @@ use crate::rendezvous;
 use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
-use crate::transport::{Transport, inproc};
+#[cfg(not(feature = "tcp"))]
+use crate::transport::websocket::dialer;
+use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 use crate::{Error, Result, random};
@@ -41,8 +43,19 @@ pub(super) async fn meet(
         return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
-    let ways = Ways::open(&**store)?;
-    let ours = ways.card();
+    let means = means(&**store)?;
+    meet_with(store, rank, size, timeout, means).await
+}
+
+/// As [`meet`], for a rank that has joined, with these means.
+async fn meet_with(
+    store: &Arc<dyn Store>,
+    rank: u32,
+    size: u32,
+    timeout: Duration,
+    means: Means,
+) -> Result<Meeting> {
+    let ours = means.card();
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
@@ -65,7 +78,7 @@ pub(super) async fn meet(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    Ok(Meeting { transport: ways.connect(rank, &cards, token)?, ranks_on_host })
+    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, ranks_on_host })
 }
 
 const TOKEN: &str = "token";
@@ -74,50 +87,18 @@ fn card_key(rank: u32) -> String {
     format!("rank/{rank}")
 }
 
-/// The ways in which this rank can be reached and can reach others.
-struct Ways {
+/// What this rank has to reach the others and to be reached.
+fn means(store: &dyn Store) -> Result<Means> {
+    // A rank that listens needs nothing else: the others come.
     #[cfg(feature = "tcp")]
-    listener: Listener,
+    return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
+    #[cfg(not(feature = "tcp"))]
+    return Ok(Means { dialer: dialer(), relay: store.relay() });
 }
 
 #[cfg(feature = "tcp")]
-impl Ways {
-    fn open(store: &dyn Store) -> Result<Ways> {
-        // The interface that leads to the store leads to the other ranks; without one, this host
-        // only.
-        let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Ok(Ways { listener: TcpTransport::bind(SocketAddr::new(address, 0))? })
-    }
-
-    fn card(&self) -> Card {
-        self.listener.card(&[])
-    }
-
-    fn connect(self, rank: u32, cards: &[Card], token: Token) -> Result<Box<dyn Transport>> {
-        Ok(Box::new(TcpTransport::new(self.listener, rank, cards, token, 0)?))
-    }
-}
-
-#[cfg(not(feature = "tcp"))]
-impl Ways {
-    fn open(_: &dyn Store) -> Result<Ways> {
-        Ok(Ways {})
-    }
-
-    fn card(&self) -> Card {
-        let process_id = crate::clock::process_id();
-        Card::new(&format!("process {process_id}"), process_id, Vec::new())
-    }
-
-    fn connect(self, rank: u32, cards: &[Card], token: Token) -> Result<Box<dyn Transport>> {
-        let ours = self.card();
-        let elsewhere =
-            |card: &Card| (&card.host, card.process_id) != (&ours.host, ours.process_id);
-        if let Some(other) = cards.iter().position(elsewhere) {
-            let why = format!("nothing leads from rank {rank} to rank {other}");
-            return Err(Error::BackendUnavailable { backend: "websocket".into(), why });
-        }
-        let size = u32::try_from(cards.len()).unwrap_or(u32::MAX);
-        Ok(Box::new(inproc::join(token.0, rank, size)?))
-    }
+fn listen(store: &dyn Store) -> Result<Listener> {
+    // The interface that leads to the store leads to the other ranks; without one, this host only.
+    let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    TcpTransport::bind(SocketAddr::new(address, 0))
 }

@@ -124,7 +124,8 @@ impl Executor {
     /// When [`Executor::advance`] must be called at the latest, even if nothing arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         let idle = self.awaiting_idle.iter().map(|(_, until)| *until);
-        self.state.next_deadline().into_iter().chain(idle).min()
+        let transport = if self.is_closed() { None } else { self.transport.deadline() };
+        self.state.next_deadline().into_iter().chain(idle).chain(transport).min()
     }
 
     /// Appends what to wait for when [`Executor::advance`] has nothing to do.

@@ -8,12 +8,15 @@ mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+mod protocol;
 mod request;
 #[cfg(test)]
 pub(crate) mod suite;
 mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
+
+pub mod websocket;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,9 +1,15 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
 pub mod inproc;
+#[cfg(feature = "websocket")]
+mod mixed;
+#[cfg(feature = "tcp")]
+mod readiness;
 pub mod sim;
+mod stream;
 #[cfg(test)]
 mod suite;
 #[cfg(feature = "tcp")]
@@ -12,6 +18,7 @@ pub mod tcp;
 pub mod wait;
 pub mod websocket;
 
+pub use self::compose::{Means, compose};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -131,6 +138,11 @@ pub trait Transport: Send {
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
+    /// When [`Transport::advance`] must be called even if nothing happened; for those who cannot
+    /// wait for [`Transport::interests`], which include it.
+    fn deadline(&self) -> Option<crate::clock::Instant> {
+        None
+    }
     /// Lets go of all memory of operations while the connections stay: drops the frames that were
     /// not begun, finishes a frame that has left in part from a copy, and discards what is still to
     /// come of a frame that has come in part. What becomes of these frames need not be told.

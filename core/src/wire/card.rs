@@ -11,8 +11,10 @@ use super::numbers::{WIRE_VERSION, numbers_hash};
 
 /// Most bytes of an encoded card.
 pub const MAX_CARD_BYTES: usize = 4096;
-/// Most TCP endpoints that a card names.
+/// Most endpoints of one kind that a card names.
 pub const MAX_ENDPOINTS: usize = 16;
+/// Most bytes of a WebSocket endpoint.
+const MAX_URL_BYTES: usize = 128;
 
 /// The first line.
 const TITLE: &str = "polyrank card";
@@ -27,6 +29,10 @@ pub struct Card {
     pub process_id: u32,
     /// Where it listens, best first, at most [`MAX_ENDPOINTS`].
     pub tcp: Vec<SocketAddr>,
+    /// URLs at which it answers WebSockets, best first, at most [`MAX_ENDPOINTS`].
+    pub websocket: Vec<String>,
+    /// Its number at the relay of the store's server, if it has one.
+    pub relay: Option<u64>,
     /// [`WIRE_VERSION`] of the rank.
     pub wire_version: u16,
     /// [`numbers_hash`] of the rank.
@@ -84,7 +90,15 @@ impl Card {
         let host: String = host.chars().filter(|char| !char.is_control()).take(256).collect();
         let host = host.trim().to_owned();
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
-        Card { host, process_id, tcp, wire_version: WIRE_VERSION, numbers: numbers_hash() }
+        let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
+        Card { host, process_id, tcp, websocket: Vec::new(), relay: None, wire_version, numbers }
+    }
+
+    /// Says too that it answers WebSockets wherever it listens for TCP.
+    #[must_use]
+    pub fn answering_websockets(mut self) -> Card {
+        self.websocket = self.tcp.iter().map(|endpoint| format!("ws://{endpoint}/")).collect();
+        self
     }
 
     /// The text that the store keeps.
@@ -95,6 +109,12 @@ impl Card {
         let _ = writeln!(text, "host {}\nprocess {}", self.host, self.process_id);
         for endpoint in &self.tcp {
             let _ = writeln!(text, "tcp {endpoint}");
+        }
+        for url in &self.websocket {
+            let _ = writeln!(text, "websocket {url}");
+        }
+        if let Some(number) = self.relay {
+            let _ = writeln!(text, "relay {number}");
         }
         text.into_bytes()
     }
@@ -111,7 +131,7 @@ impl Card {
             return Err(CardError::NotACard);
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
-        let mut tcp = Vec::new();
+        let (mut tcp, mut websocket, mut relay) = (Vec::new(), Vec::new(), None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
             match name {
@@ -127,6 +147,11 @@ impl Card {
                     return Err(CardError::Value { name: "tcp" });
                 }
                 "tcp" => tcp.push(parse("tcp", value)?),
+                "websocket" if websocket.len() == MAX_ENDPOINTS || !is_url(value) => {
+                    return Err(CardError::Value { name: "websocket" });
+                }
+                "websocket" => websocket.push(value.to_owned()),
+                "relay" => relay = Some(parse("relay", value)?),
                 _ => {}
             }
         }
@@ -134,6 +159,8 @@ impl Card {
             host: host.ok_or(CardError::Missing { name: "host" })?,
             process_id: process_id.ok_or(CardError::Missing { name: "process" })?,
             tcp,
+            websocket,
+            relay,
             wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
             numbers: numbers.ok_or(CardError::Missing { name: "numbers" })?,
         })
@@ -155,6 +182,11 @@ fn parse<T: std::str::FromStr>(name: &'static str, value: &str) -> Result<T, Car
     value.parse().map_err(|_| CardError::Value { name })
 }
 
+fn is_url(value: &str) -> bool {
+    let web = value.starts_with("ws://") || value.starts_with("wss://");
+    web && value.len() <= MAX_URL_BYTES && value.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -170,10 +202,13 @@ mod tests {
             process_id in any::<u32>(),
             v4 in proptest::collection::vec(any::<([u8; 4], u16)>(), 0..9),
             v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
+            answers in any::<bool>(),
+            relay in proptest::option::of(any::<u64>()),
         ) {
             let tcp = v4.into_iter().map(SocketAddr::from);
             let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
-            let card = Card::new(&host, process_id, tcp);
+            let card = Card { relay, ..Card::new(&host, process_id, tcp) };
+            let card = if answers { card.answering_websockets() } else { card };
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
             prop_assert_eq!(Card::decode(&bytes), Ok(card));
@@ -192,11 +227,19 @@ mod tests {
     fn unknown_lines_are_skipped_and_missing_ones_named() {
         let card = Card::new("host", 7, vec!["127.0.0.1:80".parse().unwrap()]);
         let mut bytes = card.encode();
-        bytes.extend(b"websocket ws://example.org/\n");
+        bytes.extend(b"pigeon ground floor\n");
         assert_eq!(Card::decode(&bytes), Ok(card.clone()));
         let text = String::from_utf8(card.encode()).unwrap().replace("process 7\n", "");
         let error = Card::decode(text.as_bytes()).unwrap_err();
         assert_eq!(error, CardError::Missing { name: "process" });
+        for (line, name) in [
+            ("websocket http://127.0.0.1/", "websocket"),
+            ("websocket ws://a b/", "websocket"),
+            ("relay -1", "relay"),
+        ] {
+            let bytes = [card.encode(), line.into()].concat();
+            assert_eq!(Card::decode(&bytes), Err(CardError::Value { name }));
+        }
         assert_eq!(Card::decode(b"hello"), Err(CardError::NotACard));
         let error = Card::decode(&[b' '; MAX_CARD_BYTES + 1]).unwrap_err();
         assert_eq!(error, CardError::TooLong { bytes: MAX_CARD_BYTES + 1 });

@@ -2,7 +2,10 @@
 
 pub mod abort;
 pub mod card;
+pub mod channel;
 pub mod fingerprint;
 pub mod frame;
 pub mod handshake;
 pub mod numbers;
+pub mod origin;
+pub mod session;

@@ -265,11 +265,10 @@ fn of_options(name: String, members: &[String]) -> Record {
     let of = name.trim_end_matches("Options");
     let mut letters = of.chars();
     let is_class = of.contains("Store") || of == "ProcessGroup";
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
     let function: String = match is_class {
         true => of.to_owned(),
-        false => {
-            letters.next().map(|c| c.to_ascii_lowercase()).into_iter().chain(letters).collect()
-        }
+        false => first.into_iter().chain(letters).collect(),
     };
     Record {
         doc: format!("/** Options of `{function}`. */"),
@@ -281,30 +280,19 @@ fn of_options(name: String, members: &[String]) -> Record {
 
 fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
     let unbuilt_alone = interface.notes.unbuilt && interface.inherits.is_none();
-    let has_children =
-        api.interfaces.iter().any(|it| it.inherits.as_ref() == Some(&interface.name));
-    let mut constructors = Vec::new();
     let mut all = Vec::new();
-    match &interface.constructor {
+    let constructors = match &interface.constructor {
         Some(constructor) => match &constructor.notes.factory {
             Some(factory) => {
-                constructors.push(hidden("private"));
                 let forms = forms(api, constructor, Place::Factory, named);
-                all.push(Callable {
-                    name: format!("static {factory}"),
-                    forms,
-                    aliases: Vec::new(),
-                });
+                let name = format!("static {factory}");
+                all.push(Callable { name, forms, aliases: Vec::new() });
+                vec![hidden("private")]
             }
-            None => constructors.extend(
-                forms(api, constructor, Place::Constructor, named).into_iter().map(|form| Form {
-                    signature: format!("constructor{}", form.signature),
-                    ..form
-                }),
-            ),
+            None => public(forms(api, constructor, Place::Constructor, named)),
         },
-        None => constructors.push(hidden(if has_children { "protected" } else { "private" })),
-    }
+        None => vec![hidden(if is_base(api, interface) { "protected" } else { "private" })],
+    };
     let mut attributes = Vec::new();
     if !unbuilt_alone {
         let members = methods(interface);
@@ -321,6 +309,15 @@ fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
         methods: all,
         extra: extra.map_or("", |(_, text)| text),
     }
+}
+
+fn is_base(api: &Api, interface: &Interface) -> bool {
+    api.interfaces.iter().any(|known| known.inherits.as_ref() == Some(&interface.name))
+}
+
+fn public(forms: Vec<Form>) -> Vec<Form> {
+    let named = |form: Form| Form { signature: format!("constructor{}", form.signature), ..form };
+    forms.into_iter().map(named).collect()
 }
 
 fn hidden(visibility: &str) -> Form {

@@ -102,18 +102,39 @@ pub(super) fn summary(api: &Api, doc: &str) -> String {
     text(api, &first)
 }
 
-/// Lines as a TSDoc comment.
+/// Lines as a TSDoc comment, broken where they are too long.
 pub(super) fn comment(lines: &[String], indent: &str) -> String {
     let end = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
-    match &lines[..end] {
+    let lines: Vec<String> = lines[..end].iter().flat_map(|line| broken(line)).collect();
+    match lines.as_slice() {
         [] => String::new(),
-        [only] => format!("{indent}/** {only} */"),
+        [only] if only.len() < MOST_COLUMNS => format!("{indent}/** {only} */"),
         all => {
             let line = |line: &String| format!("{indent} * {line}").trim_end().to_owned() + "\n";
             let body: String = all.iter().map(line).collect();
             format!("{indent}/**\n{body}{indent} */")
         }
     }
+}
+
+/// How long the lines of a comment are, without what stands before them.
+const MOST_COLUMNS: usize = 92;
+
+fn broken(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let columns = lines.last().map_or(0, |last| last.chars().count());
+        if columns > 0 && columns + word.chars().count() >= MOST_COLUMNS {
+            lines.push(String::new());
+        }
+        if let Some(last) = lines.last_mut() {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
 }
 
 /// Paragraphs and bullets, each in one line.
@@ -211,8 +232,52 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",
         Role::Timeout => "Limit of this call; none: the group's.",
-        _ if parameter.name == "group" => "The process group; none: the default group.",
-        _ => "",
+        _ => named(&parameter.name),
     };
     said.to_owned()
+}
+
+/// What a parameter of this name is, wherever it stands.
+fn named(name: &str) -> &'static str {
+    match name {
+        "group" => "The process group; none: the default group.",
+        "dst" => "The receiver's global rank.",
+        "src" => "The sender's global rank.",
+        "group_dst" => "The receiver as a rank in the group, instead of `dst`.",
+        "group_src" => "The sender as a rank in the group, instead of `src`.",
+        "global_rank" => "A rank of the default group.",
+        "group_rank" => "A rank in the group.",
+        "rank" => "A rank.",
+        "size" | "world_size" => "The number of ranks.",
+        "group_name" => "The new group's name.",
+        "group_desc" => "A description for logs.",
+        "backend" => "The backend's name.",
+        "pg_options" | "opts" => "Options of the backend.",
+        "device" | "device_id" => "The device.",
+        "device_types" => "The kinds of devices that are used.",
+        "device_ids" => "Devices whose work is waited for.",
+        "store" => "The store.",
+        "key" => "The key.",
+        "keys" => "The keys.",
+        "value" | "desired_value" => "The new value.",
+        "expected_value" => "The value that is there, or an empty one.",
+        "values" => "One value for each key.",
+        "amount" => "What is added; it may be negative.",
+        "prefix" => "What stands before every key, without the slash.",
+        "obj" => "This rank's object.",
+        "object_list" => "The objects; changed in place where this rank receives.",
+        "object_gather_list" => "At `dst`: a place for each rank's object.",
+        "scatter_object_output_list" => "Its place 0 gets this rank's object.",
+        "scatter_object_input_list" => "At `src`: an object for each rank.",
+        "block" => "Whether to wait for an element.",
+        "wait_all_ranks" => "Whether the error names all missing ranks, not the first one.",
+        "hook_id" => "Its number; hooks run in the order of numbers.",
+        "hook" | "func" | "handler" => "The function.",
+        "url" => "The address.",
+        "name" => "Its name.",
+        "file_name" => "The file.",
+        "parent_pg" => "The group to split; none: the default group.",
+        "split_ranks" => "Lists of ranks in the parent group; none: all ranks in one.",
+        _ => "",
+    }
 }

@@ -132,7 +132,11 @@ impl Writer<'_> {
         if kind(self.method) == Kind::Objects
             && objects(self.method).iter().any(|known| known.name == parameter.name)
         {
-            return if parameter.name == "obj" { "T".into() } else { "T[]".into() };
+            return match (parameter.name.as_str(), parameter.optional) {
+                ("obj", _) => "T".into(),
+                (_, false) => "T[]".into(),
+                (_, true) => "T[] | null".into(),
+            };
         }
         accepted(self.api, &parameter.ty, is_function)
     }
@@ -168,6 +172,10 @@ impl Writer<'_> {
             Kind::Operation if output(self.overload).is_some() => "Work<T>".into(),
             Kind::Operation => "Work<void>".into(),
             Kind::Objects => match (&self.overload.returns, self.method.name.starts_with("send")) {
+                // The list that is filled need not be given where nothing arrives.
+                (Type::Undefined, false) if self.method.name.starts_with("gather") => {
+                    "Promise<T[] | null | undefined>".into()
+                }
                 (Type::Undefined, false) => "Promise<T[]>".into(),
                 (Type::Undefined, true) => "Promise<void>".into(),
                 _ => "Promise<number>".into(),

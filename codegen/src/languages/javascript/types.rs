@@ -21,10 +21,9 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Callback(name) => callback(api, name),
         Type::Sequence(inner) => {
             let inner = accepted(api, inner, is_function);
-            if inner.contains(' ') {
-                format!("readonly ({inner})[]")
-            } else {
-                format!("readonly {inner}[]")
+            match inner.contains(' ') {
+                true => format!("readonly ({inner})[]"),
+                false => format!("readonly {inner}[]"),
             }
         }
         Type::Nullable(inner) if **inner == Type::Object => "unknown".into(),

@@ -16,9 +16,13 @@ export type ArrayLike =
 
 /** A `Float16Array`, where the runtime has one. */
 export interface Float16ArrayLike extends ArrayBufferView {
+  /** Two. */
   readonly BYTES_PER_ELEMENT: number;
+  /** The number of elements. */
   readonly length: number;
+  /** What tells it from other arrays. */
   readonly [Symbol.toStringTag]: "Float16Array";
+  /** The elements. */
   [index: number]: number;
 }
 
@@ -26,7 +30,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or shortened meanwhile rejects the operation and is
+ * touch it in between. One that is detached or shortened meanwhile rejects the operation, and is
  * not written. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor;
@@ -131,9 +135,13 @@ export interface WaitOptions {
 
 /** An `AbortSignal`, of whichever runtime. */
 export interface AbortSignalLike {
+  /** Whether it fired. */
   readonly aborted: boolean;
+  /** Why it fired. */
   readonly reason: any;
+  /** Adds a function to call when it fires. */
   addEventListener(type: "abort", listener: () => void, options?: any): void;
+  /** Takes such a function away. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
@@ -146,7 +154,7 @@ export interface AbortSignalLike {
 export class Work<R = unknown> implements PromiseLike<R> {
   private constructor();
 
-  /** As of a promise: the result as it was passed to the call, or what the operation failed with. */
+  /** As of a promise: the result as it was passed to the call, or what the call failed with. */
   then<A = R, B = never>(
     onfulfilled?: ((value: R) => A | PromiseLike<A>) | null,
     onrejected?: ((reason: any) => B | PromiseLike<B>) | null,
@@ -230,13 +238,21 @@ export const DEFAULT_TIMEOUT_MS: number;
 
 /** The names of backends; `gloo` is `tcp` here. */
 export const Backend: {
+  /** None. */
   readonly UNDEFINED: "undefined";
+  /** Another name of `tcp`. */
   readonly GLOO: "gloo";
+  /** NVIDIA's library, device memory. */
   readonly NCCL: "nccl";
+  /** Unified Collective Communication. */
   readonly UCC: "ucc";
+  /** A Message Passing Interface library. */
   readonly MPI: "mpi";
+  /** Intel's library. */
   readonly XCCL: "xccl";
+  /** Sockets, host memory. */
   readonly TCP: "tcp";
+  /** Ranks in browsers, and those that meet them. */
   readonly WEBSOCKET: "websocket";
 };
 
@@ -252,8 +268,8 @@ export function parseBackend(name: string): Backend;
 
 /**
  * Runs `callback` with `group` as the current group, and gives what it gives. In Node the group
- * stays the current one through everything that the callback awaits; in a browser until the callback
- * awaits for the first time.
+ * stays the current one through everything that the callback awaits; in a browser until the
+ * callback awaits for the first time.
  */
 export function withProcessGroup<R>(group: ProcessGroup, callback: () => R): R;
 

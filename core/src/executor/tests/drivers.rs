@@ -54,7 +54,14 @@ fn drivers(transports: Vec<Box<dyn Transport>>, spin: SpinPolicy) -> Vec<Arc<Dri
 fn groups(size: u32) -> Vec<Vec<Arc<Driver>>> {
     let over_tcp = SPINS.into_iter().map(|spin| drivers(tcp(size), spin));
     let inproc = SPINS.into_iter().map(|spin| drivers(in_memory(size), spin));
-    over_tcp.chain(inproc).collect()
+    let groups = over_tcp.chain(inproc);
+    // Every other rank has WebSockets alone.
+    #[cfg(feature = "websocket")]
+    let groups =
+        groups.chain([0, 1].into_iter().zip(SPINS.into_iter().skip(1)).map(|(first, spin)| {
+            drivers(crate::transport::websocket::tests::groups::mixed(size, first), spin)
+        }));
+    groups.collect()
 }
 
 fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation {

@@ -10,17 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
-use super::exchange::{PREFIX, get_at_once, plain_get, pop, stop_waiting, stored, wait};
-use super::protocol::{
-    Encode, Kind, MAX_KEY_BYTES, MAX_KEY_LIST_BYTES, MAX_KEYS, MAX_VALUE_BYTES, READY,
-};
+use super::exchange::{get_at_once, plain_get, pop, stop_waiting, stored, wait};
 use crate::store::deadline::Expired;
+use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
 use crate::store::{Deadline, expired, from_millis, to_millis};
 use crate::{Error, Result};
 
-/// Counts the clients of a server; the only key without the prefix.
-const WORKERS: &str = "init/";
 /// How long one attempt to come back to a server may take.
 const RETURN_GRACE: Duration = Duration::from_secs(2);
 /// Values up to this size are copied behind their request; larger ones are sent from where they
@@ -427,37 +423,4 @@ fn fail(
 fn lost(state: &mut State, why: String) -> Error {
     *state = State::Lost(why.clone());
     Error::Network { message: why }
-}
-
-/// Refuses keys that a server would answer by closing the connection.
-fn check_keys(keys: &[&str]) -> Result<()> {
-    if keys.len() > MAX_KEYS {
-        let message = format!("{} keys in one request; a TCPStore takes {MAX_KEYS}", keys.len());
-        return Err(Error::InvalidArgument { message });
-    }
-    let max = MAX_KEY_BYTES - PREFIX.len();
-    if let Some(key) = keys.iter().find(|key| key.len() > max) {
-        let start: String = key.chars().take(40).collect();
-        let message =
-            format!("key '{start}…' has {} bytes; a TCPStore takes keys of {max}", key.len());
-        return Err(Error::InvalidArgument { message });
-    }
-    let total: usize = keys.iter().map(|key| PREFIX.len() + key.len() + 8).sum();
-    if total > MAX_KEY_LIST_BYTES {
-        let message =
-            format!("{total} bytes of keys in one request; a TCPStore takes {MAX_KEY_LIST_BYTES}");
-        return Err(Error::InvalidArgument { message });
-    }
-    Ok(())
-}
-
-fn check_value(value: &[u8]) -> Result<()> {
-    if value.len() <= MAX_VALUE_BYTES {
-        return Ok(());
-    }
-    let message = format!(
-        "the value has {} bytes; a TCPStore takes values of {MAX_VALUE_BYTES}",
-        value.len()
-    );
-    Err(Error::InvalidArgument { message })
 }

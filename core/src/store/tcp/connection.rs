@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use super::protocol::{Encode, Kind, MAGIC};
 use crate::store::deadline::{Deadline, Expired, SLICE};
+use crate::store::protocol::{Encode, Kind, MAGIC};
 
 /// Bytes read at once; larger values are read straight to where they go.
 const INPUT_BYTES: usize = 16 << 10;

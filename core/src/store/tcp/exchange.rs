@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
-use super::protocol::{Encode, Kind, READY, STOP_WAITING, WAIT_CANCELED};
 use crate::store::Deadline;
 use crate::store::deadline::Expired;
+use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
-/// In front of every key of a user.
-pub(super) const PREFIX: &[u8] = b"/";
 /// How long a server may take to confirm that a wait is cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 

@@ -4,9 +4,6 @@
 mod client;
 mod connection;
 mod exchange;
-mod protocol;
-#[cfg(test)]
-mod protocol_tests;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::protocol::{Encode, Kind, MAGIC};
 use super::*;
+use crate::store::protocol::{Encode, Kind, MAGIC};
 
 fn serve() -> TcpStore {
     TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap()

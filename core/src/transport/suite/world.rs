@@ -19,6 +19,8 @@ const QUIET_TURNS: u32 = 200;
 /// The transports of a group, by rank; `None` is dead.
 pub(in crate::transport) struct World {
     pub(in crate::transport) transports: Vec<Option<Box<dyn Transport>>>,
+    /// Whether every third rank or so is connected to before anybody asks for it.
+    pub(in crate::transport) connects_early: bool,
     /// Lets time pass when nobody moves.
     idle: Box<dyn FnMut()>,
     /// What was told, in order.
@@ -75,6 +77,36 @@ pub(in crate::transport) fn tcp(size: u32) -> World {
     World::new(crate::transport::tcp::tests::group(size, options), Box::new(std::thread::yield_now))
 }
 
+/// Ranks with TCP sockets and ranks with WebSockets alone, in turn; rank `first` is of the latter.
+#[cfg(feature = "websocket")]
+pub(in crate::transport) fn mixed(size: u32, first: u32) -> World {
+    let transports = crate::transport::websocket::tests::groups::mixed(size, first);
+    let mut world = World::new(transports, Box::new(std::thread::yield_now));
+    world.connects_early = true;
+    world
+}
+
+pub(in crate::transport) fn pipes(size: u32) -> World {
+    crate::transport::websocket::tests::memory::world(size)
+}
+
+/// A transport, in a box or not.
+pub(in crate::transport) trait IntoBox {
+    fn into_box(self) -> Box<dyn Transport>;
+}
+
+impl<T: Transport + 'static> IntoBox for T {
+    fn into_box(self) -> Box<dyn Transport> {
+        Box::new(self)
+    }
+}
+
+impl IntoBox for Box<dyn Transport> {
+    fn into_box(self) -> Box<dyn Transport> {
+        self
+    }
+}
+
 /// The bytes of a message: different for each pair, number and place.
 pub(in crate::transport) fn payload(from: Rank, to: Rank, number: u32, bytes: usize) -> Vec<u8> {
     let seed = from.wrapping_mul(31).wrapping_add(to.wrapping_mul(17)).wrapping_add(number * 7);
@@ -106,7 +138,7 @@ pub(in crate::transport) fn memory(bytes: usize) -> (Region, impl Fn() -> bool) 
 }
 
 impl World {
-    pub(in crate::transport) fn new<T: Transport + 'static>(
+    pub(in crate::transport) fn new<T: IntoBox>(
         transports: Vec<T>,
         idle: Box<dyn FnMut()>,
     ) -> World {
@@ -117,7 +149,8 @@ impl World {
             events: Vec::new(),
         };
         World {
-            transports: transports.into_iter().map(|it| Some(Box::new(it) as _)).collect(),
+            transports: transports.into_iter().map(|it| Some(it.into_box())).collect(),
+            connects_early: false,
             idle,
             events: Vec::new(),
             recorders: (0..ranks).map(recorder).collect(),

@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use rustix::time::Timespec;
 
-use super::outbox::Outbox;
-use super::{Link, TcpTransport};
+use super::{Link, TcpTransport, sending};
+use crate::transport::stream::Outbox;
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
@@ -24,6 +24,7 @@ impl TcpTransport {
             return;
         }
         self.strangers.clear();
+        self.web = None;
         self.notices.clear();
         let mut open = Vec::new();
         for peer in &mut self.peers {
@@ -67,7 +68,7 @@ impl TcpTransport {
         loop {
             let mut blocked = Vec::new();
             for (socket, outbox) in open.iter_mut() {
-                let flushed = outbox.flush(&*socket, &mut self.gathered, |_| {});
+                let flushed = sending::flush(outbox, &*socket, &mut self.gathered, |_| {});
                 if flushed.is_ok_and(|flushed| flushed.blocked) {
                     blocked.push(PollFd::new(&*socket, PollFlags::OUT));
                 }

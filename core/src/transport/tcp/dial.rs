@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::Options;
 use super::listener::{prefer_within_host, set_options};
-use super::readiness::Readiness;
+use crate::transport::readiness::Readiness;
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// How long one endpoint may take to answer if there are others to try.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::dial::{Dial, Outcome, Target};
-use super::inbox::Inbox;
-use super::readiness::Readiness;
 use super::strangers::{Greeting, answer};
 use super::{Connection, LISTENER, Link, Options, Peer, TcpTransport};
+use crate::transport::readiness::Readiness;
+use crate::transport::stream::Inbox;
 use crate::transport::{Lost, Rank, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
@@ -114,6 +114,15 @@ impl TcpTransport {
             Greeting::Foreign(socket) => {
                 answer(&socket, &self.hello, Some(Refusal::Version));
             }
+            Greeting::Web(socket, bytes) => match &mut self.web {
+                Some(web) => {
+                    self.readiness.remove(&socket);
+                    web.push((socket, bytes));
+                }
+                None => {
+                    tracing::debug!("closed a WebSocket: this group has no rank that wants one")
+                }
+            },
             Greeting::Hello(socket, hello) => match self.judge(&hello) {
                 Err(refusal) => {
                     tracing::debug!(rank = hello.rank, %refusal, "refused a connection");

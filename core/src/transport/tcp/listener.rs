@@ -92,7 +92,7 @@ pub fn address_toward(remote: SocketAddr) -> Result<IpAddr> {
 
 /// Options of every connection: no delay for small frames, and an end when the host is gone.
 /// Buffers are left to the system, which grows them with the traffic.
-pub(super) fn set_options(socket: &OwnedFd) {
+pub(in crate::transport) fn set_options(socket: &OwnedFd) {
     let socket = socket2::SockRef::from(socket);
     let keepalive = TcpKeepalive::new()
         .with_time(std::time::Duration::from_secs(15))

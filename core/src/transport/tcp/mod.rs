@@ -11,8 +11,7 @@ mod dial;
 mod inbox;
 mod joining;
 mod listener;
-mod outbox;
-mod readiness;
+mod sending;
 mod strangers;
 #[cfg(test)]
 pub(super) mod tests;
@@ -23,12 +22,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use self::dial::Dial;
-use self::inbox::{Inbox, Reader};
+use self::inbox::Reader;
 use self::joining::{DIAL, STRANGER};
+#[cfg(feature = "websocket")]
+pub(super) use self::listener::set_options;
 pub use self::listener::{Listener, address_toward};
-use self::outbox::Outbox;
-use self::readiness::{Readiness, Ready, TIMER};
 use self::strangers::Strangers;
+use super::readiness::{Readiness, Ready, TIMER};
+use super::stream::{Inbox, Outbox};
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
@@ -75,6 +76,9 @@ pub struct TcpTransport {
     readiness: Readiness,
     peers: Vec<Peer>,
     strangers: Strangers,
+    /// Connections that begin as WebSockets do, with the bytes that were read, if somebody wants
+    /// them.
+    web: Option<Vec<(OwnedFd, Vec<u8>)>>,
     notices: Vec<Notice>,
     /// Peers to which nothing can be written any more, but who may have said why.
     unwritable: Vec<Rank>,
@@ -180,6 +184,7 @@ impl TcpTransport {
             readiness,
             peers: cards.iter().map(peer).collect(),
             strangers: Strangers::default(),
+            web: None,
             notices: Vec::new(),
             unwritable: Vec::new(),
             busy: None,
@@ -190,6 +195,20 @@ impl TcpTransport {
             gathered: Vec::new(),
             ready: Vec::new(),
         })
+    }
+}
+
+#[cfg(feature = "websocket")]
+impl TcpTransport {
+    /// From now on, connections that begin as WebSockets do are kept for
+    /// [`TcpTransport::take_web`].
+    pub(super) fn keep_web(&mut self) {
+        self.web.get_or_insert_default();
+    }
+
+    /// Takes the connections that begin as WebSockets do, with the bytes that were read.
+    pub(super) fn take_web(&mut self) -> impl Iterator<Item = (OwnedFd, Vec<u8>)> + '_ {
+        self.web.iter_mut().flat_map(|web| web.drain(..))
     }
 }
 
@@ -335,7 +354,7 @@ impl TcpTransport {
         };
         let notices = &mut self.notices;
         let sent = |header| notices.push(Notice::Sent(peer, header));
-        let flushed = outbox.flush(&connection.socket, &mut self.gathered, sent);
+        let flushed = sending::flush(outbox, &connection.socket, &mut self.gathered, sent);
         let flushed = flushed.and_then(|flushed| {
             if flushed.blocked != connection.blocked {
                 connection.blocked = flushed.blocked;

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::readiness::Readiness;
+use crate::transport::readiness::Readiness;
 use crate::wire::handshake::{HandshakeError, Hello, Refusal, Welcome, check_prefix};
 
 /// Most connections that wait for their hello. One more takes the place of the oldest: ranks say
 /// hello at once, and one that was put out tries again.
 pub(super) const STRANGERS: usize = 128;
+
+/// How a request to open a WebSocket begins.
+const WEB: &[u8] = b"GET ";
 
 /// The connections without a name.
 #[derive(Default)]
@@ -35,6 +38,8 @@ pub(super) enum Greeting {
     Hello(OwnedFd, Hello),
     /// It is a rank of another version of the protocol.
     Foreign(OwnedFd),
+    /// It begins as a WebSocket does, with these bytes.
+    Web(OwnedFd, Vec<u8>),
 }
 
 impl Strangers {
@@ -77,6 +82,16 @@ impl Strangers {
             }
         }
         let bytes = &stranger.bytes[..stranger.have_bytes];
+        if bytes.len() < WEB.len() && WEB.starts_with(bytes) {
+            return Greeting::None;
+        }
+        if bytes.starts_with(WEB) {
+            let bytes = bytes.to_vec();
+            return match self.slots[slot].take() {
+                Some(stranger) => Greeting::Web(stranger.socket, bytes),
+                None => Greeting::None,
+            };
+        }
         let hello = check_prefix(bytes).and_then(|_| Hello::decode(bytes));
         if hello == Err(HandshakeError::Short) {
             return Greeting::None;

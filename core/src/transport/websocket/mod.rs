@@ -1,6 +1,47 @@
-//! Frames over WebSockets, straight to a rank or through the relay of the store's server.
-//! Knows nothing of schedules, groups or stores.
+//! Frames for ranks that have only WebSockets: over ordered pipes of chunks, each of them a
+//! WebSocket of its own or a channel through the store server. Knows nothing of schedules, groups
+//! or stores.
 
+mod direct;
+mod greeting;
+#[cfg(feature = "websocket")]
+pub(super) mod native;
+mod peer;
 mod pipe;
+mod reception;
+mod redial;
+mod socket;
+mod strangers;
+#[cfg(test)]
+pub(crate) mod tests;
+mod transport;
 
-pub use pipe::{CHUNK_BYTES, Pipe, PipeState, Relay};
+#[cfg(feature = "websocket")]
+pub use self::native::NativeDialer;
+pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
+pub use self::reception::ReceptionOptions;
+pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code, dialer, install_dialer};
+pub use self::transport::{Options, Way, WebSocketTransport};
+
+use std::sync::Arc;
+
+use crate::clock::Instant;
+
+/// A pipe to whoever answers at `urls`, which are dialled in turn, from `now` on.
+pub fn dialed(
+    dialer: Arc<dyn Dialer>,
+    urls: Vec<String>,
+    options: &Options,
+    now: Instant,
+) -> Box<dyn Pipe> {
+    let Options { refused_timeout, grace_ms, .. } = *options;
+    Box::new(direct::DirectPipe::client(dialer, urls, refused_timeout, grace_ms, now))
+}
+
+/// The pipes of whoever comes over a socket of `source`, which gives the next one that came.
+pub fn answered(
+    source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
+    options: ReceptionOptions,
+) -> Box<dyn Acceptor> {
+    Box::new(reception::Reception::new(source, options))
+}

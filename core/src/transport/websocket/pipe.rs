@@ -1,41 +1,74 @@
-//! Ordered, reliable chunks of bytes between two ranks, whatever carries them. Knows no frames.
+//! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of what
+//! the chunks say.
 
-use crate::transport::Lost;
+use crate::clock::Instant;
+use bytes::Bytes;
 
-/// Most bytes of one chunk: browsers are slow with larger messages.
-pub const CHUNK_BYTES: usize = 64 << 10;
+use crate::transport::{Interest, Lost};
 
-/// How a pipe is.
+/// Most bytes of one chunk; browsers are slow with longer messages.
+pub const MAX_CHUNK_BYTES: usize = 64 << 10;
+
+/// How a pipe stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipeState {
-    /// Chunks wait until it stands.
+    /// Nothing can be sent yet.
     Connecting,
-    /// Chunks go through.
+    /// Chunks may be sent. It stays so while a broken connection is being resumed.
     Open,
-    /// It is gone for good.
+    /// It is over: [`Lost::Goodbye`] if the other side closed it in order.
     Lost(Lost),
 }
 
-/// Ordered, reliable chunks to and from one peer. Nothing in it blocks.
+/// A pipe of chunks. Nothing in it blocks. Dropping it says nothing to the other side, which finds
+/// out like after a crash: [`Pipe::close`] it first.
 pub trait Pipe: Send {
-    /// How many bytes may be sent now.
-    fn room(&self) -> usize;
-    /// Sends a chunk of at most [`CHUNK_BYTES`], for which there is room.
-    fn send(&mut self, chunk: Vec<u8>);
-    /// The next chunk that came.
-    fn receive(&mut self) -> Option<Vec<u8>>;
-    /// How it is. What came before it was lost is still received.
+    /// Moves what can be moved at `now`; whether anything moved.
+    fn advance(&mut self, now: Instant) -> bool;
+    /// How it stands. Chunks that came before a loss can still be taken.
     fn state(&self) -> PipeState;
-    /// Closes it: with a goodbye if `orderly`, else as a process that died.
+    /// Bytes for which there is room now, 0 unless it is open: what the other side has not taken
+    /// yet is bounded. Room for less than a chunk is no reason to send tiny chunks.
+    fn room(&self) -> usize;
+    /// Sends a chunk made of `parts` one behind the other: at most [`MAX_CHUNK_BYTES`] and
+    /// [`Pipe::room`] together. The parts are copied.
+    fn send(&mut self, parts: &[&[u8]]);
+    /// Takes the next chunk that came; that makes room at the other side.
+    fn receive(&mut self) -> Option<Bytes>;
+    /// Closes it, behind what was sent; the other side learns at once that it is over, and whether
+    /// that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
     fn close(&mut self, orderly: bool);
+    /// Whether nothing that was sent, the closing included, waits in this process.
+    fn is_flushed(&self) -> bool;
+    /// What a thread may wait for until [`Pipe::advance`] is worth calling.
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        let _ = interests;
+    }
+    /// When [`Pipe::advance`] must be called even if nothing happened.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
 }
 
-/// Pipes between ranks that cannot reach each other, through the server of a store.
+/// Who carries pipes between ranks that cannot reach each other: the store's server.
 pub trait Relay: Send + Sync {
-    /// The number under which others reach this rank; it goes into the card.
+    /// This process's number at the server; other ranks read it in the card.
     fn number(&self) -> u64;
-    /// A pipe to whoever has the number `peer`.
-    fn open(&self, peer: u64) -> Box<dyn Pipe>;
-    /// The next pipe that somebody opened to this rank, and that one's number.
-    fn incoming(&self) -> Option<(u64, Box<dyn Pipe>)>;
+    /// This side's end of the pipe `id` to the process with the number `peer`. Both sides open it
+    /// by the same `id` (random, known to both ranks only), in any order and whether or not the
+    /// other ever does: nobody is told of the opening. What comes before this side opened it is
+    /// kept, within the pipe's window.
+    fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe>;
+}
+
+/// Who brings pipes to ranks that dial this one.
+pub trait Acceptor: Send {
+    /// Moves what can be moved at `now`; whether anything moved.
+    fn advance(&mut self, now: Instant) -> bool;
+    /// Takes the next pipe. Whoever is at its other end may be anybody.
+    fn accept(&mut self) -> Option<Box<dyn Pipe>>;
+    /// What a thread may wait for until [`Acceptor::advance`] is worth calling.
+    fn interests(&self, interests: &mut Vec<Interest>);
+    /// When [`Acceptor::advance`] must be called even if nothing happened.
+    fn deadline(&self) -> Option<Instant>;
 }

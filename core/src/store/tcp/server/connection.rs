@@ -21,8 +21,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use super::output::Output;
 use super::service::Service;
 use super::waiters::ClientId;
+use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 use crate::store::table::Refusal;
-use crate::store::tcp::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::output::Output;
 use super::waiters::{ClientId, Waiters, Woken};
+use crate::store::protocol::{Encode, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED};
 use crate::store::table::{Refusal, Table};
-use crate::store::tcp::protocol::{Encode, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED};
 
 /// Everything that the clients of a server share.
 #[derive(Debug)]

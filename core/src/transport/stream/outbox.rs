@@ -1,11 +1,6 @@
-//! Frames on their way out of one connection. Knows nothing of handshakes or other peers.
+//! Frames on their way out of one connection. Knows nothing of sockets, handshakes or other peers.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::os::fd::AsFd;
-
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::transport::Payload;
 use crate::wire::frame::Header;
@@ -18,7 +13,7 @@ const GATHERED_BYTES: usize = 64 << 10;
 
 /// The queue of one peer.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(in crate::transport) struct Outbox {
     frames: VecDeque<Frame>,
     /// Bytes of the first frame that have left.
     first_sent_bytes: usize,
@@ -31,66 +26,67 @@ struct Frame {
 
 /// How far a call of [`Outbox::flush`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flushed {
+pub(in crate::transport) struct Flushed {
     /// Whether any byte left.
-    pub(super) moved: bool,
-    /// Whether the socket has no room for what is left.
-    pub(super) blocked: bool,
+    pub(in crate::transport) moved: bool,
+    /// Whether there is no room for what is left.
+    pub(in crate::transport) blocked: bool,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, mut header: Header, payload: Payload) {
+    pub(in crate::transport) fn push(&mut self, mut header: Header, payload: Payload) {
         // The header cannot lie about the bytes that follow it.
         header.payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         self.frames.push_back(Frame { header, payload });
     }
 
     /// Drops everything, and with it every hold on memory of operations.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::transport) fn clear(&mut self) {
         self.frames.clear();
         self.first_sent_bytes = 0;
     }
 
     /// Drops the frames of which nothing has left yet.
-    pub(super) fn keep_started(&mut self) {
+    pub(in crate::transport) fn keep_started(&mut self) {
         self.frames.truncate(usize::from(self.first_sent_bytes > 0));
     }
 
     /// Lets go of memory of operations.
-    pub(super) fn abandon(&mut self) {
+    pub(in crate::transport) fn abandon(&mut self) {
         self.keep_started();
         for frame in &mut self.frames {
             frame.payload = Payload::Owned(frame.payload.read(<[u8]>::to_vec));
         }
     }
 
-    /// Writes until the queue is empty or the socket is full; calls `sent` for each frame that
-    /// left.
-    pub(super) fn flush(
+    /// Writes until the queue is empty or `write` takes less than it is offered; calls `sent` for
+    /// each frame that left. `write` gets one or two pieces that are not empty and returns how many
+    /// bytes it took, from the front.
+    pub(in crate::transport) fn flush<E>(
         &mut self,
-        socket: impl AsFd,
         gathered: &mut Vec<u8>,
+        mut write: impl FnMut(&[&[u8]]) -> Result<usize, E>,
         mut sent: impl FnMut(Header),
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<Flushed, E> {
         let mut moved = false;
         while !self.frames.is_empty() {
-            let (bytes, wanted_bytes) = match self.write(&socket, gathered) {
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Ok(Flushed { moved, blocked: true }),
-                written => written?,
-            };
-            moved = true;
+            let (bytes, offered_bytes) = self.offer(gathered, &mut write)?;
+            moved |= bytes > 0;
             self.consume(bytes, &mut sent);
-            if bytes < wanted_bytes {
+            if bytes < offered_bytes {
                 return Ok(Flushed { moved, blocked: true });
             }
         }
         Ok(Flushed { moved, blocked: false })
     }
 
-    /// One system call: small frames from the front, and the first long payload. The bytes that
-    /// left and the bytes that were offered.
-    fn write(&self, socket: impl AsFd, gathered: &mut Vec<u8>) -> Result<(usize, usize), Errno> {
+    /// Offers small frames from the front, and the first long payload. The bytes that left and the
+    /// bytes that were offered.
+    fn offer<E>(
+        &self,
+        gathered: &mut Vec<u8>,
+        write: &mut impl FnMut(&[&[u8]]) -> Result<usize, E>,
+    ) -> Result<(usize, usize), E> {
         gathered.clear();
         let mut skipped_bytes = self.first_sent_bytes;
         for frame in &self.frames {
@@ -103,11 +99,9 @@ impl Outbox {
             if frame.payload.len() - skipped_bytes > COPIED_BYTES {
                 return frame.payload.read(|payload| {
                     let payload = &payload[skipped_bytes..];
-                    let pieces = [IoSlice::new(gathered), IoSlice::new(payload)];
+                    let pieces = [&gathered[..], payload];
                     let pieces = if gathered.is_empty() { &pieces[1..] } else { &pieces[..] };
-                    let mut control = SendAncillaryBuffer::default();
-                    let sent = sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL)?;
-                    Ok((sent, gathered.len() + payload.len()))
+                    Ok((write(pieces)?, gathered.len() + payload.len()))
                 });
             }
             frame.payload.read(|payload| gathered.extend_from_slice(&payload[skipped_bytes..]));
@@ -116,7 +110,7 @@ impl Outbox {
                 break;
             }
         }
-        Ok((send(socket, gathered, SendFlags::NOSIGNAL)?, gathered.len()))
+        Ok((write(&[&gathered[..]])?, gathered.len()))
     }
 
     /// Takes `bytes` that left from the front of the queue.

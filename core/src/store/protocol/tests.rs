@@ -1,7 +1,7 @@
 //! The protocol's bytes as torch 2.15.0 was seen to send them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::protocol::*;
+use super::*;
 
 /// Bytes of a hexadecimal text; blanks do not count, `00..` fills the 8-byte length before it up.
 fn hex(text: &str) -> Vec<u8> {

@@ -17,10 +17,10 @@ use rustix::time::{
 const EVENTS: usize = 64;
 
 /// The key of the timer; no socket uses it.
-pub(super) const TIMER: u64 = u64::MAX;
+pub(in crate::transport) const TIMER: u64 = u64::MAX;
 
 /// The sockets of one transport.
-pub(super) struct Readiness {
+pub(in crate::transport) struct Readiness {
     epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     wakes_at: Option<Instant>,
@@ -28,17 +28,17 @@ pub(super) struct Readiness {
 
 /// What a socket can do now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ready {
+pub(in crate::transport) struct Ready {
     /// The key it was added with.
-    pub(super) key: u64,
+    pub(in crate::transport) key: u64,
     /// It can be read, or it has ended.
-    pub(super) readable: bool,
+    pub(in crate::transport) readable: bool,
     /// It can be written, or it has ended.
-    pub(super) writable: bool,
+    pub(in crate::transport) writable: bool,
 }
 
 impl Readiness {
-    pub(super) fn new() -> Result<Readiness, Errno> {
+    pub(in crate::transport) fn new() -> Result<Readiness, Errno> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -47,28 +47,38 @@ impl Readiness {
     }
 
     /// The one descriptor that a thread may wait for.
-    pub(super) fn fd(&self) -> Arc<OwnedFd> {
+    pub(in crate::transport) fn fd(&self) -> Arc<OwnedFd> {
         self.epoll.clone()
     }
 
     /// Starts to watch `socket`; it is forgotten when it is closed.
-    pub(super) fn add(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+    pub(in crate::transport) fn add(
+        &self,
+        socket: impl AsFd,
+        key: u64,
+        writable: bool,
+    ) -> Result<(), Errno> {
         epoll::add(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
     /// Changes the key of `socket`, and whether it is watched for room to write.
-    pub(super) fn modify(&self, socket: impl AsFd, key: u64, writable: bool) -> Result<(), Errno> {
+    pub(in crate::transport) fn modify(
+        &self,
+        socket: impl AsFd,
+        key: u64,
+        writable: bool,
+    ) -> Result<(), Errno> {
         epoll::modify(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
     /// Stops watching `socket`.
-    pub(super) fn remove(&self, socket: impl AsFd) {
+    pub(in crate::transport) fn remove(&self, socket: impl AsFd) {
         // Whatever is not watched need not be removed.
         let _ = epoll::delete(&*self.epoll, socket);
     }
 
     /// Makes [`Readiness::fd`] readable from `when` on; never if there is no `when`.
-    pub(super) fn wake_at(&mut self, when: Option<Instant>) {
+    pub(in crate::transport) fn wake_at(&mut self, when: Option<Instant>) {
         if self.wakes_at == when {
             return;
         }
@@ -86,17 +96,17 @@ impl Readiness {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spec = Itimerspec { it_interval: zero, it_value: value };
         if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec) {
-            tracing::warn!(%error, "cannot set the timer of the TCP transport");
+            tracing::warn!(%error, "cannot set the timer of a transport");
         }
     }
 
     /// Whether the time of [`Readiness::wake_at`] has come.
-    pub(super) fn is_due(&self) -> bool {
+    pub(in crate::transport) fn is_due(&self) -> bool {
         self.wakes_at.is_some_and(|when| Instant::now() >= when)
     }
 
     /// Asks the system, without waiting, which sockets can be moved now.
-    pub(super) fn poll(&self, ready: &mut Vec<Ready>) {
+    pub(in crate::transport) fn poll(&self, ready: &mut Vec<Ready>) {
         ready.clear();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -104,7 +114,7 @@ impl Readiness {
             Ok((events, _)) => events,
             Err(Errno::INTR) => return,
             Err(error) => {
-                tracing::warn!(%error, "cannot poll the sockets of the TCP transport");
+                tracing::warn!(%error, "cannot poll the sockets of a transport");
                 return;
             }
         };

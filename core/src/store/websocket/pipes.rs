@@ -1,0 +1,252 @@
+//! A client's pipes through the relay of the store's server: chunks that wait to be read, and how
+//! many more may be sent. Pure; knows nothing of sessions or locks.
+//!
+//! Both sides ask for a pipe by the same name. The one with the lower number opens it, so that the
+//! two never open it twice; what it sends waits at the other until that one asks, too.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::transport::Lost;
+use crate::transport::websocket::PipeState;
+use crate::wire::channel::{
+    CHUNK_COST_BYTES, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind,
+};
+use crate::wire::session::Message;
+
+/// A pipe: the other's number, and by whose count and which number it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PipeKey {
+    pub(super) peer: u64,
+    pub(super) pipe: u32,
+    /// This side opened it.
+    pub(super) mine: bool,
+}
+
+/// What both sides call a pipe: the other's number, and the name that they agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PipeName {
+    pub(super) peer: u64,
+    pub(super) id: u64,
+}
+
+/// All pipes of a client.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    pipes: HashMap<PipeKey, State>,
+    /// Those that this side asked for.
+    wanted: HashMap<PipeName, Wanted>,
+    /// Those that others opened and this side has not asked for, oldest first.
+    unwanted: VecDeque<(PipeName, PipeKey)>,
+    opened: u32,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// The other side will open it.
+    Awaited,
+    Opened(PipeKey),
+    /// It was lost before it was opened.
+    Lost(Lost),
+}
+
+#[derive(Debug)]
+struct State {
+    inbox: VecDeque<Vec<u8>>,
+    /// What may still be sent before the other side reads.
+    room: usize,
+    /// What was read and the other side does not know.
+    unsaid: usize,
+    state: PipeState,
+}
+
+/// Most pipes that wait for this side to ask for them; one more puts out the oldest.
+const MAX_UNWANTED: usize = 64;
+
+/// The relay's messages were not those of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+impl PipeKey {
+    fn header(self, kind: RelayKind) -> RelayHeader {
+        let PipeKey { peer, pipe, mine } = self;
+        RelayHeader { kind, mine, pipe, peer }
+    }
+}
+
+impl Pipes {
+    /// Asks for a pipe, being number `own`; the message that opens it, if this side does.
+    pub(super) fn open(&mut self, own: u64, name: PipeName) -> Option<Message> {
+        let waiting = self.unwanted.iter().position(|(other, _)| *other == name);
+        if let Some((_, key)) = waiting.and_then(|at| self.unwanted.remove(at)) {
+            self.wanted.insert(name, Wanted::Opened(key));
+            return None;
+        }
+        if own >= name.peer {
+            self.wanted.insert(name, Wanted::Awaited);
+            return None;
+        }
+        let key = PipeKey { peer: name.peer, pipe: self.opened, mine: true };
+        self.opened = self.opened.wrapping_add(1);
+        self.pipes.insert(key, State::new());
+        self.wanted.insert(name, Wanted::Opened(key));
+        Some(key.header(RelayKind::Open).message(&name.id.to_le_bytes()))
+    }
+
+    /// How many bytes of a chunk may be sent on the pipe, as far as its reader is concerned.
+    pub(super) fn room(&self, name: PipeName) -> usize {
+        match self.key(name).and_then(|key| self.pipes.get(&key)) {
+            Some(pipe) if pipe.state == PipeState::Open => {
+                pipe.room.saturating_sub(CHUNK_COST_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The message that carries a chunk of `parts`; `None` if the pipe is gone.
+    pub(super) fn send(&mut self, name: PipeName, parts: &[&[u8]]) -> Option<Message> {
+        let key = self.key(name)?;
+        let pipe = self.pipes.get_mut(&key).filter(|pipe| pipe.state == PipeState::Open)?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        pipe.room = pipe.room.saturating_sub(bytes + CHUNK_COST_BYTES);
+        let header = key.header(RelayKind::Data);
+        let mut message = Message::with_capacity(RELAY_CHANNEL, RelayHeader::BYTES + bytes);
+        message.extend(&header.encode());
+        parts.iter().for_each(|part| message.extend(part));
+        Some(message)
+    }
+
+    /// The next chunk that came, and what to tell the other side, if it is time to.
+    pub(super) fn receive(&mut self, name: PipeName) -> Option<(Vec<u8>, Option<Message>)> {
+        let key = self.key(name)?;
+        let pipe = self.pipes.get_mut(&key)?;
+        let chunk = pipe.inbox.pop_front()?;
+        pipe.unsaid += chunk.len() + CHUNK_COST_BYTES;
+        let say = pipe.unsaid >= PIPE_WINDOW_BYTES / 4 && pipe.state == PipeState::Open;
+        let credit = say.then(|| {
+            let bytes = std::mem::take(&mut pipe.unsaid) as u32;
+            key.header(RelayKind::Credit).message(&bytes.to_le_bytes())
+        });
+        Some((chunk, credit))
+    }
+
+    /// How the pipe is.
+    pub(super) fn state(&self, name: PipeName) -> PipeState {
+        let gone = || PipeState::Lost(Lost::Died("the pipe was closed".into()));
+        match self.wanted.get(&name) {
+            Some(Wanted::Awaited) => PipeState::Connecting,
+            Some(Wanted::Lost(why)) => PipeState::Lost(why.clone()),
+            Some(Wanted::Opened(key)) => {
+                self.pipes.get(key).map_or_else(gone, |pipe| pipe.state.clone())
+            }
+            None => gone(),
+        }
+    }
+
+    /// Forgets the pipe; the message that says so, unless it is gone already.
+    pub(super) fn close(&mut self, name: PipeName, orderly: bool) -> Option<Message> {
+        let key = self.key(name);
+        self.wanted.remove(&name);
+        let key = key?;
+        let pipe = self.pipes.remove(&key)?;
+        let kind = if orderly { RelayKind::Goodbye } else { RelayKind::Abandon };
+        (pipe.state == PipeState::Open).then(|| key.header(kind).message(&[]))
+    }
+
+    fn key(&self, name: PipeName) -> Option<PipeKey> {
+        match self.wanted.get(&name)? {
+            Wanted::Opened(key) => Some(*key),
+            Wanted::Awaited | Wanted::Lost(_) => None,
+        }
+    }
+
+    /// The other side opened a pipe; the message that closes the one that makes room, if any.
+    fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, Malformed> {
+        let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)?;
+        let name = PipeName { peer: key.peer, id };
+        if key.mine || self.pipes.insert(key, State::new()).is_some() {
+            return Err(Malformed);
+        }
+        if matches!(self.wanted.get(&name), Some(Wanted::Awaited)) {
+            self.wanted.insert(name, Wanted::Opened(key));
+            return Ok(None);
+        }
+        self.unwanted.push_back((name, key));
+        if self.unwanted.len() <= MAX_UNWANTED {
+            return Ok(None);
+        }
+        let Some((_, oldest)) = self.unwanted.pop_front() else { return Ok(None) };
+        self.pipes.remove(&oldest);
+        Ok(Some(oldest.header(RelayKind::Abandon).message(&[])))
+    }
+
+    /// All pipes are gone, and so is the way to open others.
+    pub(super) fn lose_all(&mut self, why: &str) {
+        for pipe in self.pipes.values_mut().filter(|pipe| pipe.state == PipeState::Open) {
+            pipe.state = PipeState::Lost(Lost::Died(why.into()));
+        }
+        self.lose_awaited(|_| true, &Lost::Died(why.into()));
+    }
+
+    /// Pipes that the other side has not opened, and never will.
+    fn lose_awaited(&mut self, concerned: impl Fn(&PipeName) -> bool, why: &Lost) {
+        for (name, wanted) in &mut self.wanted {
+            if matches!(wanted, Wanted::Awaited) && concerned(name) {
+                *wanted = Wanted::Lost(why.clone());
+            }
+        }
+    }
+
+    /// What the relay brought; a message to send in turn, if any.
+    pub(super) fn arrived(&mut self, body: &[u8]) -> Result<Option<Message>, Malformed> {
+        let (RelayHeader { kind, mine, pipe, peer }, bytes) =
+            RelayHeader::decode(body).ok_or(Malformed)?;
+        // Who sent it and called it its own is the other side.
+        let key = PipeKey { peer, pipe, mine: !mine };
+        let lost = match kind {
+            RelayKind::Open => return self.opened(key, bytes),
+            RelayKind::Data => {
+                // What was under way to a pipe that this side closed goes nowhere.
+                if let Some(pipe) = self.pipes.get_mut(&key) {
+                    pipe.inbox.push_back(bytes.to_vec());
+                }
+                return Ok(None);
+            }
+            RelayKind::Credit => {
+                let credit = bytes.try_into().map(u32::from_le_bytes).map_err(|_| Malformed)?;
+                if let Some(pipe) = self.pipes.get_mut(&key) {
+                    pipe.room = (pipe.room + credit as usize).min(PIPE_WINDOW_BYTES);
+                }
+                return Ok(None);
+            }
+            RelayKind::Goodbye => Lost::Goodbye,
+            RelayKind::Left => {
+                Lost::Died("it left: its page was closed, or its program ended".into())
+            }
+            RelayKind::Abandon => Lost::Died("it closed its end of the pipe".into()),
+            RelayKind::Dead => {
+                Lost::Died("its connection to the store's server ended or was lost".into())
+            }
+        };
+        let to_peer = matches!(kind, RelayKind::Left | RelayKind::Dead);
+        let concerned = |other: &PipeKey| if to_peer { other.peer == peer } else { *other == key };
+        // Those that nobody has asked for yet are not kept: a peer could make them without end.
+        let pipes = &mut self.pipes;
+        self.unwanted.retain(|(_, other)| !concerned(other) || pipes.remove(other).is_none());
+        for (_, pipe) in self.pipes.iter_mut().filter(|(other, _)| concerned(other)) {
+            if pipe.state == PipeState::Open {
+                pipe.state = PipeState::Lost(lost.clone());
+            }
+        }
+        if to_peer {
+            self.lose_awaited(|name| name.peer == peer, &lost);
+        }
+        Ok(None)
+    }
+}
+
+impl State {
+    fn new() -> State {
+        let room = PIPE_WINDOW_BYTES;
+        State { inbox: VecDeque::new(), room, unsaid: 0, state: PipeState::Open }
+    }
+}

@@ -1,0 +1,184 @@
+//! The one transport of a rank, out of what it has and what the others' cards offer. Knows nothing of
+//! stores, schedules or groups.
+//!
+//! Ranks that listen reach each other by TCP. A rank that cannot listen, as in a browser, dials the
+//! WebSocket of each that does; two of them talk through the relay of the store's server.
+
+use std::sync::Arc;
+
+#[cfg(feature = "tcp")]
+use super::tcp::{Listener, TcpTransport};
+use super::websocket::{self, Dialer, Relay, Way, WebSocketTransport};
+use super::{Rank, Transport, inproc};
+use crate::clock::Instant;
+use crate::env::WebSettings;
+use crate::wire::card::Card;
+use crate::wire::handshake::Token;
+use crate::{Error, Result, clock};
+
+/// What a rank has to reach others and to be reached.
+#[derive(Default)]
+pub struct Means {
+    /// Where it listens.
+    #[cfg(feature = "tcp")]
+    pub listener: Option<Listener>,
+    /// Who opens WebSockets; not used by a rank that listens.
+    pub dialer: Option<Arc<dyn Dialer>>,
+    /// Who carries what nothing else does.
+    pub relay: Option<Arc<dyn Relay>>,
+}
+
+impl Means {
+    /// The address card of a rank with these means.
+    pub fn card(&self) -> Card {
+        #[cfg(feature = "tcp")]
+        if let Some(listener) = &self.listener {
+            let card = listener.card(&[]);
+            let answers = cfg!(feature = "websocket");
+            return if answers { card.answering_websockets() } else { card };
+        }
+        let process_id = clock::process_id();
+        let relay = self.relay.as_ref().map(|relay| relay.number());
+        // It shares no memory with anybody, whatever its host is.
+        Card { relay, ..Card::new(&format!("process {process_id}"), process_id, Vec::new()) }
+    }
+}
+
+/// The transport of `rank` in a group whose ranks published `cards`, one for each rank. All ranks
+/// of the group have the same `token`, and no other group has it. Ranks to which nothing leads are
+/// told of when they are first wanted.
+///
+/// # Errors
+/// [`Error::Rendezvous`] if another rank is a different version; [`Error::Network`] if the system
+/// gives no more of something.
+pub fn compose(
+    rank: Rank,
+    cards: &[Card],
+    token: Token,
+    generation: u32,
+    means: Means,
+) -> Result<Box<dyn Transport>> {
+    let settings = WebSettings::read()?;
+    let grace_ms = settings.reconnect_grace_ms.unwrap_or_default();
+    let options = websocket::Options { grace_ms, ..websocket::Options::default() };
+    compose_with(rank, cards, token, generation, means, options)
+}
+
+/// As [`compose`], with other limits of time for WebSockets.
+pub(super) fn compose_with(
+    rank: Rank,
+    cards: &[Card],
+    token: Token,
+    generation: u32,
+    means: Means,
+    options: websocket::Options,
+) -> Result<Box<dyn Transport>> {
+    if rank as usize >= cards.len() {
+        let size = cards.len();
+        let message = format!("rank {rank} is outside of a group of {size} ranks");
+        return Err(Error::InvalidArgument { message });
+    }
+    for (other, card) in cards.iter().enumerate() {
+        card.check().map_err(|error| Error::Rendezvous {
+            message: format!("rank {rank} cannot talk to rank {other}: {error}"),
+        })?;
+    }
+    #[cfg(feature = "tcp")]
+    if let Some(listener) = means.listener {
+        return listening(rank, cards, token, generation, listener, options);
+    }
+    let ours = &cards[rank as usize];
+    let is_here = |card: &Card| (&card.host, card.process_id) == (&ours.host, ours.process_id);
+    if cards.iter().all(is_here) {
+        let size = u32::try_from(cards.len()).unwrap_or(u32::MAX);
+        return Ok(Box::new(inproc::join(token.0, rank, size)?));
+    }
+    let (now, name) = (Instant::now(), pipe_name(token, generation));
+    let ways = (0..).zip(cards).map(|(other, card)| match other == rank {
+        true => Way::Elsewhere,
+        false => way(card, &means, name, &options, now),
+    });
+    let ways = ways.collect();
+    let transport = WebSocketTransport::new(rank, ways, None, token, generation, options);
+    Ok(Box::new(transport))
+}
+
+/// How a rank that does not listen reaches the one of `card`.
+fn way(
+    card: &Card,
+    means: &Means,
+    pipe_name: u64,
+    options: &websocket::Options,
+    now: Instant,
+) -> Way {
+    match (&means.dialer, &means.relay, card.relay) {
+        (Some(dialer), _, _) if !card.websocket.is_empty() => {
+            let urls = card.websocket.clone();
+            Way::Dialed(websocket::dialed(dialer.clone(), urls, options, now))
+        }
+        (_, Some(relay), Some(number)) => Way::Relayed(relay.open(number, pipe_name)),
+        (None, _, _) if !card.websocket.is_empty() => {
+            Way::Unreachable("nothing here opens WebSockets".to_owned())
+        }
+        (_, None, _) => {
+            let why = "neither side listens, and the store has no relay between them";
+            Way::Unreachable(why.to_owned())
+        }
+        _ => Way::Unreachable("its address card names neither a WebSocket nor a relay".to_owned()),
+    }
+}
+
+/// The name of the pipes of a group at the relay, whose server keeps the token itself, too.
+fn pipe_name(token: Token, generation: u32) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = token.0;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(generation)
+}
+
+/// The transport of a rank that listens.
+#[cfg(feature = "tcp")]
+fn listening(
+    rank: Rank,
+    cards: &[Card],
+    token: Token,
+    generation: u32,
+    listener: Listener,
+    options: websocket::Options,
+) -> Result<Box<dyn Transport>> {
+    let tcp = TcpTransport::new(listener, rank, cards, token, generation)?;
+    let is_web: Vec<bool> = cards.iter().map(|card| card.tcp.is_empty()).collect();
+    if !is_web.contains(&true) {
+        return Ok(Box::new(tcp));
+    }
+    mixed(tcp, is_web, token, generation, options)
+}
+
+#[cfg(feature = "websocket")]
+fn mixed(
+    tcp: TcpTransport,
+    is_web: Vec<bool>,
+    token: Token,
+    generation: u32,
+    options: websocket::Options,
+) -> Result<Box<dyn Transport>> {
+    let way = |is_web: &bool| if *is_web { Way::Awaited } else { Way::Elsewhere };
+    let ways = is_web.iter().map(way).collect();
+    let (arrivals, acceptor) = websocket::native::listening(WebSettings::read()?);
+    let rank = tcp.rank();
+    let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
+    Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
+}
+
+#[cfg(all(feature = "tcp", not(feature = "websocket")))]
+fn mixed(
+    _tcp: TcpTransport,
+    is_web: Vec<bool>,
+    _token: Token,
+    _generation: u32,
+    _options: websocket::Options,
+) -> Result<Box<dyn Transport>> {
+    let other = is_web.iter().position(|is_web| *is_web).unwrap_or_default();
+    Err(Error::BackendUnavailable {
+        backend: "websocket".into(),
+        why: format!("rank {other} is in a browser, and polyrank was built without `websocket`"),
+    })
+}

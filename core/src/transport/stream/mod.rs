@@ -1,0 +1,8 @@
+//! Frames as a stream of bytes, for transports whose connections carry bytes in order: what waits to
+//! leave, and what has come in part. Knows no transport.
+
+mod inbox;
+mod outbox;
+
+pub(super) use self::inbox::{Inbox, Into, Spare, State};
+pub(super) use self::outbox::{Flushed, Outbox};

@@ -1,0 +1,394 @@
+//! A pipe straight to a peer: a session over one WebSocket after another. Knows nothing of what the
+//! chunks say, and nothing of who provides the sockets.
+//!
+//! The side that dialled dials again when its socket breaks, at once and then with pauses; the
+//! other waits, for as long as the session's grace. A socket that is closed in order ends the pipe
+//! at once: that is what browsers do when a tab is closed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::pipe::{Pipe, PipeState};
+use super::redial::Redial;
+use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
+use crate::clock::Instant;
+use crate::transport::{Interest, Lost};
+use crate::wire::session::{
+    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session,
+    Violation,
+};
+
+/// The channel of chunks; there is no other.
+const CHUNKS: u8 = 0;
+/// A socket gets no more packets while so many bytes have not left it.
+const BUFFERED_BYTES: usize = 256 << 10;
+/// How often the other side is asked for a sign of life.
+const BEAT: Duration = Duration::from_secs(10);
+/// Beats without any sign of life after which a socket counts as broken.
+const SILENT_BEATS: u32 = 3;
+
+/// A session over WebSockets.
+pub(super) struct DirectPipe {
+    session: Session,
+    end: End,
+    socket: Option<Box<dyn Socket>>,
+    state: PipeState,
+    /// Since when there is no socket that works, and why.
+    broken: Option<(Instant, String)>,
+    closing: Option<Closing>,
+    next_beat: Instant,
+    heard: bool,
+    silent_beats: u32,
+}
+
+/// Where the next socket comes from.
+enum End {
+    /// This side dials.
+    Client(Redial),
+    /// The other side does, and comes through this door.
+    Server(Door),
+}
+
+/// How far the closing has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    /// The socket is closed behind what was sent, with this code.
+    Wanted(u16),
+    /// The other side's answer is waited for.
+    Said,
+    Done,
+}
+
+/// Where a client that comes back finds its session.
+pub(super) type Door = Arc<Mutex<Option<Arrival>>>;
+
+/// A client that came back: what it said, and its socket.
+pub(super) struct Arrival {
+    pub(super) hello: Hello,
+    pub(super) socket: Box<dyn Socket>,
+}
+
+impl DirectPipe {
+    /// A pipe to whoever listens at `urls`, which are tried in turn. After a broken socket the
+    /// other side is asked to wait for `grace_ms`; 0: as long as it likes.
+    pub(super) fn client(
+        dialer: Arc<dyn Dialer>,
+        urls: Vec<String>,
+        refused_timeout: Duration,
+        grace_ms: u32,
+        now: Instant,
+    ) -> DirectPipe {
+        let session = Session::client(DEFAULT_WINDOW_BYTES, grace_ms);
+        let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
+        DirectPipe::new(session, end, None, PipeState::Connecting, now)
+    }
+
+    /// The pipe of `session`, whose client came over `socket`.
+    pub(super) fn server(
+        session: Session,
+        socket: Box<dyn Socket>,
+        door: Door,
+        now: Instant,
+    ) -> DirectPipe {
+        DirectPipe::new(session, End::Server(door), Some(socket), PipeState::Open, now)
+    }
+
+    fn new(
+        session: Session,
+        end: End,
+        socket: Option<Box<dyn Socket>>,
+        state: PipeState,
+        now: Instant,
+    ) -> DirectPipe {
+        DirectPipe {
+            session,
+            end,
+            socket,
+            state,
+            broken: None,
+            closing: None,
+            next_beat: now + BEAT,
+            heard: true,
+            silent_beats: 0,
+        }
+    }
+
+    /// Takes a new socket, if one is there or due.
+    fn find_socket(&mut self, now: Instant) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        match &mut self.end {
+            End::Server(door) => {
+                let arrival = door.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(Arrival { hello, mut socket }) = arrival else { return false };
+                match self.session.resume(&hello) {
+                    Ok(()) => {
+                        self.socket = Some(socket);
+                        self.connected(now);
+                    }
+                    Err(error) => {
+                        socket.close(error.close_code(), &error.to_string());
+                        self.break_off(format!("it came back wrongly: {error}"), now);
+                    }
+                }
+                true
+            }
+            End::Client(redial) if self.socket.is_none() => match redial.dial(now) {
+                None => false,
+                Some(Ok(socket)) => {
+                    self.socket = Some(socket);
+                    true
+                }
+                Some(Err(why)) => {
+                    self.break_off(why, now);
+                    true
+                }
+            },
+            End::Client(redial) => {
+                let late = !self.session.is_open() && redial.is_late(now);
+                if late {
+                    self.break_off("it did not answer in time".to_owned(), now);
+                }
+                late
+            }
+        }
+    }
+
+    /// Hears what the socket has to tell.
+    fn listen(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while let Some(socket) = &mut self.socket {
+            let Some(event) = socket.receive() else { break };
+            moved = true;
+            self.heard = true;
+            match event {
+                SocketEvent::Opened => self.session.attach(),
+                SocketEvent::Alive => {}
+                SocketEvent::Packet(packet) => match self.session.receive(packet.into()) {
+                    Ok(Received::Welcome) => self.connected(now),
+                    Ok(Received::Message | Received::Ack) => {}
+                    Err(violation) => self.violated(violation),
+                },
+                SocketEvent::Closed(closed) => self.socket_closed(closed, now),
+            }
+            self.pump();
+        }
+        moved
+    }
+
+    /// Gives packets to the socket, and closes it behind them.
+    fn pump(&mut self) -> bool {
+        let Some(socket) = &mut self.socket else {
+            return false;
+        };
+        let mut moved = false;
+        while socket.buffered() < BUFFERED_BYTES
+            && let Some(packet) = self.session.next_packet()
+        {
+            socket.send(Bytes::from_owner(packet));
+            moved = true;
+        }
+        if let Some(Closing::Wanted(code)) = self.closing
+            && (code != close_code::NORMAL || self.session.is_flushed())
+        {
+            socket.close(code, "");
+            self.closing = Some(Closing::Said);
+            moved = true;
+        }
+        moved
+    }
+
+    /// The session goes on over the socket.
+    fn connected(&mut self, now: Instant) {
+        self.broken = None;
+        self.state = PipeState::Open;
+        self.next_beat = now + BEAT;
+        self.heard = true;
+        self.silent_beats = 0;
+        if let End::Client(redial) = &mut self.end {
+            redial.succeeded();
+        }
+    }
+
+    fn violated(&mut self, violation: Violation) {
+        if let Some(socket) = &mut self.socket {
+            socket.close(violation.close_code(), &violation.to_string());
+        }
+        self.end(Lost::Protocol(violation.to_string()));
+    }
+
+    fn socket_closed(&mut self, closed: Closed, now: Instant) {
+        let Closed { clean, code, reason } = closed;
+        let code = close_code::meaning(code);
+        if self.closing.is_some() {
+            self.end(Lost::Goodbye);
+            return;
+        }
+        let says = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        let text = match code {
+            close_code::GOING_AWAY => format!("it was closed by its side (1001){says}"),
+            close_code::ABNORMAL => format!("it broke{says}"),
+            code => format!("it was closed with code {code}{says}"),
+        };
+        match code {
+            // Before the first welcome, somebody may have to try again.
+            _ if !clean || self.state == PipeState::Connecting => self.break_off(text, now),
+            close_code::NORMAL => self.end(Lost::Goodbye),
+            close_code::PROTOCOL | close_code::UNSUPPORTED | close_code::TOO_BIG => {
+                self.end(Lost::Protocol(text));
+            }
+            _ => self.end(Lost::Died(text)),
+        }
+    }
+
+    /// There is no socket for now.
+    fn break_off(&mut self, why: String, now: Instant) {
+        self.socket = None;
+        self.session.detach();
+        if self.state == PipeState::Open {
+            self.broken.get_or_insert((now, why.clone()));
+        }
+        if let End::Client(redial) = &mut self.end
+            && let Some(why) = redial.failed(self.state == PipeState::Open, why, now)
+        {
+            self.end(Lost::Unreachable(why));
+        }
+    }
+
+    /// What is due at `now`.
+    fn expire(&mut self, now: Instant) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        let grace = Duration::from_millis(self.session.grace_ms().into());
+        if let Some((since, why)) = &self.broken
+            && now >= *since + grace
+        {
+            let why = format!("its WebSocket broke and was not resumed within {grace:?}: {why}");
+            self.end(Lost::Died(why));
+            return true;
+        }
+        if now < self.next_beat {
+            return false;
+        }
+        self.next_beat = now + BEAT;
+        self.silent_beats = if self.heard { 0 } else { self.silent_beats + 1 };
+        self.heard = false;
+        if let Some(socket) = &mut self.socket
+            && self.session.is_open()
+        {
+            if self.silent_beats >= SILENT_BEATS {
+                let silence = BEAT * SILENT_BEATS;
+                self.break_off(format!("it was silent for {silence:?}"), now);
+            } else {
+                socket.ping();
+                self.session.acknowledge();
+            }
+        }
+        true
+    }
+
+    fn end(&mut self, why: Lost) {
+        self.state = PipeState::Lost(why);
+        self.socket = None;
+        self.broken = None;
+        if self.closing.is_some() {
+            self.closing = Some(Closing::Done);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, PipeState::Lost(_))
+    }
+}
+
+impl Pipe for DirectPipe {
+    fn advance(&mut self, now: Instant) -> bool {
+        let found = self.find_socket(now);
+        let heard = self.listen(now);
+        let pumped = self.pump();
+        // Last: what was waiting to be heard after a long sleep counts as a sign of life.
+        let expired = self.expire(now);
+        found || heard || pumped || expired
+    }
+
+    fn state(&self) -> PipeState {
+        self.state.clone()
+    }
+
+    fn room(&self) -> usize {
+        match (&self.state, self.closing) {
+            (PipeState::Open, None) => {
+                self.session.room().saturating_sub(HEADER_BYTES + MESSAGE_COST_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
+    fn send(&mut self, parts: &[&[u8]]) {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let mut message = Message::with_capacity(CHUNKS, bytes);
+        parts.iter().for_each(|part| message.extend(part));
+        self.session.send(message);
+        self.pump();
+    }
+
+    fn receive(&mut self) -> Option<Bytes> {
+        let message = self.session.take()?;
+        // The other side may have to hear that there is room.
+        self.pump();
+        Some(Bytes::from_owner(Body(message)))
+    }
+
+    fn close(&mut self, orderly: bool) {
+        if self.closing.is_some() {
+            return;
+        }
+        let code = if orderly { close_code::NORMAL } else { close_code::GOING_AWAY };
+        self.closing = Some(Closing::Wanted(code));
+        // Whoever was never welcomed has nothing to take leave of.
+        if self.state == PipeState::Connecting || self.is_over() {
+            self.end(Lost::Goodbye);
+        }
+        self.pump();
+    }
+
+    fn is_flushed(&self) -> bool {
+        match self.closing {
+            Some(closing) => closing == Closing::Done,
+            None => {
+                let left = self.socket.as_ref().is_some_and(|socket| socket.buffered() == 0);
+                left && self.session.is_flushed()
+            }
+        }
+    }
+
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        interests.extend(self.socket.as_ref().and_then(|socket| socket.interest()));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.is_over() {
+            return None;
+        }
+        let grace = Duration::from_millis(self.session.grace_ms().into());
+        let broken = self.broken.as_ref().map(|(since, _)| *since + grace);
+        let redial = match &self.end {
+            End::Client(redial) => redial.deadline(self.session.is_open()),
+            End::Server(_) => None,
+        };
+        broken.into_iter().chain(redial).chain([self.next_beat]).min()
+    }
+}
+
+/// The body of a message, which is not copied.
+struct Body(Message);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body()
+    }
+}

@@ -1,0 +1,103 @@
+//! How two ranks make sure of each other over a pipe. Pure; knows nothing of peers or frames.
+//!
+//! Whoever has something to say sends a hello, and the other answers with a welcome. If both say
+//! hello at once, each takes the other's for its welcome: the pipe is the same.
+
+use crate::wire::handshake::{Hello, Refusal, Welcome};
+
+/// What a chunk that came before any frame means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Greeted {
+    /// The other side is the peer: frames may follow.
+    Accepted,
+    /// As above, once it got this answer.
+    Answer([u8; Welcome::BYTES]),
+    /// It is not, and gets this answer.
+    Refused([u8; Welcome::BYTES], Refusal),
+    /// It does not want this rank, or speaks something else.
+    Hopeless(String),
+}
+
+/// Judges the first `chunk` of the peer that this rank would greet with `ours`; `said`: it has
+/// done so.
+pub(super) fn judge(chunk: &[u8], ours: &Hello, said: bool) -> Greeted {
+    if said && let Some(greeted) = welcomed(chunk, ours) {
+        return greeted;
+    }
+    match Hello::decode(chunk) {
+        Err(error) => Greeted::Hopeless(error.to_string()),
+        Ok(theirs) => match check(&theirs, ours) {
+            Err(refusal) => Greeted::Refused(answer(ours, Some(refusal)), refusal),
+            Ok(()) if said => Greeted::Accepted,
+            Ok(()) => Greeted::Answer(answer(ours, None)),
+        },
+    }
+}
+
+/// The answer to a hello of somebody whom this rank would greet with `ours`.
+pub(super) fn answer(ours: &Hello, refusal: Option<Refusal>) -> [u8; Welcome::BYTES] {
+    let &Hello { version, rank, generation, .. } = ours;
+    Welcome { version, rank, generation, refusal }.encode()
+}
+
+/// Whether `theirs` is of the rank that `ours` is for.
+fn check(theirs: &Hello, ours: &Hello) -> Result<(), Refusal> {
+    theirs.check(ours)?;
+    if theirs.rank == ours.target { Ok(()) } else { Err(Refusal::Rank) }
+}
+
+/// What a welcome means; `None` if `chunk` is none.
+fn welcomed(chunk: &[u8], ours: &Hello) -> Option<Greeted> {
+    let Welcome { rank, refusal, .. } = Welcome::decode(chunk).ok()?;
+    Some(match refusal {
+        Some(refusal) => Greeted::Hopeless(refusal.to_string()),
+        None if rank != ours.target => Greeted::Hopeless("another rank answers there".to_owned()),
+        None => Greeted::Accepted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::wire::handshake::Token;
+
+    fn hello(rank: u32, target: u32) -> Hello {
+        Hello::new(Token([3; 16]), 1, rank, 4, target)
+    }
+
+    #[test]
+    fn a_hello_is_answered_and_two_that_cross_are_enough() {
+        let (ours, theirs) = (hello(0, 2), hello(2, 0).encode());
+        let Greeted::Answer(answer) = judge(&theirs, &ours, false) else { panic!("no answer") };
+        assert_eq!(judge(&answer, &hello(2, 0), true), Greeted::Accepted);
+        assert_eq!(judge(&theirs, &ours, true), Greeted::Accepted);
+    }
+
+    #[test]
+    fn whoever_is_wrong_hears_why() {
+        let ours = hello(0, 2);
+        let other_group = Hello { token: Token([4; 16]), ..hello(2, 0) };
+        for (theirs, why) in [
+            (hello(1, 0), Refusal::Rank),
+            (hello(2, 3), Refusal::Rank),
+            (other_group, Refusal::Token),
+        ] {
+            let Greeted::Refused(answer, refusal) = judge(&theirs.encode(), &ours, true) else {
+                panic!("{theirs:?} was taken")
+            };
+            assert_eq!(refusal, why);
+            let told = judge(&answer, &hello(2, 0), true);
+            assert_eq!(told, Greeted::Hopeless(why.to_string()));
+        }
+        let Greeted::Answer(other) = judge(&hello(2, 1).encode(), &hello(1, 2), false) else {
+            panic!("no answer")
+        };
+        assert!(matches!(judge(&other, &hello(2, 0), true), Greeted::Hopeless(_)));
+        // A welcome that nobody asked for, and no handshake at all.
+        assert!(matches!(judge(&other, &ours, false), Greeted::Hopeless(_)));
+        assert!(matches!(judge(b"GET /", &ours, true), Greeted::Hopeless(_)));
+        assert!(matches!(judge(&[], &ours, true), Greeted::Hopeless(_)));
+    }
+}

@@ -1,0 +1,92 @@
+//! A connected TCP socket that does not block, as tungstenite wants it. Knows nothing of WebSockets.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+/// Most buffers full of bytes that are read and dropped when a socket is closed.
+const DRAINED_BUFFERS: usize = 64;
+
+/// The socket, and the bytes that were read from it before.
+#[derive(Debug)]
+pub(super) struct Wire {
+    fd: Arc<OwnedFd>,
+    /// Bytes that come before those of the socket.
+    before: Vec<u8>,
+    /// Bytes that the system took.
+    pub(super) written_bytes: u64,
+    /// Whether the last attempt to write found no room.
+    pub(super) is_full: bool,
+    process_id: u32,
+}
+
+impl Wire {
+    pub(super) fn new(fd: Arc<OwnedFd>, before: Vec<u8>) -> Wire {
+        let process_id = std::process::id();
+        Wire { fd, before, written_bytes: 0, is_full: false, process_id }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.before.is_empty() {
+            let bytes = self.before.len().min(buffer.len());
+            buffer[..bytes].copy_from_slice(&self.before[..bytes]);
+            self.before.drain(..bytes);
+            return Ok(bytes);
+        }
+        loop {
+            match recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                read => return Ok(read?.0),
+            }
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.is_full = error == Errno::AGAIN;
+                    return Err(error.into());
+                }
+                Ok(sent_bytes) => {
+                    self.written_bytes += sent_bytes as u64;
+                    self.is_full = sent_bytes < bytes.len();
+                    return Ok(sent_bytes);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if self.process_id != std::process::id() {
+            // The parent process goes on with this connection.
+            return;
+        }
+        // Bytes that nobody read would turn the end into a reset, which can overtake what was said
+        // last.
+        let mut buffer = [0_u8; 4096];
+        for _ in 0..DRAINED_BUFFERS {
+            match recv(&self.fd, &mut buffer[..], RecvFlags::empty()) {
+                Ok((bytes, _)) if bytes > 0 => {}
+                _ => break,
+            }
+        }
+        // A child process, or whoever waits for it, may hold the socket too; the end must come all
+        // the same.
+        let _ = shutdown(&self.fd, Shutdown::Both);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a rank has to do with one other: the pipe to it, and the frames on their way in and out.
+//! Knows nothing of the other peers.
+
+use std::convert::Infallible;
+
+use crate::clock::Instant;
+
+use super::greeting::{Greeted, judge};
+use super::pipe::{MAX_CHUNK_BYTES, Pipe, PipeState};
+use crate::transport::stream::{Inbox, Outbox, Spare};
+use crate::transport::{Lost, Rank, Sink};
+use crate::wire::frame::Header;
+use crate::wire::handshake::Hello;
+
+/// A pipe with less room than this is waited for, unless there is no more to say.
+const WORTHWHILE_BYTES: usize = 16 << 10;
+/// A peer lets others have their turn after this many bytes.
+const TURN_BYTES: usize = 4 << 20;
+
+/// One other rank.
+pub(super) struct Peer {
+    /// The way to it, while there is one.
+    pub(super) pipe: Option<Box<dyn Pipe>>,
+    pub(super) stage: Stage,
+    pub(super) outbox: Outbox,
+    inbox: Inbox,
+    /// Frames whose bytes are in the pipe, not all of them out of this process.
+    leaving: Vec<Header>,
+    /// Since when this rank has wanted a connection.
+    pub(super) wanted_since: Option<Instant>,
+}
+
+/// How far the two have come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nobody has said anything; there may be no pipe yet.
+    Idle,
+    /// This rank greets, or has greeted.
+    Greeting { said: bool },
+    /// Frames go through.
+    Open,
+    /// It is gone. If nobody wanted it before, the sink is told when somebody does.
+    Lost { untold: Option<Lost> },
+}
+
+/// What moving a peer brought.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) moved: bool,
+    /// It is gone.
+    pub(super) lost: Option<Lost>,
+}
+
+impl Peer {
+    pub(super) fn new(pipe: Option<Box<dyn Pipe>>, stage: Stage) -> Peer {
+        let (outbox, inbox) = (Outbox::default(), Inbox::new());
+        Peer { pipe, stage, outbox, inbox, leaving: Vec::new(), wanted_since: None }
+    }
+
+    /// Somebody wants a connection, from `now` on.
+    pub(super) fn want(&mut self, now: Instant) {
+        self.wanted_since.get_or_insert(now);
+        if matches!(self.stage, Stage::Idle) && self.pipe.is_some() {
+            self.stage = Stage::Greeting { said: false };
+        }
+    }
+
+    /// Moves what can be moved, up to the sink. `hello` is what this rank says to the peer.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        hello: &Hello,
+        gathered: &mut Vec<u8>,
+        spare: &mut Spare,
+        sink: &mut dyn Sink,
+    ) -> Moved {
+        let Some(pipe) = &mut self.pipe else {
+            return Moved::default();
+        };
+        let mut moved = pipe.advance(now);
+        let mut lost = None;
+        if matches!(self.stage, Stage::Idle | Stage::Greeting { .. }) {
+            let greeted = self.greet(hello);
+            moved |= greeted.moved;
+            lost = greeted.lost;
+        }
+        if lost.is_none() && matches!(self.stage, Stage::Open) {
+            let received = self.receive(hello.target, spare, sink);
+            let flushed = received.lost.is_none() && self.flush(gathered);
+            moved |= received.moved || flushed;
+            lost = received.lost;
+        }
+        Moved { moved: moved || lost.is_some(), lost }
+    }
+
+    /// Gives frames to the pipe as long as it has room; whether any byte left.
+    pub(super) fn flush(&mut self, gathered: &mut Vec<u8>) -> bool {
+        let (Some(pipe), Stage::Open) = (&mut self.pipe, &self.stage) else {
+            return false;
+        };
+        let leaving = &mut self.leaving;
+        let write = |pieces: &[&[u8]]| Ok::<usize, Infallible>(write(&mut **pipe, pieces));
+        let flushed = self.outbox.flush(gathered, write, |header| leaving.push(header));
+        match flushed {
+            Ok(flushed) => flushed.moved,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Headers of frames that left this process since the last call.
+    pub(super) fn left(&mut self) -> impl Iterator<Item = Header> + '_ {
+        let flushed = self.pipe.as_ref().is_some_and(|pipe| pipe.is_flushed());
+        let until = if flushed { self.leaving.len() } else { 0 };
+        self.leaving.drain(..until)
+    }
+
+    /// Whether [`Peer::left`] has to be asked again.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Lets go of memory of operations; the connection stays.
+    pub(super) fn abandon(&mut self) {
+        self.outbox.abandon();
+        self.inbox.abandon();
+    }
+
+    /// The peer is gone: takes the pipe, drops the rest.
+    pub(super) fn lose(&mut self, untold: Option<Lost>) -> Option<Box<dyn Pipe>> {
+        self.stage = Stage::Lost { untold };
+        self.outbox.clear();
+        self.inbox.abandon();
+        self.leaving.clear();
+        self.pipe.take()
+    }
+
+    /// The handshake, as far as it goes now.
+    fn greet(&mut self, hello: &Hello) -> Moved {
+        let Some(pipe) = &mut self.pipe else {
+            return Moved::default();
+        };
+        let mut moved = false;
+        let mut said = matches!(self.stage, Stage::Greeting { said: true });
+        if matches!(self.stage, Stage::Greeting { said: false }) && pipe.room() >= Hello::BYTES {
+            pipe.send(&[&hello.encode()]);
+            self.stage = Stage::Greeting { said: true };
+            (said, moved) = (true, true);
+        }
+        let hopeless = |why| Moved { moved: true, lost: Some(Lost::Unreachable(why)) };
+        let Some(chunk) = pipe.receive() else {
+            return match pipe.state() {
+                PipeState::Lost(why) => hopeless(why_text(why)),
+                PipeState::Connecting | PipeState::Open => Moved { moved, lost: None },
+            };
+        };
+        match judge(&chunk, hello, said) {
+            Greeted::Accepted => {}
+            // A pipe over which nothing was sent yet has room for it.
+            Greeted::Answer(answer) => pipe.send(&[&answer]),
+            Greeted::Refused(answer, refusal) => {
+                pipe.send(&[&answer]);
+                return hopeless(format!("this rank refused it: {refusal}"));
+            }
+            Greeted::Hopeless(why) => return hopeless(why),
+        }
+        self.stage = Stage::Open;
+        Moved { moved: true, lost: None }
+    }
+
+    /// Takes in what came.
+    fn receive(&mut self, peer: Rank, spare: &mut Spare, sink: &mut dyn Sink) -> Moved {
+        let Some(pipe) = &mut self.pipe else {
+            return Moved::default();
+        };
+        let mut total_bytes = 0;
+        while total_bytes < TURN_BYTES {
+            let Some(chunk) = pipe.receive() else { break };
+            total_bytes += chunk.len();
+            if let Err(why) = self.inbox.parse(&chunk, spare, peer, sink) {
+                return Moved { moved: true, lost: Some(why) };
+            }
+        }
+        let lost = match pipe.state() {
+            // What came before is told first.
+            PipeState::Lost(_) if total_bytes > 0 => None,
+            PipeState::Lost(Lost::Died(why)) => Some(self.inbox.cut_off(&why)),
+            PipeState::Lost(why) => Some(why),
+            PipeState::Connecting | PipeState::Open => None,
+        };
+        Moved { moved: total_bytes > 0, lost }
+    }
+}
+
+/// Sends as much of `pieces` as there is room for, in chunks; how many bytes.
+fn write(pipe: &mut dyn Pipe, pieces: &[&[u8]]) -> usize {
+    let total_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let mut sent_bytes = 0;
+    while sent_bytes < total_bytes {
+        let left_bytes = total_bytes - sent_bytes;
+        let room = pipe.room().min(MAX_CHUNK_BYTES);
+        if room < left_bytes.min(WORTHWHILE_BYTES) {
+            break;
+        }
+        let chunk_bytes = left_bytes.min(room);
+        let (mut skip, mut take) = (sent_bytes, chunk_bytes);
+        let mut parts: [&[u8]; 2] = [&[]; 2];
+        for (part, piece) in parts.iter_mut().zip(pieces) {
+            let start = skip.min(piece.len());
+            let end = (start + take).min(piece.len());
+            *part = &piece[start..end];
+            skip -= start;
+            take -= end - start;
+        }
+        pipe.send(&parts);
+        sent_bytes += chunk_bytes;
+    }
+    sent_bytes
+}
+
+fn why_text(why: Lost) -> String {
+    match why {
+        Lost::Goodbye => "it has left already".to_owned(),
+        Lost::Died(why) | Lost::Unreachable(why) | Lost::Protocol(why) => why,
+    }
+}

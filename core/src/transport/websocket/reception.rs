@@ -1,0 +1,169 @@
+//! Who comes over WebSockets: new sessions, and sessions that go on over a new socket. Their number
+//! and the time they may take are bounded. Knows nothing of ranks, and nothing of who provides the
+//! sockets.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::direct::{Arrival, DirectPipe, Door};
+use super::pipe::{Acceptor, Pipe};
+use super::socket::{Socket, SocketEvent, close_code};
+use crate::clock::Instant;
+use crate::transport::Interest;
+use crate::wire::session::{
+    DEFAULT_GRACE_MS, DEFAULT_WINDOW_BYTES, Hello, ResumeToken, Session, Violation,
+};
+use crate::{Result, random};
+
+/// Most sockets that have not said yet which session they carry. One more takes the place of the
+/// oldest: whoever was put out tries again.
+const SOCKETS: usize = 128;
+
+/// Limits of time.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceptionOptions {
+    /// How long a socket may take until it says which session it carries.
+    pub hello_timeout: Duration,
+    /// How long a session waits for a client whose socket broke, if the client does not say, ms.
+    pub grace_ms: u32,
+    /// The longest that a client may ask for, ms.
+    pub longest_grace_ms: u32,
+}
+
+impl Default for ReceptionOptions {
+    fn default() -> ReceptionOptions {
+        ReceptionOptions {
+            hello_timeout: Duration::from_secs(10),
+            grace_ms: DEFAULT_GRACE_MS,
+            longest_grace_ms: 60_000,
+        }
+    }
+}
+
+/// Turns sockets into pipes.
+pub(super) struct Reception {
+    options: ReceptionOptions,
+    /// The next socket that came, if any.
+    source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
+    fresh: VecDeque<Fresh>,
+    doors: HashMap<ResumeToken, Weak<Mutex<Option<Arrival>>>>,
+    ready: VecDeque<DirectPipe>,
+}
+
+/// A socket that has not said anything.
+struct Fresh {
+    socket: Box<dyn Socket>,
+    until: Instant,
+    /// It was refused; its end is waited for.
+    refused: bool,
+}
+
+impl Reception {
+    pub(super) fn new(
+        source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
+        options: ReceptionOptions,
+    ) -> Reception {
+        let (fresh, doors, ready) = (VecDeque::new(), HashMap::new(), VecDeque::new());
+        Reception { options, source, fresh, doors, ready }
+    }
+
+    /// Hears what `fresh` says; gives it back if there is more to wait for.
+    fn hear(&mut self, mut fresh: Fresh, now: Instant) -> (bool, Option<Fresh>) {
+        let mut moved = false;
+        loop {
+            match fresh.socket.receive() {
+                None if now >= fresh.until => return (true, None),
+                None => return (moved, Some(fresh)),
+                Some(SocketEvent::Closed(_)) => return (true, None),
+                Some(SocketEvent::Packet(packet)) if !fresh.refused => {
+                    moved = true;
+                    let Err((mut socket, code, why)) = self.open(fresh.socket, &packet, now) else {
+                        return (true, None);
+                    };
+                    tracing::debug!(why, "refused a WebSocket");
+                    socket.close(code, &why);
+                    fresh = Fresh { socket, until: fresh.until, refused: true };
+                }
+                Some(_) => moved = true,
+            }
+        }
+    }
+
+    /// Opens the session that `packet` asks for, or goes on with it.
+    fn open(
+        &mut self,
+        socket: Box<dyn Socket>,
+        packet: &[u8],
+        now: Instant,
+    ) -> std::result::Result<(), (Box<dyn Socket>, u16, String)> {
+        let Some(hello) = Hello::decode(packet) else {
+            return Err((socket, close_code::PROTOCOL, Violation::Malformed.to_string()));
+        };
+        if hello.token != ResumeToken::NONE {
+            let door = self.doors.get(&hello.token).and_then(Weak::upgrade);
+            let Some(door) = door else {
+                let why = Violation::UnknownSession;
+                return Err((socket, why.close_code(), why.to_string()));
+            };
+            *door.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arrival { hello, socket });
+            return Ok(());
+        }
+        let (token, session) = match self.session(&hello) {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(why)) => return Err((socket, why.close_code(), why.to_string())),
+            Err(error) => return Err((socket, close_code::POLICY, error.to_string())),
+        };
+        let door = Door::default();
+        self.doors.retain(|_, door| door.strong_count() > 0);
+        self.doors.insert(token, Arc::downgrade(&door));
+        self.ready.push_back(DirectPipe::server(session, socket, door, now));
+        Ok(())
+    }
+
+    fn session(
+        &self,
+        hello: &Hello,
+    ) -> Result<std::result::Result<(ResumeToken, Session), Violation>> {
+        let token = ResumeToken(random::bytes()?);
+        let grace_ms = match hello.grace_ms {
+            0 => self.options.grace_ms,
+            wanted => wanted.min(self.options.longest_grace_ms),
+        };
+        let session = Session::accept(hello, token, 0, DEFAULT_WINDOW_BYTES, grace_ms);
+        Ok(session.map(|session| (token, session)))
+    }
+}
+
+impl Acceptor for Reception {
+    fn advance(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while let Some(socket) = (self.source)() {
+            if self.fresh.len() >= SOCKETS {
+                self.fresh.pop_front();
+            }
+            let until = now + self.options.hello_timeout;
+            self.fresh.push_back(Fresh { socket, until, refused: false });
+            moved = true;
+        }
+        for _ in 0..self.fresh.len() {
+            let Some(fresh) = self.fresh.pop_front() else { break };
+            let (heard, fresh) = self.hear(fresh, now);
+            moved |= heard;
+            self.fresh.extend(fresh);
+        }
+        moved
+    }
+
+    fn accept(&mut self) -> Option<Box<dyn Pipe>> {
+        self.ready.pop_front().map(|pipe| Box::new(pipe) as _)
+    }
+
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        interests.extend(self.fresh.iter().filter_map(|fresh| fresh.socket.interest()));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.fresh.iter().map(|fresh| fresh.until).min()
+    }
+}

@@ -1,0 +1,106 @@
+//! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing of
+//! what the messages say.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::Result;
+use crate::transport::Interest;
+
+/// Codes of closing that have a meaning here (RFC 6455, section 7.4).
+pub mod close_code {
+    /// It is over, in order.
+    pub const NORMAL: u16 = 1000;
+    /// The tab was closed, or the server ends.
+    pub const GOING_AWAY: u16 = 1001;
+    /// A malformed message.
+    pub const PROTOCOL: u16 = 1002;
+    /// A text message, where only binary ones are expected.
+    pub const UNSUPPORTED: u16 = 1003;
+    /// No code was sent; never sent itself.
+    pub const NO_STATUS: u16 = 1005;
+    /// The connection broke; never sent.
+    pub const ABNORMAL: u16 = 1006;
+    /// Refused: an unknown session, an unknown number, too much of something.
+    pub const POLICY: u16 = 1008;
+    /// A message that is too long.
+    pub const TOO_BIG: u16 = 1009;
+
+    /// What a code that came means: pages may send few codes of the standard, and add 3000 to the
+    /// others.
+    pub fn meaning(code: u16) -> u16 {
+        if (4000..5000).contains(&code) { code - 3000 } else { code }
+    }
+}
+
+/// What a socket tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketEvent {
+    /// It is connected; told once, first.
+    Opened,
+    /// A binary message came.
+    Packet(Bytes),
+    /// The other side showed that it is there (a pong), but said nothing.
+    Alive,
+    /// It is over; told once, last. What had not left is lost.
+    Closed(Closed),
+}
+
+/// How a socket ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Whether the closing handshake took place.
+    pub clean: bool,
+    /// One of [`close_code`], or another.
+    pub code: u16,
+    /// What the closing side said, or what went wrong here.
+    pub reason: String,
+}
+
+/// A WebSocket, connected or being connected. Nothing in it blocks. Dropping it breaks the
+/// connection at once.
+pub trait Socket: Send {
+    /// Queues a binary message behind those before. Only after [`SocketEvent::Opened`]; dropped
+    /// after the end.
+    fn send(&mut self, packet: Bytes);
+    /// Bytes of queued messages that have not left for the system. Whoever sends keeps it low.
+    fn buffered(&self) -> usize;
+    /// Moves what can be moved now, and takes the next event.
+    fn receive(&mut self) -> Option<SocketEvent>;
+    /// Asks the other side for a sign of life, where the medium can (browsers cannot): its answer
+    /// is [`SocketEvent::Alive`].
+    fn ping(&mut self) {}
+    /// Starts to close, behind what is queued; `reason` has at most 123 bytes. The other side hears
+    /// of a clean end; here [`SocketEvent::Closed`] follows. A second call does nothing.
+    fn close(&mut self, code: u16, reason: &str);
+    /// What a thread may wait for until [`Socket::receive`] is worth calling; `None` where somebody
+    /// else calls, as in browsers.
+    fn interest(&self) -> Option<Interest> {
+        None
+    }
+}
+
+/// Who opens WebSockets.
+pub trait Dialer: Send + Sync {
+    /// Starts to connect to `url` (`ws://` or `wss://`). What goes wrong later is told by
+    /// [`SocketEvent::Closed`].
+    ///
+    /// # Errors
+    /// Where the URL makes no sense or may not be used from here.
+    fn dial(&self, url: &str) -> Result<Box<dyn Socket>>;
+}
+
+static DIALER: OnceLock<Arc<dyn Dialer>> = OnceLock::new();
+
+/// Says who opens WebSockets in this process from now on; a second call does nothing. For
+/// platforms whose sockets the core does not know.
+pub fn install_dialer(dialer: Arc<dyn Dialer>) {
+    // It is the same one: a platform has one kind of WebSocket.
+    let _ = DIALER.set(dialer);
+}
+
+/// Who opens WebSockets in this process, if anybody does.
+pub fn dialer() -> Option<Arc<dyn Dialer>> {
+    DIALER.get().cloned()
+}

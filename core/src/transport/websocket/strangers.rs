@@ -1,0 +1,117 @@
+//! Pipes that came in and have not said yet whose they are, and pipes that are being closed. Their
+//! number and their time are bounded, so a stranger costs nobody else anything. Knows no frames.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+use super::greeting::answer;
+use super::pipe::{Pipe, PipeState};
+use crate::transport::Interest;
+use crate::wire::handshake::{Hello, Refusal};
+
+/// Most pipes; one more takes the place of the oldest.
+const STRANGERS: usize = 128;
+
+/// The pipes without a name.
+#[derive(Default)]
+pub(super) struct Strangers {
+    pipes: Vec<Stranger>,
+}
+
+struct Stranger {
+    pipe: Box<dyn Pipe>,
+    /// When it is dropped.
+    until: Instant,
+    /// It is being closed; nothing more is heard.
+    closing: bool,
+}
+
+impl Strangers {
+    /// Takes in a pipe whose hello must come before `until`.
+    pub(super) fn admit(&mut self, pipe: Box<dyn Pipe>, until: Instant) {
+        self.put(Stranger { pipe, until, closing: false });
+    }
+
+    /// Closes `pipe` and keeps it until what it says has left.
+    pub(super) fn dismiss(&mut self, mut pipe: Box<dyn Pipe>, now: Instant) {
+        pipe.close(false);
+        self.put(Stranger { pipe, until: now + Duration::from_secs(1), closing: true });
+    }
+
+    /// Moves all of them. `judge` is asked about each hello; pipes of peers that it accepts are
+    /// put into `accepted`, the others get its refusal.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        ours: &Hello,
+        judge: impl Fn(&Hello) -> Result<(), Refusal>,
+        accepted: &mut Vec<(Hello, Box<dyn Pipe>)>,
+    ) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.pipes.len() {
+            let stranger = &mut self.pipes[at];
+            moved |= stranger.pipe.advance(now);
+            let finished = match stranger.closing {
+                true => stranger.pipe.is_flushed(),
+                false => matches!(stranger.pipe.state(), PipeState::Lost(_)),
+            };
+            let chunk = if stranger.closing { None } else { stranger.pipe.receive() };
+            let Some(chunk) = chunk else {
+                if finished || now >= stranger.until {
+                    self.pipes.swap_remove(at);
+                    moved = true;
+                } else {
+                    at += 1;
+                }
+                continue;
+            };
+            moved = true;
+            let mut pipe = self.pipes.swap_remove(at).pipe;
+            let hello = Hello::decode(&chunk);
+            match hello.map_err(|error| error.to_string()).map(|it| (it, judge(&it))) {
+                Ok((hello, Ok(()))) => {
+                    pipe.send(&[&answer(ours, None)]);
+                    accepted.push((hello, pipe));
+                }
+                Ok((hello, Err(refusal))) => {
+                    tracing::debug!(rank = hello.rank, %refusal, "refused a WebSocket");
+                    pipe.send(&[&answer(ours, Some(refusal))]);
+                    self.dismiss(pipe, now);
+                }
+                Err(error) => {
+                    tracing::debug!(error, "closed the WebSocket of a stranger");
+                    self.dismiss(pipe, now);
+                }
+            }
+        }
+        moved
+    }
+
+    pub(super) fn interests(&self, interests: &mut Vec<Interest>) {
+        self.pipes.iter().for_each(|stranger| stranger.pipe.interests(interests));
+    }
+
+    /// When [`Strangers::advance`] must be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let pipes = self.pipes.iter();
+        let own = pipes.filter_map(|stranger| stranger.pipe.deadline());
+        own.chain(self.pipes.iter().map(|stranger| stranger.until)).min()
+    }
+
+    /// Drops all of them.
+    pub(super) fn clear(&mut self) {
+        self.pipes.clear();
+    }
+
+    fn put(&mut self, stranger: Stranger) {
+        if self.pipes.len() >= STRANGERS {
+            let oldest = self.pipes.iter().enumerate().min_by_key(|(_, it)| it.until);
+            if let Some((at, _)) = oldest {
+                self.pipes.swap_remove(at);
+            }
+        }
+        self.pipes.push(stranger);
+    }
+}

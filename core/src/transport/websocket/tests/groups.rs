@@ -1,0 +1,96 @@
+//! Groups of ranks of which some listen and the others only dial, as in a browser. Knows nothing of
+//! what is done with them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::super::{Dialer, NativeDialer, Options, Pipe, Relay};
+use super::memory::{MemoryPipe, pair};
+use crate::transport::compose::compose_with;
+use crate::transport::tcp::TcpTransport;
+use crate::transport::{Means, Rank, Transport};
+use crate::wire::card::Card;
+use crate::wire::handshake::Token;
+
+pub(super) const TOKEN: Token = Token([9; 16]);
+pub(super) const GENERATION: u32 = 5;
+
+/// A relay in memory: the second to ask for a pipe gets its other end.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryRelay {
+    number: u64,
+    waiting: Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>,
+}
+
+impl MemoryRelay {
+    /// The same relay, as another process sees it.
+    fn of(&self, number: u64) -> MemoryRelay {
+        MemoryRelay { number, waiting: self.waiting.clone() }
+    }
+}
+
+impl Relay for MemoryRelay {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe> {
+        let name = (self.number.min(peer), self.number.max(peer), id);
+        let mut waiting = self.waiting.lock().unwrap();
+        let ours = waiting.remove(&name).unwrap_or_else(|| {
+            let [ours, theirs] = pair();
+            waiting.insert(name, theirs);
+            ours
+        });
+        Box::new(ours)
+    }
+}
+
+/// What the ranks of a group have: `is_web(rank)` only dials, by `dialer`.
+pub(super) fn means(
+    size: u32,
+    is_web: impl Fn(Rank) -> bool,
+    dialer: &Arc<dyn Dialer>,
+) -> (Vec<Means>, Vec<Card>) {
+    let relay = MemoryRelay::default();
+    let means = |rank| match is_web(rank) {
+        true => Means {
+            dialer: Some(dialer.clone()),
+            relay: Some(Arc::new(relay.of(u64::from(rank) + 100))),
+            ..Means::default()
+        },
+        false => {
+            let listener = TcpTransport::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            Means { listener: Some(listener), ..Means::default() }
+        }
+    };
+    let means: Vec<_> = (0..size).map(means).collect();
+    let cards = (0_u32..).zip(&means).map(|(rank, means)| Card {
+        // In one process, too, they are to reach each other by their means.
+        process_id: rank,
+        ..means.card()
+    });
+    let cards = cards.collect();
+    (means, cards)
+}
+
+pub(super) fn connect(
+    (means, cards): (Vec<Means>, Vec<Card>),
+    options: Options,
+) -> Vec<Box<dyn Transport>> {
+    let transport =
+        |(rank, means)| compose_with(rank, &cards, TOKEN, GENERATION, means, options).unwrap();
+    (0..).zip(means).map(transport).collect()
+}
+
+/// Every other rank only dials, the `first` of all being one of those (0) or of the others (1).
+pub(crate) fn mixed(size: u32, first: u32) -> Vec<Box<dyn Transport>> {
+    let options = Options {
+        connect_timeout: Duration::from_secs(2),
+        refused_timeout: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let dialer: Arc<dyn Dialer> = Arc::new(NativeDialer);
+    connect(means(size, |rank| rank % 2 == first % 2, &dialer), options)
+}

@@ -1,0 +1,112 @@
+//! Pipes in memory, between transports of one thread. Knows nothing of frames.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::super::{MAX_CHUNK_BYTES, Options, Pipe, PipeState, Way, WebSocketTransport};
+use crate::clock::Instant;
+use crate::transport::suite::world::World;
+use crate::transport::{Lost, Rank};
+use crate::wire::handshake::Token;
+
+/// Bytes that wait in a pipe.
+const WINDOW_BYTES: usize = 300_000;
+
+#[derive(Default)]
+struct Direction {
+    chunks: VecDeque<Vec<u8>>,
+    bytes: usize,
+    end: Option<Lost>,
+}
+
+/// One end of a pipe.
+pub(in crate::transport) struct MemoryPipe {
+    directions: Arc<Mutex<[Direction; 2]>>,
+    side: usize,
+    closed: bool,
+}
+
+/// Both ends of a new pipe.
+pub(in crate::transport) fn pair() -> [MemoryPipe; 2] {
+    let directions = Arc::new(Mutex::new(<[Direction; 2]>::default()));
+    [0, 1].map(|side| MemoryPipe { directions: directions.clone(), side, closed: false })
+}
+
+impl MemoryPipe {
+    fn end(&mut self, how: Lost) {
+        let direction = &mut self.directions.lock().unwrap()[self.side];
+        direction.end.get_or_insert(how);
+        self.closed = true;
+    }
+}
+
+impl Pipe for MemoryPipe {
+    fn advance(&mut self, _now: Instant) -> bool {
+        false
+    }
+
+    fn state(&self) -> PipeState {
+        let end = self.directions.lock().unwrap()[1 - self.side].end.clone();
+        end.map_or(PipeState::Open, PipeState::Lost)
+    }
+
+    fn room(&self) -> usize {
+        WINDOW_BYTES.saturating_sub(self.directions.lock().unwrap()[self.side].bytes)
+    }
+
+    fn send(&mut self, parts: &[&[u8]]) {
+        let chunk = parts.concat();
+        assert!(chunk.len() <= MAX_CHUNK_BYTES.min(self.room()) && !chunk.is_empty());
+        let direction = &mut self.directions.lock().unwrap()[self.side];
+        direction.bytes += chunk.len();
+        direction.chunks.push_back(chunk);
+    }
+
+    fn receive(&mut self) -> Option<Bytes> {
+        let direction = &mut self.directions.lock().unwrap()[1 - self.side];
+        let chunk = direction.chunks.pop_front()?;
+        direction.bytes -= chunk.len();
+        Some(chunk.into())
+    }
+
+    fn close(&mut self, orderly: bool) {
+        let died = || Lost::Died("it was closed".to_owned());
+        self.end(if orderly { Lost::Goodbye } else { died() });
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for MemoryPipe {
+    fn drop(&mut self) {
+        self.end(Lost::Died("it was dropped".to_owned()));
+    }
+}
+
+/// Transports of a group in which everybody reaches everybody through a pipe in memory.
+pub(in crate::transport) fn group(size: u32, options: Options) -> Vec<WebSocketTransport> {
+    let mut ways: Vec<Vec<Way>> =
+        (0..size).map(|_| (0..size).map(|_| Way::Elsewhere).collect()).collect();
+    for (low, high) in pairs(size) {
+        let [first, second] = pair();
+        ways[low][high] = Way::Relayed(Box::new(first));
+        ways[high][low] = Way::Relayed(Box::new(second));
+    }
+    let transport = |(rank, ways)| {
+        WebSocketTransport::new(rank as Rank, ways, None, Token([9; 16]), 5, options)
+    };
+    ways.into_iter().enumerate().map(transport).collect()
+}
+
+pub(in crate::transport) fn world(size: u32) -> World {
+    World::new(group(size, Options::default()), Box::new(|| {}))
+}
+
+fn pairs(size: u32) -> impl Iterator<Item = (usize, usize)> {
+    let size = size as usize;
+    (0..size).flat_map(move |low| (low + 1..size).map(move |high| (low, high)))
+}

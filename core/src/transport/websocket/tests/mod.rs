@@ -1,0 +1,9 @@
+//! What only the transport over pipes can get wrong, and the worlds in which the suite of all
+//! transports runs on it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod greetings;
+#[cfg(feature = "websocket")]
+pub(crate) mod groups;
+pub(in crate::transport) mod memory;

@@ -1,0 +1,380 @@
+//! The transport over pipes: who is reached how, and what becomes of each peer. Knows nothing of
+//! what carries the pipes.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+use super::peer::{Peer, Stage};
+use super::pipe::{Acceptor, Pipe};
+use super::strangers::Strangers;
+use crate::transport::stream::Spare;
+use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::wire::frame::Header;
+use crate::wire::handshake::{Hello, Refusal, Token};
+
+/// Limits of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a peer may take until a connection to it stands, once there is something for it.
+    pub connect_timeout: Duration,
+    /// How long every attempt to dial a peer may fail. Shorter, because ranks listen before they
+    /// publish their cards: where nobody answers, nobody is.
+    pub refused_timeout: Duration,
+    /// How long the other side of a WebSocket that was dialled is asked to wait when it breaks, ms;
+    /// 0: as long as it likes.
+    pub grace_ms: u32,
+    /// How long whoever connected may take to say who it is.
+    pub hello_timeout: Duration,
+    /// How long an orderly close waits until its goodbyes have left and were heard, where it may
+    /// wait at all; below a second.
+    pub goodbye_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            connect_timeout: Duration::from_secs(30),
+            refused_timeout: Duration::from_secs(3),
+            grace_ms: 0,
+            hello_timeout: Duration::from_secs(10),
+            goodbye_timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// How a rank reaches another.
+pub enum Way {
+    /// Not through this transport.
+    Elsewhere,
+    /// Through this pipe, over which only this rank may speak first, and does so at once: the other
+    /// side does not know yet who it is.
+    Dialed(Box<dyn Pipe>),
+    /// Through this pipe, over which whoever has something to say speaks first.
+    Relayed(Box<dyn Pipe>),
+    /// Through a pipe that the other rank opens, see [`Acceptor`].
+    Awaited,
+    /// Not at all, because of this.
+    Unreachable(String),
+}
+
+/// Frames over pipes, for one rank of a group.
+pub struct WebSocketTransport {
+    /// What this rank says of itself; its own rank stands for the target.
+    hello: Hello,
+    options: Options,
+    /// The process that made it; a forked child must not speak in its name.
+    #[cfg(feature = "tcp")]
+    process_id: u32,
+    peers: Vec<Peer>,
+    acceptor: Option<Box<dyn Acceptor>>,
+    strangers: Strangers,
+    notices: Vec<Notice>,
+    /// Wakes whoever waits when something is due.
+    #[cfg(feature = "tcp")]
+    timer: Option<crate::transport::readiness::Readiness>,
+    spare: Spare,
+    gathered: Vec<u8>,
+    closed: bool,
+}
+
+/// What the sink has not been told yet.
+enum Notice {
+    Sent(Rank, Header),
+    Lost(Rank, Lost),
+}
+
+impl WebSocketTransport {
+    /// The transport of `rank`, which reaches rank n by `ways[n]`; itself elsewhere. All ranks of
+    /// the group have the same `token`, and no other group has it.
+    pub fn new(
+        rank: Rank,
+        ways: Vec<Way>,
+        acceptor: Option<Box<dyn Acceptor>>,
+        token: Token,
+        generation: u32,
+        options: Options,
+    ) -> WebSocketTransport {
+        // There are never more ranks than a rank can number.
+        let size = ways.len() as u32;
+        let peers = ways.into_iter().map(peer).collect();
+        WebSocketTransport {
+            hello: Hello::new(token, generation, rank, size, rank),
+            options,
+            #[cfg(feature = "tcp")]
+            process_id: crate::clock::process_id(),
+            peers,
+            acceptor,
+            strangers: Strangers::default(),
+            notices: Vec::new(),
+            // Without a timer, whoever waits looks again after a while.
+            #[cfg(feature = "tcp")]
+            timer: crate::transport::readiness::Readiness::new().ok(),
+            spare: Spare::default(),
+            gathered: Vec::new(),
+            closed: false,
+        }
+    }
+}
+
+fn peer(way: Way) -> Peer {
+    match way {
+        Way::Dialed(pipe) => Peer::new(Some(pipe), Stage::Greeting { said: false }),
+        Way::Relayed(pipe) => Peer::new(Some(pipe), Stage::Idle),
+        Way::Awaited => Peer::new(None, Stage::Idle),
+        Way::Elsewhere => {
+            let why = "it is not reached by WebSocket".to_owned();
+            Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
+        }
+        Way::Unreachable(why) => {
+            Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
+        }
+    }
+}
+
+impl Transport for WebSocketTransport {
+    fn rank(&self) -> Rank {
+        self.hello.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.hello.size
+    }
+
+    fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
+        debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
+        self.connect(peer);
+        let Some(entry) = self.peers.get_mut(peer as usize) else {
+            return;
+        };
+        if self.closed || matches!(entry.stage, Stage::Lost { .. }) {
+            return;
+        }
+        entry.outbox.push(header, payload);
+        entry.flush(&mut self.gathered);
+        self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
+    }
+
+    fn connect(&mut self, peer: Rank) {
+        let Some(entry) = self.peers.get_mut(peer as usize) else {
+            return;
+        };
+        if self.closed || peer == self.hello.rank {
+            return;
+        }
+        match &mut entry.stage {
+            Stage::Lost { untold } => {
+                self.notices.extend(untold.take().map(|why| Notice::Lost(peer, why)));
+            }
+            Stage::Idle | Stage::Greeting { .. } => entry.want(Instant::now()),
+            Stage::Open => {}
+        }
+    }
+
+    fn advance(&mut self, sink: &mut dyn Sink) -> bool {
+        if self.closed {
+            return false;
+        }
+        let now = Instant::now();
+        let mut moved = self.tell(sink);
+        moved |= self.admit(now);
+        for peer in 0..self.size() {
+            moved |= self.advance_peer(peer, now, sink);
+        }
+        moved |= self.tell(sink);
+        self.set_timer();
+        moved
+    }
+
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        if self.closed {
+            return;
+        }
+        let pipes = self.peers.iter().filter_map(|peer| peer.pipe.as_ref());
+        pipes.for_each(|pipe| pipe.interests(interests));
+        self.strangers.interests(interests);
+        if let Some(acceptor) = &self.acceptor {
+            acceptor.interests(interests);
+        }
+        #[cfg(feature = "tcp")]
+        if let Some(timer) = &self.timer {
+            interests.push(Interest { fd: timer.fd(), writable: false });
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let peers = self.peers.iter().flat_map(|peer| {
+            let own = peer.pipe.as_ref().and_then(|pipe| pipe.deadline());
+            let waiting = matches!(peer.stage, Stage::Idle | Stage::Greeting { .. });
+            let wanted = peer.wanted_since.filter(|_| waiting);
+            [own, wanted.map(|since| since + self.options.connect_timeout)]
+        });
+        let acceptor = self.acceptor.as_ref().and_then(|acceptor| acceptor.deadline());
+        peers.flatten().chain(acceptor).chain(self.strangers.deadline()).min()
+    }
+
+    fn abandon(&mut self) {
+        self.peers.iter_mut().for_each(Peer::abandon);
+    }
+
+    fn close(&mut self, orderly: bool) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.notices.clear();
+        self.strangers.clear();
+        self.acceptor = None;
+        let pipes = self.peers.iter_mut().filter_map(|peer| peer.lose(None));
+        let mut pipes: Vec<_> = pipes.collect();
+        #[cfg(feature = "tcp")]
+        if self.process_id != crate::clock::process_id() {
+            // The parent process goes on with these connections.
+            return;
+        }
+        pipes.iter_mut().for_each(|pipe| pipe.close(orderly));
+        self.see_off(pipes, orderly);
+    }
+}
+
+impl WebSocketTransport {
+    /// Tells `sink` what happened outside of its reach; whether there was anything.
+    fn tell(&mut self, sink: &mut dyn Sink) -> bool {
+        let moved = !self.notices.is_empty();
+        for notice in self.notices.drain(..) {
+            match notice {
+                Notice::Sent(peer, header) => sink.sent(peer, &header),
+                Notice::Lost(peer, why) => sink.lost(peer, why),
+            }
+        }
+        moved
+    }
+
+    /// Takes in the pipes of those who dialled.
+    fn admit(&mut self, now: Instant) -> bool {
+        let Some(acceptor) = &mut self.acceptor else {
+            return false;
+        };
+        let mut moved = acceptor.advance(now);
+        while let Some(pipe) = acceptor.accept() {
+            self.strangers.admit(pipe, now + self.options.hello_timeout);
+            moved = true;
+        }
+        let (ours, peers) = (&self.hello, &self.peers);
+        let judge = |theirs: &Hello| {
+            theirs.check(ours)?;
+            match peers.get(theirs.rank as usize).map(|peer| (&peer.stage, &peer.pipe)) {
+                Some((Stage::Idle, None)) => Ok(()),
+                Some((Stage::Lost { .. }, _)) => Err(Refusal::Lost),
+                Some(_) => Err(Refusal::Connected),
+                None => Err(Refusal::Rank),
+            }
+        };
+        let mut accepted = Vec::new();
+        moved |= self.strangers.advance(now, ours, judge, &mut accepted);
+        for (hello, pipe) in accepted {
+            match self.peers.get_mut(hello.rank as usize) {
+                Some(peer) if matches!((&peer.stage, &peer.pipe), (Stage::Idle, None)) => {
+                    peer.pipe = Some(pipe);
+                    peer.stage = Stage::Open;
+                }
+                // Two at once in one turn: the second is too many.
+                _ => self.strangers.dismiss(pipe, now),
+            }
+        }
+        moved
+    }
+
+    fn advance_peer(&mut self, peer: Rank, now: Instant, sink: &mut dyn Sink) -> bool {
+        let hello = Hello { target: peer, ..self.hello };
+        let entry = &mut self.peers[peer as usize];
+        let mut outcome = entry.advance(now, &hello, &mut self.gathered, &mut self.spare, sink);
+        if entry.is_leaving() {
+            self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
+        }
+        let late = |since: Instant| now >= since + self.options.connect_timeout;
+        if outcome.lost.is_none()
+            && matches!(entry.stage, Stage::Idle | Stage::Greeting { .. })
+            && entry.wanted_since.is_some_and(late)
+        {
+            let timeout = self.options.connect_timeout;
+            let why = match entry.pipe {
+                Some(_) => format!("it did not answer within {timeout:?}"),
+                None => format!("it did not open its WebSocket to this rank within {timeout:?}"),
+            };
+            outcome.lost = Some(Lost::Unreachable(why));
+        }
+        if let Some(why) = outcome.lost {
+            self.lose(peer, why, now);
+            outcome.moved = true;
+        }
+        outcome.moved
+    }
+
+    /// Gives `peer` up.
+    fn lose(&mut self, peer: Rank, why: Lost, now: Instant) {
+        let entry = &mut self.peers[peer as usize];
+        let told = matches!(entry.stage, Stage::Open) || entry.wanted_since.is_some();
+        let untold = (!told).then(|| why.clone());
+        if let Some(pipe) = entry.lose(untold) {
+            self.strangers.dismiss(pipe, now);
+        }
+        if told {
+            self.notices.push(Notice::Lost(peer, why));
+        }
+    }
+
+    /// Keeps `pipes` until what they say has left. Without order, or where nobody can wait, once
+    /// must do.
+    fn see_off(&mut self, mut pipes: Vec<Box<dyn Pipe>>, orderly: bool) {
+        let begin = Instant::now();
+        loop {
+            let now = Instant::now();
+            pipes.retain_mut(|pipe| {
+                pipe.advance(now);
+                !pipe.is_flushed()
+            });
+            let left = self.options.goodbye_timeout.saturating_sub(now - begin);
+            if pipes.is_empty() || !orderly || left.is_zero() {
+                return;
+            }
+            if !wait_for(&pipes, left) {
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that whoever waits wakes when something is due.
+    fn set_timer(&mut self) {
+        #[cfg(feature = "tcp")]
+        {
+            let deadline = self.deadline();
+            if let Some(timer) = &mut self.timer {
+                timer.wake_at(deadline);
+            }
+        }
+    }
+}
+
+/// Waits until one of `pipes` can move, or for `limit`; false where nobody can wait.
+#[cfg(feature = "tcp")]
+fn wait_for(pipes: &[Box<dyn Pipe>], limit: Duration) -> bool {
+    let mut interests = Vec::new();
+    pipes.iter().for_each(|pipe| pipe.interests(&mut interests));
+    // A pipe may be about to dial again, which no descriptor tells.
+    crate::transport::wait::wait(&interests, Some(limit.min(Duration::from_millis(20))));
+    true
+}
+
+#[cfg(not(feature = "tcp"))]
+fn wait_for(_pipes: &[Box<dyn Pipe>], _limit: Duration) -> bool {
+    false
+}
+
+impl Drop for WebSocketTransport {
+    fn drop(&mut self) {
+        self.close(false);
+    }
+}

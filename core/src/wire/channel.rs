@@ -1,0 +1,222 @@
+//! What the messages of a session between a rank and a store's server say: requests to the store on
+//! one channel, bytes for other ranks on the other. Pure; knows nothing of who keeps or carries
+//! them.
+//!
+//! ```text
+//! channel 0  request  u32 id · u8 flags · 3 zero · bytes of TCPStore requests
+//!            reply    u32 id · u8 flags · 3 zero · bytes of their replies
+//! channel 1  relayed  u8 kind · u8 mine · u16 zero · u32 pipe · u64 peer · bytes
+//! ```
+//! A request is a run of TCPStore requests (without the opening VALIDATE), in as many messages as
+//! it needs, the last one marked. Requests with different ids do not wait for each other; within
+//! one, a WAIT holds up what follows it. The reply is what a TCPStore server would send, the last
+//! message marked with how it ended. `peer` is the other's number; a server turns "to" into
+//! "from". A pipe is named by the number that who opened it gave it; `mine` says whether that is
+//! the message's sender.
+
+use super::session::Message;
+
+/// The channel of requests and replies.
+pub const STORE_CHANNEL: u8 = 0;
+/// The channel of relayed bytes.
+pub const RELAY_CHANNEL: u8 = 1;
+
+/// Bytes of a pipe that may be under way to its reader, each way. Who sends more is sent away.
+pub const PIPE_WINDOW_BYTES: usize = 1 << 20;
+/// What a chunk takes of the window beside its bytes: about the memory that it costs.
+pub const CHUNK_COST_BYTES: usize = 128;
+/// Most pipes that a rank may have at a time.
+pub const MAX_PIPES: usize = 1024;
+/// Most requests that a rank may have under way at a time.
+pub const MAX_REQUESTS: usize = 4096;
+
+/// In front of the bytes of a request or reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreHeader {
+    /// The request's number, which who asks chooses; not used again before its last reply.
+    pub id: u32,
+    /// What the message is.
+    pub flag: StoreFlag,
+}
+
+/// What a message of the store's channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StoreFlag {
+    /// More of the request or reply follows.
+    More = 0,
+    /// The end of the request, or of the reply to a request that was carried out.
+    Last = 1,
+    /// To the server: the asker waits no longer. From it: the end of the reply; from the WAIT on
+    /// that was under way, nothing was carried out.
+    Cancelled = 2,
+    /// From the server: the end of the reply; ADD met a value that is no number.
+    NotANumber = 3,
+    /// From the server: the end of the reply; the store is full.
+    Full = 4,
+}
+
+/// In front of relayed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayHeader {
+    /// What the message is.
+    pub kind: RelayKind,
+    /// Whether its sender opened the pipe.
+    pub mine: bool,
+    /// The pipe, by its opener's count.
+    pub pipe: u32,
+    /// To the server: whom it is for. From it: whom it is from.
+    pub peer: u64,
+}
+
+/// What a message of the relay's channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RelayKind {
+    /// Opens the pipe.
+    Open = 1,
+    /// A chunk.
+    Data = 2,
+    /// So many bytes of chunks were read: a u32.
+    Credit = 3,
+    /// Closes the pipe, with a goodbye.
+    Goodbye = 4,
+    /// Closes the pipe, without one.
+    Abandon = 5,
+    /// From the server alone: the peer has left in order. Its pipes are closed.
+    Left = 6,
+    /// From the server alone: the peer is dead, or unknown. Its pipes are closed.
+    Dead = 7,
+}
+
+impl StoreHeader {
+    /// Bytes of the header.
+    pub const BYTES: usize = 8;
+
+    /// A message with this header and `bytes`.
+    pub fn message(self, bytes: &[u8]) -> Message {
+        let mut message = Message::with_capacity(STORE_CHANNEL, Self::BYTES + bytes.len());
+        message.extend(&self.encode());
+        message.extend(bytes);
+        message
+    }
+
+    /// The header's bytes.
+    pub fn encode(self) -> [u8; StoreHeader::BYTES] {
+        let [a, b, c, d] = self.id.to_le_bytes();
+        [a, b, c, d, self.flag as u8, 0, 0, 0]
+    }
+
+    /// Takes the header off the front of a message's body.
+    pub fn decode(body: &[u8]) -> Option<(StoreHeader, &[u8])> {
+        let (head, bytes) = body.split_first_chunk::<{ Self::BYTES }>()?;
+        let [a, b, c, d, flag, 0, 0, 0] = *head else { return None };
+        let flag = match flag {
+            0 => StoreFlag::More,
+            1 => StoreFlag::Last,
+            2 => StoreFlag::Cancelled,
+            3 => StoreFlag::NotANumber,
+            4 => StoreFlag::Full,
+            _ => return None,
+        };
+        Some((StoreHeader { id: u32::from_le_bytes([a, b, c, d]), flag }, bytes))
+    }
+}
+
+impl RelayHeader {
+    /// Bytes of the header.
+    pub const BYTES: usize = 16;
+
+    /// A message with this header and `bytes`.
+    pub fn message(self, bytes: &[u8]) -> Message {
+        let mut message = Message::with_capacity(RELAY_CHANNEL, Self::BYTES + bytes.len());
+        message.extend(&self.encode());
+        message.extend(bytes);
+        message
+    }
+
+    /// The header's bytes.
+    pub fn encode(self) -> [u8; RelayHeader::BYTES] {
+        let mut head = [0; Self::BYTES];
+        head[0] = self.kind as u8;
+        head[1] = u8::from(self.mine);
+        head[4..8].copy_from_slice(&self.pipe.to_le_bytes());
+        head[8..].copy_from_slice(&self.peer.to_le_bytes());
+        head
+    }
+
+    /// Takes the header off the front of a message's body.
+    pub fn decode(body: &[u8]) -> Option<(RelayHeader, &[u8])> {
+        let (head, bytes) = body.split_first_chunk::<{ Self::BYTES }>()?;
+        let (front, peer) = head.split_last_chunk::<8>()?;
+        let [kind, mine @ (0 | 1), 0, 0, a, b, c, d] = *front else { return None };
+        let kind = match kind {
+            1 => RelayKind::Open,
+            2 => RelayKind::Data,
+            3 => RelayKind::Credit,
+            4 => RelayKind::Goodbye,
+            5 => RelayKind::Abandon,
+            6 => RelayKind::Left,
+            7 => RelayKind::Dead,
+            _ => return None,
+        };
+        let fits = match kind {
+            RelayKind::Data => true,
+            RelayKind::Credit => bytes.len() == 4,
+            _ => bytes.is_empty(),
+        };
+        let (pipe, peer) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(*peer));
+        fits.then_some((RelayHeader { kind, mine: mine == 1, pipe, peer }, bytes))
+    }
+
+    /// Writes `peer` over the one in a message that begins with a header.
+    pub fn readdress(message: &mut Message, peer: u64) {
+        if let Some(place) = message.body_mut().get_mut(8..Self::BYTES) {
+            place.copy_from_slice(&peer.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(
+            body in proptest::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..40),
+        ) {
+            if let Some((header, bytes)) = StoreHeader::decode(&body) {
+                let message = header.message(bytes);
+                prop_assert_eq!(message.body(), &body);
+            }
+            if let Some((header, bytes)) = RelayHeader::decode(&body) {
+                let message = header.message(bytes);
+                prop_assert_eq!(message.body(), &body);
+            }
+        }
+    }
+
+    #[test]
+    fn headers_go_out_and_back() {
+        for flag in [StoreFlag::More, StoreFlag::Last, StoreFlag::Cancelled, StoreFlag::Full] {
+            let header = StoreHeader { id: 0x0102_0304, flag };
+            let message = header.message(b"bytes");
+            assert_eq!(StoreHeader::decode(message.body()), Some((header, &b"bytes"[..])));
+        }
+        let header = RelayHeader { kind: RelayKind::Data, mine: true, pipe: 9, peer: u64::MAX };
+        let mut message = header.message(b"chunk");
+        assert_eq!(RelayHeader::decode(message.body()), Some((header, &b"chunk"[..])));
+        RelayHeader::readdress(&mut message, 5);
+        let (read, bytes) = RelayHeader::decode(message.body()).unwrap();
+        assert_eq!((read, bytes), (RelayHeader { peer: 5, ..header }, &b"chunk"[..]));
+        let credit = RelayHeader { kind: RelayKind::Credit, ..header };
+        assert_eq!(RelayHeader::decode(credit.message(b"abc").body()), None);
+        assert_eq!(RelayHeader::decode(&[0; 15]), None);
+        assert_eq!(StoreHeader::decode(&[0, 0, 0, 0, 9, 0, 0, 0]), None);
+    }
+}
