@@ -49,6 +49,13 @@ pub(super) enum Command {
     /// stopped, and the first failure's exit code and last lines are shown at the end.
     #[command(after_help = EXAMPLES)]
     Run(RunArguments),
+    /// Serve a store for ranks that come and go, in browsers too
+    ///
+    /// Ranks join by init_method "tcp://HOST:PORT" or "ws://HOST:PORT"; a browser only by the
+    /// latter. Ctrl-C ends the store.
+    #[cfg(feature = "websocket")]
+    #[command(after_help = super::store::EXAMPLES)]
+    Store(super::store::StoreArguments),
 }
 
 /// The options of `polyrank run`.
@@ -278,6 +285,8 @@ mod tests {
         let words = ["polyrank", "run"].into_iter().chain(line.split_whitespace());
         match CommandLine::try_parse_from(words).map_err(|error| error.to_string())?.command {
             Command::Run(arguments) => arguments.job(),
+            #[cfg(feature = "websocket")]
+            Command::Store(_) => Err("not a job".to_owned()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::Backend;
-use crate::backend::registry::{self, BackendSpec};
+use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
 use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
@@ -133,5 +133,9 @@ async fn cpu_backend(
         );
         return Err(Error::InvalidArgument { message });
     }
-    Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout).await?))
+    let cpu = options.backend.devices.iter().find(|(device, _)| device == "cpu");
+    let backend = cpu.map_or_else(BackendName::tcp, |(_, backend)| backend.clone());
+    let ranks = (rank, size);
+    let backend = ScheduledBackend::connect(backend, store, ranks, name, timeout).await?;
+    Ok(Arc::new(backend))
 }
