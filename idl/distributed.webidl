@@ -27,7 +27,8 @@ namespace distributed {
   /// - `group_name`: the group's name; empty: `default_pg`.
   /// - `pg_options`: options of the backend.
   /// - `device_id`: the device that the group is bound to.
-  [Waits, Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
+  [Waits,
+   Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
   undefined init_process_group(optional DOMString? backend = null,
                                optional DOMString? init_method = null,
                                optional Duration? timeout = null, optional long world_size = -1,

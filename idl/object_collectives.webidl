@@ -49,14 +49,16 @@ partial namespace distributed {
   [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined send_object_list(Object object_list, optional Rank? dst = null,
                              optional ProcessGroup? group = null,
-                             [NotIn=javascript] optional Object? device = null, optional Rank? group_dst = null,
+                             [NotIn=javascript] optional Object? device = null,
+                             optional Rank? group_dst = null,
                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Receives objects into a list of the same length as the sender's. The sender's global rank;
   /// -1 if this process is not in the group.
   [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, optional Rank? src = null,
-                        optional ProcessGroup? group = null, [NotIn=javascript] optional Object? device = null,
+                        optional ProcessGroup? group = null,
+                        [NotIn=javascript] optional Object? device = null,
                         optional Rank? group_src = null,
                         [NotIn=javascript] optional ObjectCodec codec = "cbor");
 };

@@ -1,2 +1,20 @@
 //! The native half of the Node package: what its JavaScript half calls. Knows the core, and nothing
 //! of how the package is used.
+//!
+//! Calls come by the names of the core's tables, with neutral values; the JavaScript half has the
+//! classes. No array of the user is ever kept: the copies of `polyrank::calls::staged` are what is
+//! in flight, so that an array may go away, move or shrink at any time. Each JavaScript thread (the
+//! main one, and every Worker) is a realm of its own.
+
+// What JavaScript sees is `pub` for the macro, and reached by no other crate.
+#![allow(unreachable_pub)]
+
+mod convert;
+mod memory;
+mod native;
+mod object;
+mod patience;
+mod realm;
+mod threads;
+mod waiters;
+mod work;

@@ -1,2 +1,20 @@
 //! The WebAssembly half of the browser package: what its JavaScript half calls. Knows the core, and
 //! nothing of how the package is used.
+
+mod calls;
+mod connections;
+mod convert;
+mod events;
+mod memory;
+mod objects;
+mod sockets;
+mod store;
+mod work;
+
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// The version of polyrank.
+#[wasm_bindgen]
+pub fn version() -> String {
+    env!("CARGO_PKG_VERSION").to_owned()
+}

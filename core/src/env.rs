@@ -61,18 +61,19 @@ impl Environment {
     }
 }
 
-/// What the environment says to whoever answers or opens WebSockets.
+/// What the environment says about ranks that are reached by WebSocket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct WebSettings {
-    /// `POLYRANK_ALLOWED_ORIGINS`: which web pages may connect, beside those of this host.
+pub struct WebSocketEnvironment {
+    /// `POLYRANK_ALLOWED_ORIGINS`: the pages that may connect, beside those of this host.
     pub allowed_origins: AllowedOrigins,
-    /// `POLYRANK_RECONNECT_GRACE_MS`: how long a broken WebSocket may take to be resumed before
-    /// its rank counts as dead, ms.
+    /// `POLYRANK_RECONNECT_GRACE_MS`: how long to wait for a rank whose WebSocket was lost and not
+    /// closed, ms. A server takes it for ranks that ask for nothing else, 1500 where it is not set;
+    /// a rank that sets it asks the server for as much.
     pub reconnect_grace_ms: Option<u32>,
 }
 
-impl WebSettings {
+impl WebSocketEnvironment {
     /// Reads the process's environment.
     ///
     /// # Errors
@@ -83,14 +84,14 @@ impl WebSettings {
         })
     }
 
-    /// As [`WebSettings::read`], from `lookup` in place of the process's environment.
+    /// As [`WebSocketEnvironment::read`], from `lookup` in place of the process's environment.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        const GRACE: &str = "POLYRANK_RECONNECT_GRACE_MS";
         let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let origins = text(AllowedOrigins::VARIABLE).unwrap_or_default();
-        let grace = "POLYRANK_RECONNECT_GRACE_MS";
         Ok(Self {
             allowed_origins: AllowedOrigins::parse(&origins),
-            reconnect_grace_ms: number(grace, text(grace))?,
+            reconnect_grace_ms: number(GRACE, text(GRACE))?,
         })
     }
 }
@@ -145,16 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_websockets_is_read() {
-        let settings = |value: &'static str| {
-            WebSettings::from_lookup(|name| name.starts_with("POLYRANK_").then(|| value.to_owned()))
+    fn settings_of_websockets_have_defaults() {
+        let read = |variables: &[(&str, &str)]| {
+            WebSocketEnvironment::from_lookup(|name| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
         };
-        assert_eq!(settings("").unwrap(), WebSettings::default());
-        let read = settings("250").unwrap();
-        assert_eq!(read.reconnect_grace_ms, Some(250));
-        assert_eq!(read.allowed_origins, AllowedOrigins::parse("250"));
-        let error = settings("soon").unwrap_err().to_string();
-        assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS is 'soon'"), "{error}");
+        assert_eq!(read(&[]).unwrap(), WebSocketEnvironment::default());
+        let variables =
+            [("POLYRANK_ALLOWED_ORIGINS", "*"), ("POLYRANK_RECONNECT_GRACE_MS", "60000")];
+        let settings = read(&variables).unwrap();
+        assert_eq!(settings.reconnect_grace_ms, Some(60_000));
+        assert!(settings.allowed_origins.allow(Some("https://any.example"), None));
+        let error = read(&[("POLYRANK_RECONNECT_GRACE_MS", "soon")]).unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS"), "{error}");
     }
 
     #[test]

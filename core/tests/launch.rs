@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 fn polyrank(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
     command.arg("run").args(words).stdin(Stdio::null());
-    for name in ["OMP_NUM_THREADS", "PYTHONUNBUFFERED", "POLYRANK_PYTHON"] {
+    for name in ["OMP_NUM_THREADS", "PYTHONUNBUFFERED", "POLYRANK_PYTHON", "POLYRANK_NODE"] {
         command.env_remove(name);
     }
     command
@@ -88,6 +88,19 @@ fn ranks_of_the_second_node_follow_those_of_the_first() {
     let output = run(&[&nodes[..], &["-n", "2", "sh", "-c", script]].concat());
     let expected = ["[rank 2] 2 0 6 1 host-a 29500", "[rank 3] 3 1 6 1 host-a 29500"];
     assert_eq!(sorted_lines(&output.stdout), expected);
+}
+
+#[test]
+fn external_ranks_count_and_get_urls() {
+    let words = ["--external", "2", "--master-port", "4712", "-n", "2"];
+    let output =
+        run(&[&words[..], &["sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE"]].concat());
+    assert_eq!(sorted_lines(&output.stdout), ["[rank 0] 0 4 2", "[rank 1] 1 4 2"]);
+    let said = [2, 3].map(|rank| {
+        let url = format!("ws://127.0.0.1:4712/?rank={rank}&world_size=4");
+        format!("polyrank run: rank {rank} joins from elsewhere: {url}")
+    });
+    assert_eq!(sorted_lines(&output.stderr), said);
 }
 
 #[test]

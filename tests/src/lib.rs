@@ -1,9 +1,10 @@
-//! What the suites share: groups of ranks as threads, and values whose reductions are known.
+//! What the suites share: groups of ranks as threads or processes, and the conformance cases.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
+pub mod cases;
+pub mod languages;
 pub mod processes;
-pub mod values;
 
 use std::sync::Arc;
 use std::thread;

@@ -1,66 +1,67 @@
-//! The demo across languages, unoptimised: Python and Rust ranks of one job train the same weights.
-//! What it checks is written in the two programs; here are only their exit codes and a few lines.
+//! The demo across languages, unoptimised: ranks of one job train the same weights. What it checks
+//! is written in the programs; here are only their exit codes and a few lines.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `target/debug/NAME`, which `cargo test --workspace` has built before this runs.
-fn built(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let path = test.ancestors().nth(2).unwrap().join(name);
-    let shown = path.display();
-    assert!(path.exists(), "{shown} is missing: run cargo build --workspace --examples first");
-    path
-}
+use polyrank_tests::languages::{DIGITS, Language, built, job};
 
 /// Runs the parts, each a language and its number of ranks, as one job.
-fn train(parts: &[(&str, u32)]) {
-    // `cargo xtask test` sets this, and has built the Python package before.
-    let python = std::env::var_os("POLYRANK_PYTHON");
-    if python.is_none() && parts.iter().any(|(language, _)| *language == "Python") {
-        eprintln!("skipped: POLYRANK_PYTHON names no interpreter that has polyrank");
-        return;
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut launcher = Command::new(built("polyrank"));
-    launcher.arg("run");
-    for (index, (language, rank_count)) in parts.iter().enumerate() {
-        launcher.args((index > 0).then_some(":")).args(["-n", &rank_count.to_string()]);
-        match *language {
-            "Python" => launcher.args(python.as_ref()).arg(root.join("demo/digits.py")),
-            _ => launcher.arg(built("examples/digits")),
-        };
-    }
-    let output = launcher.output().unwrap();
+fn train(parts: &[(Language, u32)]) {
+    let Some(output) = job(DIGITS, parts) else { return };
     let said = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
-    let size: u32 = parts.iter().map(|(_, rank_count)| rank_count).sum();
-    let weights: Vec<&str> =
-        said.lines().filter_map(|line| Some(line.split_once(", weights ")?.1)).collect();
-    assert_eq!(weights.len(), size as usize, "{said}");
-    assert_eq!(BTreeSet::from_iter(weights).len(), 1, "{said}");
-    assert!(said.contains(&format!("the same bits on all {size} ranks")), "{said}");
+    let languages: Vec<String> = parts
+        .iter()
+        .flat_map(|(language, count)| vec![format!("{language:?}"); *count as usize])
+        .collect();
+    let table: Vec<Vec<&str>> = said
+        .lines()
+        .skip_while(|line| !line.contains("weights"))
+        .skip(1)
+        .take(languages.len())
+        .map(|line| line.trim_start_matches("[rank 0]").split_whitespace().collect())
+        .collect();
+    for (rank, (row, language)) in table.iter().zip(&languages).enumerate() {
+        assert_eq!(row[..2], [&rank.to_string(), language], "{said}");
+    }
+    let weights = BTreeSet::from_iter(table.iter().map(|row| row[4]));
+    assert_eq!((table.len(), weights.len()), (languages.len(), 1), "{said}");
+    let same = format!("the same bits on all {} ranks", languages.len());
+    assert!(said.contains(&same), "{said}");
     assert_eq!(said.lines().filter(|line| line.contains("epoch ")).count(), 40, "{said}");
 }
 
 #[test]
+fn a_rank_of_every_language() {
+    use Language::*;
+    train(&[(Python, 1), (Rust, 1), (Node, 1), (Browser, 1)]);
+}
+
+#[test]
+fn javascript_first_and_several_of_each() {
+    use Language::*;
+    train(&[(Node, 2), (Rust, 1), (Browser, 2)]);
+}
+
+#[test]
 fn two_python_and_two_rust_ranks() {
-    train(&[("Python", 2), ("Rust", 2)]);
+    train(&[(Language::Python, 2), (Language::Rust, 2)]);
 }
 
 #[test]
 fn an_odd_number_of_ranks_with_rust_first() {
-    train(&[("Rust", 2), ("Python", 3)]);
+    train(&[(Language::Rust, 2), (Language::Python, 3)]);
 }
 
 #[test]
 fn ranks_of_one_language() {
-    train(&[("Rust", 3)]);
-    train(&[("Python", 2)]);
+    train(&[(Language::Rust, 3)]);
+    train(&[(Language::Python, 2)]);
+    train(&[(Language::Node, 2)]);
 }
 
 #[test]
@@ -83,5 +84,5 @@ fn the_python_lines_of_the_readme_do_what_they_say() {
 
 #[test]
 fn a_single_rank_needs_nobody() {
-    train(&[("Rust", 1)]);
+    train(&[(Language::Rust, 1)]);
 }

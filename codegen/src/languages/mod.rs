@@ -1,5 +1,6 @@
 //! The languages: each makes files of the model. None knows another.
 
+pub mod javascript;
 mod plain;
 pub mod python;
 pub mod rust;
@@ -11,7 +12,8 @@ use crate::model::Api;
 pub type Language = fn(&Api) -> Result<Files, askama::Error>;
 
 /// Every language, by name.
-pub const LANGUAGES: &[(&str, Language)] = &[("rust", rust::files), ("python", python::files)];
+pub const LANGUAGES: &[(&str, Language)] =
+    &[("rust", rust::files), ("python", python::files), ("javascript", javascript::files)];
 
 /// The first line of a file that is generated from these IDL files, without comment signs.
 pub fn stamp(sources: &str) -> String {

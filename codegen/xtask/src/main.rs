@@ -2,9 +2,11 @@
 
 mod codegen;
 mod demo;
+mod node;
 mod progress;
 mod setup;
 mod test;
+mod wasm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -24,12 +26,16 @@ struct CommandLine {
 enum Task {
     /// Prepare what the other tasks need: Python environment, Node packages, Debian packages
     Setup,
-    /// Train on real data with two Python and two Rust ranks
+    /// Train on real data with a rank in each language
     Demo(demo::Arguments),
     /// Write the files that are generated from idl/
     Codegen(codegen::Arguments),
     /// Print an item of the model that the IDL describes, as JSON
     Model(codegen::ModelArguments),
+    /// Build the native half of the Node package
+    Node(node::Arguments),
+    /// Build the WebAssembly of the browser package
+    Wasm(wasm::Arguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Model(arguments) => codegen::model(&arguments),
+        Task::Node(arguments) => node::run(&arguments),
+        Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {

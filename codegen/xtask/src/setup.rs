@@ -8,11 +8,14 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress::{Finished, Progress};
+use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
-const NODE_FOLDER: &str = "tests";
-const NODE_LOCK: &str = "tests/package-lock.json";
+/// Folders with Node packages of their own, each with its lock.
+const NODE_FOLDERS: [&str; 3] = ["tests", "bindings-node", "bindings-wasm"];
+/// Prints the path of a browser; the exit code says whether there is one.
+const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.
@@ -27,6 +30,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     python(&workspace, &progress)?;
     node(&workspace, &progress)?;
+    wasm_compiler(&progress)?;
+    chromium(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -65,24 +70,56 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     stamp.write()
 }
 
-/// The Node packages of `tests/package-lock.json`.
+/// The Node packages of every `package-lock.json`.
 ///
 /// # Errors
 /// No Node, no network, or a package that does not install.
 pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
-    let path = workspace.path(NODE_LOCK);
-    let lock = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let stamp = Stamp::new(workspace, "node", lock);
-    let folder = workspace.path(NODE_FOLDER);
-    if stamp.is_current() && folder.join("node_modules").is_dir() {
+    for folder in NODE_FOLDERS {
+        let path = workspace.path(&format!("{folder}/package-lock.json"));
+        let lock = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let stamp = Stamp::new(workspace, &format!("node-{folder}"), lock);
+        let folder = workspace.path(folder);
+        if stamp.is_current() && folder.join("node_modules").is_dir() {
+            continue;
+        }
+        let mut npm = workspace.command("npm");
+        npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
+        demand(progress.run("setup", &mut npm)?)?;
+        stamp.write()?;
+    }
+    Ok(())
+}
+
+/// A Chromium for the tests and the demo: any that is here, or else Debian's.
+///
+/// # Errors
+/// There is none and it cannot be installed.
+pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if has_chromium(workspace) {
         return Ok(());
     }
-    let mut npm = workspace.command("npm");
-    npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
-    demand(progress.run("setup", &mut npm)?)?;
-    stamp.write()
+    install(progress, &["chromium"]).context("needs Chromium; CHROMIUM may name its program")
+}
+
+/// Whether there is a browser that the tests' own search finds.
+pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
+    answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
+}
+
+/// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the
+/// sources of its standard library.
+///
+/// # Errors
+/// Neither is there, and Debian's cannot be installed.
+pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
+    if wasm::has_target() || wasm::has_debian() {
+        return Ok(());
+    }
+    install(progress, &["rustc-web", "cargo-web", "rust-web-src", "lld-22"])
+        .context("needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown")
 }
 
 /// A note of what was installed last.

@@ -1,14 +1,18 @@
 //! `cargo xtask test`: every check and every suite, one after the other, and a table at the end.
-//! Knows how the tools are called and how they count; nothing of what they test.
+//! Knows how the tools count; nothing of what they test. The steps are in `test/steps.rs`.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
+
+mod steps;
+
+use steps::{Action, Step, steps};
 
 /// Lines of a failed step's output that are shown; the whole of it is in its log.
 const SHOWN_LINES: usize = 200;
@@ -22,24 +26,6 @@ pub(crate) struct Arguments {
     /// Show the steps and end
     #[arg(long)]
     list: bool,
-}
-
-/// One line of the table.
-struct Step {
-    name: &'static str,
-    about: &'static str,
-    /// Steps that must have succeeded before.
-    needs: &'static [&'static str],
-    action: Action,
-}
-
-enum Action {
-    /// Prepare Python and Node.
-    SetUp,
-    /// Run this.
-    Run(Command),
-    /// Run this if the second command works, else report the step as skipped.
-    RunIf(Command, Command),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,78 +73,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(summarise(&outcomes))
 }
 
-/// All steps, in the order in which they run: what fails fast first, what others need before them.
-fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
-    let cargo = |words: &[&str]| workspace.cargo(words);
-    let python = |words: &[&str]| {
-        let mut command = workspace.command(workspace.python());
-        command.args(words).current_dir(workspace.path("bindings-python"));
-        command
-    };
-    let mut generate = workspace.command(std::env::current_exe().context("where am I?")?);
-    generate.args(["codegen", "--check"]);
-    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    let warnings = ["--", "-D", "warnings"];
-    // One set of features for all suites, so that the library is compiled once for them.
-    let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
-    let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
-    let mut rustdoc = cargo(&[&documents[..], &["--all-features"]].concat());
-    rustdoc.env("RUSTDOCFLAGS", "-D warnings");
-    let mut node = workspace.command("node");
-    node.arg("tests/webidl2.mjs");
-    let mut pyright = workspace.command(workspace.path("tests/node_modules/.bin/pyright"));
-    pyright.args(["--pythonpath"]).arg(workspace.python()).current_dir(workspace.path(PYTHON));
-    const PYTHON: &str = "bindings-python";
-    let step = |name, about, needs, action| Step { name, about, needs, action };
-    let run = Action::Run;
-    Ok(vec![
-        step("setup", "Python environment and Node packages", &[], Action::SetUp),
-        step(
-            "format",
-            "rustfmt --check",
-            &[],
-            Action::RunIf(
-                cargo(&["fmt", "--all", "--", "--check", "--color", "never"]),
-                cargo(&["fmt", "--version"]),
-            ),
-        ),
-        step("codegen", "generated files are what the IDL says", &[], run(generate)),
-        step("webidl2", "the W3C's parser accepts the IDL", &["setup"], run(node)),
-        step(
-            "clippy",
-            "lints, warnings are errors",
-            &["setup"],
-            Action::RunIf(
-                cargo(&[&clippy[..], &warnings].concat()),
-                cargo(&["clippy", "--version"]),
-            ),
-        ),
-        step(
-            "extension",
-            "build the Python package into .venv",
-            &["setup"],
-            run(python(&["-m", "maturin", "develop"])),
-        ),
-        step(
-            "rust",
-            "Rust suites, and those that cross languages",
-            // Those that cross languages fail without the extension; the others still tell.
-            &["setup"],
-            run(cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
-        ),
-        step("rustdoc", "documentation, warnings are errors", &[], run(rustdoc)),
-        step("pytest", "Python suite", &["extension"], run(python(&["-m", "pytest", "-q"]))),
-        step("mypy", "Python types, by mypy", &["extension"], run(python(&["-m", "mypy"]))),
-        step("pyright", "Python types, by pyright", &["extension"], run(pyright)),
-        step(
-            "stubtest",
-            "the stubs say what the module does",
-            &["extension"],
-            run(python(&["-m", "mypy.stubtest", "polyrank"])),
-        ),
-    ])
-}
-
 /// The names to run: all, or those asked for with everything that they need.
 fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
     if only.is_empty() {
@@ -199,7 +113,11 @@ fn run_step(
     let mut command = match step.action {
         Action::SetUp => {
             let python = setup::python(workspace, progress);
-            return Ok(match python.and_then(|()| setup::node(workspace, progress)) {
+            let packages = python.and_then(|()| setup::node(workspace, progress));
+            if let Err(error) = setup::chromium(workspace, progress) {
+                eprintln!("what needs a browser will be skipped: {error:#}");
+            }
+            return Ok(match packages {
                 Ok(()) => end(Verdict::Passed, 1, 0, started.elapsed(), String::new()),
                 Err(error) => {
                     eprintln!("{error:#}");
@@ -251,9 +169,17 @@ fn totals(output: &str, success: bool) -> (u64, u64) {
     }
 }
 
-/// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest) and
-/// "3 passed, 1 failed" (ours).
+/// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest),
+/// "3 passed, 1 failed" (ours), and the two lines "# pass 3" and "# fail 1" (Node).
 fn counted(line: &str) -> Option<(u64, u64)> {
+    if let Some((word, count)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
+        let count = count.parse().ok()?;
+        return match word {
+            "pass" => Some((count, 0)),
+            "fail" => Some((0, count)),
+            _ => None,
+        };
+    }
     let line = line.trim_matches(['=', ' ']);
     let line = match line.strip_prefix("test result: ") {
         Some(result) => result.split_once(". ")?.1,
@@ -313,6 +239,9 @@ mod tests {
         assert_eq!(counted("=== 3 failed, 12 passed, 1 error in 0.50s ==="), Some((12, 4)));
         assert_eq!(counted("12 passed in 0.50s"), Some((12, 0)));
         assert_eq!(counted("17 passed, 0 failed"), Some((17, 0)));
+        assert_eq!(counted("# pass 5"), Some((5, 0)));
+        assert_eq!(counted("# fail 1"), Some((0, 1)));
+        assert_eq!(counted("# tests 6"), None);
         assert_eq!(counted("test a_test_that ... ok"), None);
         assert_eq!(counted("0 errors, 0 warnings, 0 informations"), Some((0, 0)));
     }

@@ -15,11 +15,15 @@ const DEFAULT_PORT: u16 = 29500;
 const EXAMPLES: &str = "\
 Examples:
   polyrank run -n 4 python train.py --epochs 3
-      Four ranks of one program. A program that ends in .py runs under python by itself.
+      Four ranks of one program. A program that ends in .py runs under python by itself, one in
+      .js, .mjs or .cjs under node.
   polyrank run -n cpu ./target/release/train
       One rank per core.
   polyrank run -n 2 python train.py : -n 2 ./target/release/train
       One job of two programs, as mpirun has it: ranks 0 and 1 are Python, 2 and 3 are Rust.
+  polyrank run --external 1 -n 2 python train.py : -n 1 node train.mjs
+      A job of four: ranks 0 to 2 start here, rank 3 joins from elsewhere, as a page in a browser
+      does. Its URL is shown at the start.
   polyrank run --nnodes 2 --node-rank 0 --master-addr host-a -n 8 python train.py
       The first of two nodes; start the same with --node-rank 1 on the other one.
 
@@ -45,6 +49,13 @@ pub(super) enum Command {
     /// stopped, and the first failure's exit code and last lines are shown at the end.
     #[command(after_help = EXAMPLES)]
     Run(RunArguments),
+    /// Serve a store for ranks that come and go, in browsers too
+    ///
+    /// Ranks join by init_method "tcp://HOST:PORT" or "ws://HOST:PORT"; a browser only by the
+    /// latter. Ctrl-C ends the store.
+    #[cfg(feature = "websocket")]
+    #[command(after_help = super::store::EXAMPLES)]
+    Store(super::store::StoreArguments),
 }
 
 /// The options of `polyrank run`.
@@ -65,6 +76,10 @@ pub(super) struct RunArguments {
     /// Port of rank 0's store; 0 picks a free one [default: 0 on one node, 29500 otherwise]
     #[arg(long, alias = "master_port")]
     master_port: Option<u16>,
+    /// Ranks of the job that join by URL from elsewhere, behind those that are started
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_RANKS_PER_NODE)))]
+    external: u32,
     /// Name of this job, the same on every node [default: made up]
     #[arg(long)]
     run_id: Option<String>,
@@ -108,6 +123,8 @@ pub(super) struct Part {
 pub(super) struct Job {
     /// The programs in the order of their ranks.
     pub(super) parts: Vec<Part>,
+    /// The ranks that nobody starts: the job's last ones.
+    pub(super) external_count: u32,
     pub(super) node_count: u32,
     pub(super) node_rank: u32,
     pub(super) master_addr: String,
@@ -126,9 +143,14 @@ impl Job {
         self.parts.iter().map(|part| part.rank_count).sum()
     }
 
+    /// The ranks of the whole job that are started, here and on the other hosts.
+    pub(super) fn started_world_size(&self) -> u32 {
+        self.local_world_size() * self.node_count
+    }
+
     /// The ranks of the whole job.
     pub(super) fn world_size(&self) -> u32 {
-        self.local_world_size() * self.node_count
+        self.started_world_size() + self.external_count
     }
 }
 
@@ -156,6 +178,7 @@ impl RunArguments {
         let parts = parts(self.nproc_per_node.as_deref(), self.program)?;
         let job = Job {
             parts,
+            external_count: self.external,
             node_count: self.nnodes,
             node_rank: self.node_rank,
             master_addr,
@@ -198,17 +221,22 @@ fn part(count: Option<&str>, words: &[OsString]) -> Result<Part, String> {
     let Some((program, arguments)) = words.split_first() else {
         return Err("a program is missing".to_owned());
     };
-    if Path::new(program).extension() == Some(OsStr::new("py")) {
+    if let Some(interpreter) = interpreter(Path::new(program)) {
         let mut with_script = vec![program.clone()];
         with_script.extend_from_slice(arguments);
-        return Ok(Part { program: python(), arguments: with_script, rank_count });
+        return Ok(Part { program: interpreter, arguments: with_script, rank_count });
     }
     Ok(Part { program: program.clone(), arguments: arguments.to_vec(), rank_count })
 }
 
-/// The interpreter for programs that end in `.py`: `python -m polyrank.run` names its own.
-fn python() -> OsString {
-    std::env::var_os("POLYRANK_PYTHON").unwrap_or_else(|| OsString::from("python3"))
+/// What runs a program that is a script; `python -m polyrank.run` names its own interpreter.
+fn interpreter(program: &Path) -> Option<OsString> {
+    let (variable, usual) = match program.extension().and_then(OsStr::to_str) {
+        Some("py") => ("POLYRANK_PYTHON", "python3"),
+        Some("js" | "mjs" | "cjs") => ("POLYRANK_NODE", "node"),
+        _ => return None,
+    };
+    Some(std::env::var_os(variable).unwrap_or_else(|| OsString::from(usual)))
 }
 
 fn rank_count(text: &str) -> Result<u32, String> {
@@ -257,6 +285,8 @@ mod tests {
         let words = ["polyrank", "run"].into_iter().chain(line.split_whitespace());
         match CommandLine::try_parse_from(words).map_err(|error| error.to_string())?.command {
             Command::Run(arguments) => arguments.job(),
+            #[cfg(feature = "websocket")]
+            Command::Store(_) => Err("not a job".to_owned()),
         }
     }
 
@@ -285,10 +315,20 @@ mod tests {
     }
 
     #[test]
-    fn python_files_run_under_python() {
-        let job = job("train.py --lr 1").unwrap();
-        let interpreter = python().to_string_lossy().into_owned();
-        assert_eq!(shape(&job), [(format!("{interpreter} train.py --lr 1"), 1)]);
+    fn scripts_run_under_their_interpreters() {
+        for script in ["train.py", "train.mjs", "train.js", "train.cjs"] {
+            let job = job(&format!("{script} --lr 1")).unwrap();
+            let interpreter = interpreter(Path::new(script)).unwrap();
+            let interpreter = interpreter.to_string_lossy().into_owned();
+            assert_eq!(shape(&job), [(format!("{interpreter} {script} --lr 1"), 1)]);
+        }
+    }
+
+    #[test]
+    fn external_ranks_count_and_are_not_started() {
+        let job = job("--external 2 -n 3 ./train").unwrap();
+        assert_eq!((job.local_world_size(), job.started_world_size()), (3, 3));
+        assert_eq!(job.world_size(), 5);
     }
 
     #[test]

@@ -38,6 +38,19 @@ impl Meeting {
         Ok(Meeting { master_addr, master_port, run_id, _reservation: reservation })
     }
 
+    /// The ranks that join from elsewhere and the URL by which each does.
+    pub(super) fn external_urls(&self, job: &Job) -> Vec<(u32, String)> {
+        let Meeting { master_addr, master_port, .. } = self;
+        let size = job.world_size();
+        // An IPv6 address stands in brackets.
+        let host = match master_addr.contains(':') && !master_addr.starts_with('[') {
+            true => format!("[{master_addr}]"),
+            false => master_addr.clone(),
+        };
+        let url = |rank| format!("ws://{host}:{master_port}/?rank={rank}&world_size={size}");
+        (job.started_world_size()..size).map(|rank| (rank, url(rank))).collect()
+    }
+
     /// The variables of one rank, by its number on this host.
     pub(super) fn variables(&self, job: &Job, local_rank: u32) -> Vec<(&'static str, String)> {
         let local_world_size = job.local_world_size();

@@ -12,12 +12,16 @@
 //! The launcher knows processes, pipes and signals. It knows nothing of stores, groups or
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
 //! `environment` sets.
+//!
+//! `polyrank store`: serves a store without ranks, for those that come and go.
 
 mod arguments;
 mod environment;
 mod output;
 mod process;
 mod report;
+#[cfg(feature = "websocket")]
+mod store;
 mod supervise;
 
 use std::ffi::OsString;
@@ -34,6 +38,8 @@ const EXIT_USAGE: i32 = 2;
 /// `args` is the whole command line, the name of the program first. `python -m polyrank.run` calls
 /// this with `["polyrank", "run", …]`. Call it from a thread that lives as long as the call (the
 /// main thread): the ranks are killed by the kernel when the thread that started them ends.
+///
+/// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
 ///
 /// The exit code of `run` is 0 when every rank ended with 0, the exit code of the rank that failed
 /// first (128 plus the signal's number if a signal ended it), 127 when a program was not found, 126
@@ -56,5 +62,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
                 EXIT_USAGE
             }
         },
+        #[cfg(feature = "websocket")]
+        Command::Store(arguments) => store::serve(&arguments),
     }
 }

@@ -53,6 +53,11 @@ pub(super) fn run(job: &Job) -> i32 {
             return 1;
         }
     };
+    if job.node_rank == 0 {
+        for (rank, url) in meeting.external_urls(job) {
+            say(&format!("rank {rank} joins from elsewhere: {url}"));
+        }
+    }
     let mut supervisor = Supervisor::new(job, events);
     let code = match supervisor.start(&meeting) {
         Ok(()) => {

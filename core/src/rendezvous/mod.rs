@@ -21,6 +21,7 @@ use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub use join::{join, join_async, leave, leave_async};
 use url::Url;
+pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 
 /// Where ranks meet, and who this one is.
@@ -90,6 +91,8 @@ static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(
 /// * `file:///path?rank=0&world_size=2`: a file that all ranks reach. One that an earlier run left
 ///   behind is started anew if all its processes are gone, and is an error otherwise.
 /// * `ws://host:port?rank=0&world_size=2`, `wss://…`: a store server that browsers reach too.
+///   A native rank 0 hosts it if the URL is `ws://`, names its own host, and no server is there
+///   yet. `&room=name` keeps the keys of several groups in one server apart.
 /// * what [`register_rendezvous_handler`] has added.
 ///
 /// A browser reaches the store through `ws://` and `wss://` only.

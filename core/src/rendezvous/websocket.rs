@@ -1,5 +1,5 @@
-//! `ws://` and `wss://` URLs: a store server that browsers reach too. Knows no sockets: whoever has
-//! some installs what opens the store.
+//! `ws://` and `wss://` URLs: a store server that browsers reach too. Knows no sockets: a browser's
+//! side of polyrank installs what opens the store there.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::url::Url;
 use super::{Rendezvous, RendezvousRequest, check_rank, rejected, who};
-use crate::store::Store;
+use crate::store::{PrefixStore, Store};
 use crate::{Error, Result};
 
 /// A store that is being opened.
@@ -33,12 +33,70 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
     if url.host_and_port().0.is_empty() {
         return Err(rejected(url.scheme, "host missing"));
     }
+    let (store, hosting) = match host_if_own(url, rank, request.timeout)? {
+        Some(store) => (store, true),
+        None => {
+            let address = format!("{}://{}{}", url.scheme, url.authority, url.path);
+            (open_web_socket_store(&address, request.timeout).await?, false)
+        }
+    };
+    let store = match url.parameter("room") {
+        Some(room) => Arc::new(PrefixStore::new(format!("room/{room}"), store)),
+        None => store,
+    };
+    Ok(Rendezvous { store, rank, world_size, hosting, hosted: true })
+}
+
+/// The store of the server at `url`, a `ws://` or `wss://` address.
+pub(crate) async fn open_web_socket_store(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
     let opener = *OPENER.lock().unwrap_or_else(PoisonError::into_inner);
-    let opener = opener.ok_or_else(|| Error::Unsupported {
+    if let Some(opener) = opener {
+        return opener(url.to_owned(), timeout).await;
+    }
+    #[cfg(feature = "websocket")]
+    return Ok(Arc::new(crate::store::WebSocketStore::connect(url, timeout)?));
+    #[cfg(not(feature = "websocket"))]
+    Err(Error::Unsupported {
         who: "this build of polyrank".into(),
-        operation: format!("{}:// rendezvous", url.scheme),
-    })?;
-    let address = format!("{}://{}{}", url.scheme, url.authority, url.path);
-    let store = opener(address, request.timeout).await?;
-    Ok(Rendezvous { store, rank, world_size, hosting: false, hosted: true })
+        operation: format!("a store at {url}"),
+    })
+}
+
+/// Hosts the store if this is rank 0, the URL names this very host, and no server is there yet.
+#[cfg(feature = "websocket")]
+fn host_if_own(url: &Url<'_>, rank: u32, timeout: Duration) -> Result<Option<Arc<dyn Store>>> {
+    use crate::store::{TcpStore, TcpStoreOptions};
+
+    let (host, port) = url.host_and_port();
+    if rank != 0 || url.scheme != "ws" || !is_own(host) {
+        return Ok(None);
+    }
+    let number = |port: &str| {
+        port.parse().map_err(|_| {
+            rejected(url.scheme, &format!("port '{port}' is not a number up to 65535"))
+        })
+    };
+    let port = port.map_or(Ok(80), number)?;
+    let options =
+        TcpStoreOptions::new(host, port).is_master(true).multi_tenant(true).timeout(timeout);
+    match TcpStore::without_waiting(options) {
+        Ok(store) => Ok(Some(Arc::new(store))),
+        // Somebody has the port: a server that stands there for many groups, it is to be hoped.
+        Err(Error::Network { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(feature = "websocket"))]
+fn host_if_own(_: &Url<'_>, _: u32, _: Duration) -> Result<Option<Arc<dyn Store>>> {
+    Ok(None)
+}
+
+/// Whether `host` names an address of this host.
+#[cfg(feature = "websocket")]
+fn is_own(host: &str) -> bool {
+    use std::net::{ToSocketAddrs, UdpSocket};
+
+    let addresses = (host, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut addresses| addresses.any(|address| UdpSocket::bind(address).is_ok()))
 }

@@ -16,6 +16,7 @@ mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
 
+#[cfg(any(target_family = "wasm", feature = "websocket"))]
 pub mod websocket;
 
 use std::net::IpAddr;
@@ -39,6 +40,8 @@ pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
 #[cfg(feature = "tcp")]
 pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
+#[cfg(any(target_family = "wasm", feature = "websocket"))]
+pub use websocket::WebSocketStore;
 
 /// How long stores wait unless told otherwise: five minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);

@@ -56,6 +56,16 @@ fn tcp() -> Mounted {
     Mounted { store: Arc::new(client), spelled, _keep: Box::new(server) }
 }
 
+#[cfg(feature = "websocket")]
+fn websocket() -> Mounted {
+    let options = TcpStoreOptions::new("localhost", 0).is_master(true);
+    let server = TcpStore::new(options).unwrap();
+    let url = format!("ws://localhost:{}", server.port());
+    let client = WebSocketStore::connect(&url, DEFAULT_TIMEOUT).unwrap();
+    let spelled = |key: &str| format!("/{key}");
+    Mounted { store: Arc::new(client), spelled, _keep: Box::new(server) }
+}
+
 fn prefixed(inner: Mounted, spelled: fn(&str) -> String) -> Mounted {
     Mounted { store: Arc::new(PrefixStore::new("p", inner.store)), spelled, _keep: inner._keep }
 }
@@ -89,6 +99,12 @@ mount! {
 mount! {
     tcp: super::tcp();
     prefix_tcp: super::prefixed(super::tcp(), |key| format!("/p/{key}"));
+}
+
+#[cfg(feature = "websocket")]
+mount! {
+    websocket: super::websocket();
+    prefix_websocket: super::prefixed(super::websocket(), |key| format!("/p/{key}"));
 }
 
 /// Runs `body` on `threads` threads, each with a handle of its own; what they return.

@@ -47,6 +47,15 @@ impl Region {
         Self::from_vec(vec![0; len])
     }
 
+    /// Zeroed memory of `len` bytes that elements of any type may lie in; none if there is no so
+    /// much memory.
+    pub fn for_elements(len: usize) -> Option<Region> {
+        let mut blocks: Vec<u128> = Vec::new();
+        blocks.try_reserve_exact(len.div_ceil(size_of::<u128>())).ok()?;
+        blocks.resize(len.div_ceil(size_of::<u128>()), 0);
+        Some(Self::from_owner(blocks, |blocks| (blocks.as_mut_ptr().cast(), len)))
+    }
+
     /// Takes `owner`, whose memory does not move when `owner` itself moves.
     pub(crate) fn from_owner<T: Any + Send + Sync>(
         owner: T,

@@ -11,7 +11,7 @@ use super::tcp::{Listener, TcpTransport};
 use super::websocket::{self, Dialer, Relay, Way, WebSocketTransport};
 use super::{Rank, Transport, inproc};
 use crate::clock::Instant;
-use crate::env::WebSettings;
+use crate::env::WebSocketEnvironment;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 use crate::{Error, Result, clock};
@@ -58,7 +58,7 @@ pub fn compose(
     generation: u32,
     means: Means,
 ) -> Result<Box<dyn Transport>> {
-    let settings = WebSettings::read()?;
+    let settings = WebSocketEnvironment::read()?;
     let grace_ms = settings.reconnect_grace_ms.unwrap_or_default();
     let options = websocket::Options { grace_ms, ..websocket::Options::default() };
     compose_with(rank, cards, token, generation, means, options)
@@ -162,7 +162,7 @@ fn mixed(
 ) -> Result<Box<dyn Transport>> {
     let way = |is_web: &bool| if *is_web { Way::Awaited } else { Way::Elsewhere };
     let ways = is_web.iter().map(way).collect();
-    let (arrivals, acceptor) = websocket::native::listening(WebSettings::read()?);
+    let (arrivals, acceptor) = websocket::native::listening(WebSocketEnvironment::read()?);
     let rank = tcp.rank();
     let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
     Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))

@@ -42,7 +42,8 @@ impl File {
     }
 
     pub(crate) fn is_generated(&self) -> bool {
-        self.path.contains("/generated/") || self.path.ends_with(".pyi")
+        let ends = [".pyi", "/index.d.ts"];
+        self.path.contains("/generated/") || ends.iter().any(|end| self.path.ends_with(end))
     }
 
     /// A file that is wrong on purpose: input of a test that expects the message about it.

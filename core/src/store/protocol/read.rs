@@ -114,6 +114,18 @@ impl Decoder {
         self.validated
     }
 
+    /// A decoder of requests without the opening VALIDATE.
+    #[cfg(feature = "websocket")]
+    pub(in crate::store) fn after_validate() -> Self {
+        Self { validated: true, pairs_left: 0 }
+    }
+
+    /// Whether no request is half read.
+    #[cfg(feature = "websocket")]
+    pub(in crate::store) fn is_between_requests(&self) -> bool {
+        self.pairs_left == 0
+    }
+
     /// Reads one request from the front of `input`.
     pub(in crate::store) fn next<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Malformed> {
         let mut used = 0;

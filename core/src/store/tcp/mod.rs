@@ -9,14 +9,17 @@ mod server;
 mod tests;
 
 use std::net::{IpAddr, TcpListener};
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::deadline::Expired;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
-use server::Server;
+use server::{Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -47,6 +50,13 @@ pub struct TcpStoreOptions {
     pub listener: Option<TcpListener>,
     /// Accepted for compatibility; there is one server.
     pub use_libuv: bool,
+    /// Web pages that may connect to the server by WebSocket, beside those of this host; `None`:
+    /// those that `POLYRANK_ALLOWED_ORIGINS` lists.
+    pub allowed_origins: Option<AllowedOrigins>,
+    /// PEM files of the certificates and the private key with which the server speaks TLS too, for
+    /// `wss://`.
+    #[cfg(feature = "tls")]
+    pub tls: Option<(PathBuf, PathBuf)>,
 }
 
 impl TcpStoreOptions {
@@ -62,6 +72,9 @@ impl TcpStoreOptions {
             multi_tenant: false,
             listener: None,
             use_libuv: true,
+            allowed_origins: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -98,6 +111,19 @@ impl TcpStoreOptions {
     /// Sets [`TcpStoreOptions::listener`].
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::allowed_origins`].
+    pub fn allowed_origins(mut self, origins: AllowedOrigins) -> Self {
+        self.allowed_origins = Some(origins);
+        self
+    }
+
+    /// Sets [`TcpStoreOptions::tls`].
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, certificates: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.tls = Some((certificates.into(), key.into()));
         self
     }
 
@@ -192,11 +218,12 @@ impl TcpStore {
 }
 
 fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
+    let settings = Settings::of(options)?;
     let Some(listener) = options.listener.take() else {
         if options.multi_tenant {
-            return Server::shared(&options.host, options.port);
+            return Server::shared(&options.host, options.port, settings);
         }
-        return Server::start(&options.host, options.port).map(Arc::new);
+        return Server::start(&options.host, options.port, settings).map(Arc::new);
     };
     let prepared = listener.local_addr().and_then(|address| {
         listener.set_nonblocking(true)?;
@@ -212,7 +239,7 @@ fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
         );
         return Err(Error::InvalidArgument { message });
     }
-    Server::start_on(vec![listener]).map(Arc::new)
+    Server::start_on(vec![listener], settings).map(Arc::new)
 }
 
 impl Store for TcpStore {

@@ -1,9 +1,27 @@
 //! The store over a WebSocket, with which browsers meet, and the relay of its server.
 //! Knows nothing of process groups.
+//!
+//! ```text
+//!  WebSocketStore ─ requests ─▶ Client ─ packets ─▶ native: a thread with a socket
+//!  RelayedPipe ──── chunks ───▶ (Link)              browser: the page's WebSocket
+//! ```
 
+#[cfg(feature = "websocket")]
+mod blocking;
 mod client;
+#[cfg(feature = "websocket")]
+mod connect;
 mod link;
+#[cfg(feature = "websocket")]
+mod native;
 mod pipes;
 mod requests;
+#[cfg(feature = "websocket")]
+mod socket;
+mod store;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
 
 pub use client::Client;
+pub use store::WebSocketStore;

@@ -26,8 +26,8 @@ const CHUNKS: u8 = 0;
 const BUFFERED_BYTES: usize = 256 << 10;
 /// How often the other side is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(10);
-/// Beats without any sign of life after which a socket counts as broken.
-const SILENT_BEATS: u32 = 3;
+/// How long the other side may give no sign of life before its socket counts as broken.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// A session over WebSockets.
 pub(super) struct DirectPipe {
@@ -39,8 +39,7 @@ pub(super) struct DirectPipe {
     broken: Option<(Instant, String)>,
     closing: Option<Closing>,
     next_beat: Instant,
-    heard: bool,
-    silent_beats: u32,
+    last_heard: Instant,
 }
 
 /// Where the next socket comes from.
@@ -110,8 +109,7 @@ impl DirectPipe {
             broken: None,
             closing: None,
             next_beat: now + BEAT,
-            heard: true,
-            silent_beats: 0,
+            last_heard: now,
         }
     }
 
@@ -163,7 +161,7 @@ impl DirectPipe {
         while let Some(socket) = &mut self.socket {
             let Some(event) = socket.receive() else { break };
             moved = true;
-            self.heard = true;
+            self.last_heard = now;
             match event {
                 SocketEvent::Opened => self.session.attach(),
                 SocketEvent::Alive => {}
@@ -206,8 +204,7 @@ impl DirectPipe {
         self.broken = None;
         self.state = PipeState::Open;
         self.next_beat = now + BEAT;
-        self.heard = true;
-        self.silent_beats = 0;
+        self.last_heard = now;
         if let End::Client(redial) = &mut self.end {
             redial.succeeded();
         }
@@ -275,14 +272,11 @@ impl DirectPipe {
             return false;
         }
         self.next_beat = now + BEAT;
-        self.silent_beats = if self.heard { 0 } else { self.silent_beats + 1 };
-        self.heard = false;
         if let Some(socket) = &mut self.socket
             && self.session.is_open()
         {
-            if self.silent_beats >= SILENT_BEATS {
-                let silence = BEAT * SILENT_BEATS;
-                self.break_off(format!("it was silent for {silence:?}"), now);
+            if now >= self.last_heard + SILENCE {
+                self.break_off(format!("it was silent for {SILENCE:?}"), now);
             } else {
                 socket.ping();
                 self.session.acknowledge();

@@ -18,9 +18,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::Settings;
 use super::output::Output;
 use super::service::Service;
-use super::waiters::ClientId;
+use super::waiters::{ClientId, Woken};
 use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 use crate::store::table::Refusal;
 
@@ -42,6 +43,8 @@ pub(super) struct Host {
     clients: RefCell<HashMap<ClientId, Rc<Client>>>,
     next_client: Cell<ClientId>,
     buffered_bytes: Cell<usize>,
+    #[cfg(feature = "websocket")]
+    pub(super) web: super::websocket::Web,
     scratch: RefCell<Box<[u8]>>,
 }
 
@@ -91,8 +94,12 @@ enum Ready {
 }
 
 impl Host {
-    pub(super) fn new() -> Rc<Self> {
+    pub(super) fn new(settings: Settings) -> Rc<Self> {
+        #[cfg(not(feature = "websocket"))]
+        let _ = settings;
         Rc::new(Self {
+            #[cfg(feature = "websocket")]
+            web: super::websocket::Web::new(settings),
             service: RefCell::new(Service::new(MAX_STORED_BYTES)),
             clients: RefCell::default(),
             next_client: Cell::new(0),
@@ -103,6 +110,11 @@ impl Host {
 
     /// Serves one client until it leaves or is sent away.
     pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
+        #[cfg(feature = "websocket")]
+        let stream = match super::websocket::serve(&self, stream).await {
+            Some(stream) => stream,
+            None => return,
+        };
         let id = self.next_client.get();
         self.next_client.set(id + 1);
         let output = RefCell::default();
@@ -134,7 +146,7 @@ impl Host {
         self.clients.borrow_mut().remove(&id);
         self.service.borrow_mut().leave(id);
         self.buffered_bytes.set(self.buffered_bytes.get() - input.charged);
-        self.tell_woken(id);
+        self.tell_woken(Some(id));
     }
 
     /// Reads, carries out and answers; returns after the first frame if `greeting`.
@@ -207,7 +219,7 @@ impl Host {
                     let mut service = self.service.borrow_mut();
                     let served = service.serve(client.id, request, &mut output);
                     drop((output, service));
-                    self.tell_woken(client.id);
+                    self.tell_woken(Some(client.id));
                     served.map_err(End::Refused)?;
                     at += used;
                 }
@@ -216,19 +228,32 @@ impl Host {
     }
 
     /// Tells the clients whose waits have ended. `current` flushes its own output later.
-    fn tell_woken(&self, current: ClientId) {
-        let woken = self.service.borrow_mut().take_woken();
-        for woken in woken {
-            let client = self.clients.borrow().get(&woken.client).cloned();
-            let Some(client) = client else { continue };
-            let mut output = client.output.borrow_mut();
-            let told = output.tail.len() + woken.replies;
-            output.tail.resize(told, STOP_WAITING);
-            drop(output);
-            // An error is found again by the client's own task, which then ends.
-            if woken.client != current && (client.flush().is_err() || client.has_output()) {
-                client.waker.borrow().wake_by_ref();
+    pub(super) fn tell_woken(&self, current: Option<ClientId>) {
+        loop {
+            let woken = self.service.borrow_mut().take_woken();
+            if woken.is_empty() {
+                break;
             }
+            woken.into_iter().for_each(|woken| self.tell(woken, current));
+        }
+        #[cfg(feature = "websocket")]
+        self.web.wake_touched();
+    }
+
+    fn tell(&self, woken: Woken, current: Option<ClientId>) {
+        #[cfg(feature = "websocket")]
+        if self.web.woken(woken.client, &mut self.service.borrow_mut()) {
+            return;
+        }
+        let client = self.clients.borrow().get(&woken.client).cloned();
+        let Some(client) = client else { return };
+        let mut output = client.output.borrow_mut();
+        let told = output.tail.len() + woken.replies;
+        output.tail.resize(told, STOP_WAITING);
+        drop(output);
+        // An error is found again by the client's own task, which then ends.
+        if Some(woken.client) != current && (client.flush().is_err() || client.has_output()) {
+            client.waker.borrow().wake_by_ref();
         }
     }
 
@@ -240,7 +265,21 @@ impl Host {
         let total = self.buffered_bytes.get() - input.charged + charged;
         self.buffered_bytes.set(total);
         input.charged = charged;
-        if total > MAX_BUFFERED_BYTES { Err(End::Overloaded) } else { Ok(()) }
+        if self.is_overloaded() { Err(End::Overloaded) } else { Ok(()) }
+    }
+
+    /// Whether all connections together keep more memory than they may.
+    pub(super) fn is_overloaded(&self) -> bool {
+        let buffered = self.buffered_bytes.get();
+        #[cfg(feature = "websocket")]
+        let buffered = buffered + self.web.held_bytes();
+        buffered > MAX_BUFFERED_BYTES
+    }
+
+    /// What clients ask, as long as `act` lasts.
+    #[cfg(feature = "websocket")]
+    pub(super) fn with_service<T>(&self, act: impl FnOnce(&mut Service) -> T) -> T {
+        act(&mut self.service.borrow_mut())
     }
 
     /// One of what `client` can do next. Reads once and no more: a client that is quick to send

@@ -4,6 +4,8 @@ mod connection;
 mod output;
 mod service;
 mod waiters;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,6 +18,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
+use crate::env::WebSocketEnvironment;
+use crate::store::tcp::TcpStoreOptions;
+use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use connection::Host;
 
@@ -34,23 +39,58 @@ pub(super) struct Server {
     process: u32,
 }
 
+/// What a server grants its clients, beside TCPStore's protocol.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "websocket"), allow(dead_code, reason = "all of it is WebSockets'"))]
+pub(super) struct Settings {
+    /// Web pages that may connect.
+    origins: AllowedOrigins,
+    /// How long ranks are waited for whose WebSocket was lost, ms; `None`: as by default.
+    grace_ms: Option<u32>,
+    /// How to speak TLS.
+    #[cfg(feature = "tls")]
+    identity: Option<websocket::tls::Identity>,
+}
+
+impl Settings {
+    /// What `options` say, and the environment where they say nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the certificate or its key cannot be used.
+    pub(super) fn of(options: &mut TcpStoreOptions) -> Result<Settings> {
+        let environment = WebSocketEnvironment::read()?;
+        let origins = options.allowed_origins.take().unwrap_or(environment.allowed_origins);
+        #[cfg(feature = "tls")]
+        let identity = match &options.tls {
+            Some((certificates, key)) => Some(websocket::tls::Identity::read(certificates, key)?),
+            None => None,
+        };
+        Ok(Settings {
+            origins,
+            grace_ms: environment.reconnect_grace_ms,
+            #[cfg(feature = "tls")]
+            identity,
+        })
+    }
+}
+
 /// The servers of this process that several stores may share, by port.
 static SHARED: Mutex<Option<HashMap<u16, Weak<Server>>>> = Mutex::new(None);
 
 impl Server {
     /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
-    pub(super) fn start(host: &str, port: u16) -> Result<Self> {
+    pub(super) fn start(host: &str, port: u16, settings: Settings) -> Result<Self> {
         let listeners = listen(host, port).map_err(|error| Error::Network {
             message: format!(
                 "The server socket has failed to listen on any local network address. host: \
                  {host}, port: {port}, message: {error}"
             ),
         })?;
-        Self::start_on(listeners)
+        Self::start_on(listeners, settings)
     }
 
     /// The server of this process on `port` if there is one that is shared, else a new one.
-    pub(super) fn shared(host: &str, port: u16) -> Result<Arc<Self>> {
+    pub(super) fn shared(host: &str, port: u16, settings: Settings) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = shared.get_or_insert_default();
         shared.retain(|_, server| server.strong_count() > 0);
@@ -59,13 +99,13 @@ impl Server {
         {
             return Ok(server);
         }
-        let server = Arc::new(Self::start(host, port)?);
+        let server = Arc::new(Self::start(host, port, settings)?);
         shared.insert(server.address.port(), Arc::downgrade(&server));
         Ok(server)
     }
 
     /// Starts a server on sockets that listen already, at least one.
-    pub(super) fn start_on(listeners: Vec<TcpListener>) -> Result<Self> {
+    pub(super) fn start_on(listeners: Vec<TcpListener>, settings: Settings) -> Result<Self> {
         let failed = |what: &str, error: io::Error| Error::Network {
             message: format!("The store's server cannot {what}: {error}"),
         };
@@ -80,7 +120,7 @@ impl Server {
             .name("polyrank-store".into())
             .spawn({
                 let stop = stop.clone();
-                move || run(listeners, &stop, &started)
+                move || run(listeners, settings, &stop, &started)
             })
             .map_err(|error| failed("start its thread", error))?;
         let server = Self { address, stop, thread: Some(thread), process: std::process::id() };
@@ -123,7 +163,12 @@ impl Drop for Server {
 }
 
 /// The server's thread.
-fn run(listeners: Vec<TcpListener>, stop: &Notify, started: &mpsc::SyncSender<io::Result<()>>) {
+fn run(
+    listeners: Vec<TcpListener>,
+    settings: Settings,
+    stop: &Notify,
+    started: &mpsc::SyncSender<io::Result<()>>,
+) {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -137,7 +182,7 @@ fn run(listeners: Vec<TcpListener>, stop: &Notify, started: &mpsc::SyncSender<io
         }
     };
     runtime.block_on(async {
-        let host = Host::new();
+        let host = Host::new(settings);
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {

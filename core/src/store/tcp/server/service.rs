@@ -101,6 +101,12 @@ impl Service {
         self.pass_on(client);
     }
 
+    /// Whether `client` waits.
+    #[cfg(feature = "websocket")]
+    pub(super) fn is_waiting(&self, client: ClientId) -> bool {
+        self.waiters.is_waiting(client)
+    }
+
     /// Bytes of memory that the wait of `client` takes.
     pub(super) fn waiting_bytes(&self, client: ClientId) -> usize {
         self.waiters.bytes(client)

@@ -37,6 +37,12 @@ impl Waiters {
         self.waits.is_empty()
     }
 
+    /// Whether `client` waits.
+    #[cfg(feature = "websocket")]
+    pub(super) fn is_waiting(&self, client: ClientId) -> bool {
+        self.waits.contains_key(&client)
+    }
+
     /// Makes `client` wait for all of `missing`, beside what it waits for already.
     pub(super) fn wait<'a>(&mut self, client: ClientId, missing: impl Iterator<Item = &'a [u8]>) {
         let wait = self.waits.entry(client).or_default();

@@ -9,10 +9,12 @@ mod wire;
 pub(in crate::transport) use self::arrivals::{Arrivals, Upgrade};
 pub use self::connect::NativeDialer;
 use super::{Acceptor, ReceptionOptions, answered};
-use crate::env::WebSettings;
+use crate::env::WebSocketEnvironment;
 
 /// The pipes of whoever comes by WebSocket through the door that is returned.
-pub(in crate::transport) fn listening(settings: WebSettings) -> (Arrivals, Box<dyn Acceptor>) {
+pub(in crate::transport) fn listening(
+    settings: WebSocketEnvironment,
+) -> (Arrivals, Box<dyn Acceptor>) {
     let mut options = ReceptionOptions::default();
     if let Some(grace_ms) = settings.reconnect_grace_ms {
         options.grace_ms = grace_ms;

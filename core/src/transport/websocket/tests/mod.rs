@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "websocket")]
+mod breaking;
 mod greetings;
 #[cfg(feature = "websocket")]
 pub(crate) mod groups;
+#[cfg(feature = "websocket")]
+mod hostile;
 pub(in crate::transport) mod memory;
+mod sessions;

@@ -1,0 +1,19 @@
+// polyrank for Node: loads the native half and gives the whole API.
+
+import { AsyncLocalStorage } from "node:async_hooks";
+import { createRequire } from "node:module";
+
+import { install } from "./generated/native.js";
+
+const current = new AsyncLocalStorage();
+
+install(createRequire(import.meta.url)("../polyrank.node"), {
+  nextTurn: setImmediate,
+  warn: (text) => process.emitWarning(text, "PolyrankWarning"),
+  currentGroup: {
+    run: (group, callback) => current.run(group, callback),
+    get: () => current.getStore(),
+  },
+});
+
+export * from "./generated/index.js";

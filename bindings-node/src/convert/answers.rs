@@ -1,0 +1,56 @@
+//! What calls of the core return, as JavaScript's values. Knows nothing of methods.
+
+use std::ffi::CString;
+
+use napi::bindgen_prelude::JsValue;
+use napi::{Env, Result};
+use polyrank::calls::{Answer, Object};
+
+use super::js::Js;
+use super::memory::copy_of;
+use crate::object::NativeObject;
+
+/// An answer as the JavaScript half takes it: lengths of time in milliseconds, no group as null.
+pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
+    match answer {
+        Answer::Nothing => Js::nothing(env),
+        Answer::Bool(is) => Js::of_bool(env, is),
+        Answer::Int(number) => Js::of_integer(env, number),
+        Answer::Float(number) => Js::of_number(env, number),
+        Answer::Str(text) => Js::of_text(env, &text),
+        Answer::Bytes(bytes) => copy_of(env, &bytes),
+        Answer::Duration(duration) => Js::of_number(env, duration.as_secs_f64() * 1000.0),
+        Answer::List(items) => {
+            let list = Js::array(env)?;
+            for (index, item) in items.into_iter().enumerate() {
+                Js::scope(env, || list.put(index as u32, to_js(env, item)?))?;
+            }
+            Ok(list)
+        }
+        Answer::Record(members) => {
+            let record = Js::object(env)?;
+            for (name, value) in members {
+                record.set(&CString::new(camel_case(name))?, to_js(env, value)?)?;
+            }
+            Ok(record)
+        }
+        Answer::Object(Object::NonGroupMember) => Js::nothing(env),
+        Answer::Object(object) => {
+            let instance = NativeObject::new(object).into_js(&env)?;
+            let raw = instance.value();
+            Ok(Js::new(raw.env, raw.value))
+        }
+    }
+}
+
+/// `world_size` -> `worldSize`
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! Views on a JavaScript thread's memory, for the moment of a copy. Knows nothing of tensors.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use napi::{Result, sys};
+use polyrank::calls::staged::CallerMemory;
+
+use super::js::{Js, check};
+
+/// The memory of a `Uint8Array` as it is now. JavaScript must not run while it is used.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    start: *mut u8,
+    bytes: usize,
+    _call: PhantomData<&'a ()>,
+}
+
+impl<'a> View<'a> {
+    /// The memory of a `Uint8Array`; without bytes if that was detached. None of another value.
+    pub(crate) fn of(value: Js<'a>) -> Result<Option<View<'a>>> {
+        let (env, value) = value.raw();
+        let mut is = false;
+        // SAFETY: the environment and the value are Node's, of this call, here and below; places
+        // for results are valid.
+        check(unsafe { sys::napi_is_typedarray(env, value, &mut is) })?;
+        if !is {
+            return Ok(None);
+        }
+        let (mut kind, mut bytes, mut start) = (0, 0, ptr::null_mut());
+        // SAFETY: as above; what is not asked for may be null.
+        check(unsafe {
+            sys::napi_get_typedarray_info(
+                env,
+                value,
+                &mut kind,
+                &mut bytes,
+                &mut start,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        })?;
+        if kind != sys::TypedarrayType::uint8_array {
+            return Ok(None);
+        }
+        let bytes = if start.is_null() { 0 } else { bytes };
+        Ok(Some(View { start: start.cast(), bytes, _call: PhantomData }))
+    }
+
+    /// Where it begins; to tell which arrays share memory.
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr()
+    }
+
+    /// A copy of it.
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        let mut copy = vec![0; self.bytes];
+        self.read(0, &mut copy);
+        copy
+    }
+}
+
+impl CallerMemory for View<'_> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn read(&self, at: usize, into: &mut [u8]) {
+        let last = at.checked_add(into.len());
+        assert!(last.is_some_and(|last| last <= self.bytes), "a read outside of the array");
+        if !into.is_empty() {
+            // SAFETY: in bounds, as was just checked, of memory that is there as long as JavaScript
+            // does not run. Another thread may write to a SharedArrayBuffer meanwhile: then these
+            // bytes, of which nothing is assumed, are any of both values.
+            unsafe { ptr::copy_nonoverlapping(self.start.add(at), into.as_mut_ptr(), into.len()) };
+        }
+    }
+
+    fn write(&self, at: usize, from: &[u8]) {
+        let last = at.checked_add(from.len());
+        assert!(last.is_some_and(|last| last <= self.bytes), "a write outside of the array");
+        if !from.is_empty() {
+            // SAFETY: as in `read`.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(at), from.len()) };
+        }
+    }
+}
+
+/// The views of a list of arrays; what is no `Uint8Array` has no bytes.
+pub(crate) fn views<'a>(list: Js<'a>) -> Result<Vec<View<'a>>> {
+    if list.is_nothing()? {
+        return Ok(Vec::new());
+    }
+    let nothing = View { start: ptr::null_mut(), bytes: 0, _call: PhantomData };
+    let views = (0..list.len()?).map(|index| Ok(View::of(list.at(index)?)?.unwrap_or(nothing)));
+    views.collect()
+}

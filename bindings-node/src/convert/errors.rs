@@ -1,0 +1,43 @@
+//! The core's errors as JavaScript errors whose `data` says what they are. Knows no classes: the
+//! JavaScript half makes the class of the kind out of it.
+
+use napi::{Env, Result};
+use polyrank::{Error, ErrorField};
+
+use super::js::Js;
+
+/// What the JavaScript half is told of an error: `{ kind, message, fields }`.
+pub(crate) fn describe<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
+    let fields = Js::object(env)?;
+    for (name, field) in error.fields() {
+        let value = match field {
+            ErrorField::Number(number) => match i64::try_from(number) {
+                Ok(number) => Js::of_integer(env, number)?,
+                Err(_) => Js::of_number(env, number as f64)?,
+            },
+            ErrorField::Text(text) => Js::of_text(env, &text)?,
+        };
+        let name = std::ffi::CString::new(name)?;
+        fields.set(&name, value)?;
+    }
+    let data = Js::object(env)?;
+    data.set(c"kind", Js::of_text(env, error.kind())?)?;
+    data.set(c"message", Js::of_text(env, &error.to_string())?)?;
+    data.set(c"fields", fields)?;
+    Ok(data)
+}
+
+/// The JavaScript error that stands for `error`.
+pub(crate) fn raise_value<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
+    let value = Js::error(env, &error.to_string())?;
+    value.set(c"data", describe(env, error)?)?;
+    Ok(value)
+}
+
+/// What a function of this package returns to throw `error`.
+pub(crate) fn raise(env: Env, error: &Error) -> napi::Error {
+    match raise_value(env, error) {
+        Ok(value) => napi::Error::from(value.into_unknown()),
+        Err(failure) => failure,
+    }
+}

@@ -1,0 +1,141 @@
+//! The functions that the JavaScript half calls. Knows nothing of classes and options.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use napi::bindgen_prelude::{ClassInstance, Unknown};
+use napi::{Env, Result};
+use napi_derive::napi;
+use polyrank::calls::staged::{Staged, Tensors};
+use polyrank::calls::{self, Entry, Invocation, Object};
+
+use crate::convert::{Deferred, Given, Js, arguments, raise, tensors as read_tensors, to_js};
+use crate::memory::NativeMemory;
+use crate::object::NativeObject;
+use crate::realm::{Event, realm};
+use crate::threads;
+use crate::work::NativeWork;
+
+/// What this half runs on.
+#[napi]
+pub fn platform() -> &'static str {
+    "node"
+}
+
+/// The version of the package.
+#[napi]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Zeroed memory that operations use in place.
+#[napi]
+pub fn alloc(env: Env, bytes: f64) -> Result<NativeMemory> {
+    NativeMemory::new(env, bytes)
+}
+
+/// An operation on tensors: resolves and checks the call. If no more than `start_within` bytes are
+/// to be copied in, it copies them and issues the operation.
+#[napi]
+#[allow(clippy::too_many_arguments)]
+pub fn prepare(
+    env: Env,
+    group: Option<ClassInstance<'_, NativeObject>>,
+    method: Unknown<'_>,
+    args: Unknown<'_>,
+    keywords: Unknown<'_>,
+    tensors: Unknown<'_>,
+    infos: Unknown<'_>,
+    start_within: f64,
+) -> Result<NativeWork> {
+    let fail = |error: polyrank::Error| raise(env, &error);
+    let entry = entry(method)?;
+    let this = this(env, group)?;
+    let arrays = Js::of(tensors);
+    let tensors = read_tensors(arrays, Js::of(infos))?;
+    let Given { arguments, objects } = arguments(Js::of(args), Js::of(keywords), &tensors)?;
+    let staged = Staged::prepare(entry, this.as_ref(), arguments, &objects, tensors);
+    NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)
+}
+
+/// A call that does not wait.
+#[napi]
+pub fn invoke<'env>(
+    env: Env,
+    this: Option<ClassInstance<'_, NativeObject>>,
+    method: Unknown<'_>,
+    args: Unknown<'_>,
+    keywords: Unknown<'_>,
+) -> Result<Unknown<'env>> {
+    let call = invocation(env, this, method, args, keywords)?;
+    let answer = call.run().map_err(|error| raise(env, &error))?;
+    Ok(to_js(env, answer)?.into_unknown())
+}
+
+/// A call that may wait: wrong arguments throw, what fails later rejects. `cancel` is a number of
+/// `cancellation`, by which the wait can be ended.
+#[napi]
+pub fn invoke_async<'env>(
+    env: Env,
+    this: Option<ClassInstance<'_, NativeObject>>,
+    method: Unknown<'_>,
+    args: Unknown<'_>,
+    keywords: Unknown<'_>,
+    cancel: Option<u32>,
+) -> Result<Unknown<'env>> {
+    let call = invocation(env, this, method, args, keywords)?;
+    let realm = realm(env)?;
+    let (deferred, promise) = Deferred::new(env)?;
+    // Without a number of its own, a call ends when its realm does.
+    let id = cancel.unwrap_or_else(|| realm.cancellation());
+    let flag: Arc<AtomicBool> = realm.flag(id);
+    realm.expect_event(env);
+    let mailbox = realm.mailbox.clone();
+    threads::run(move || {
+        let result = threads::cancellable(flag, || call.run());
+        mailbox.send(Event::Ended(deferred, Some(id), result));
+    });
+    Ok(promise.into_unknown())
+}
+
+/// A number by which a call can be ended.
+#[napi]
+pub fn cancellation(env: Env) -> Result<u32> {
+    Ok(realm(env)?.cancellation())
+}
+
+/// Ends the waits of the call that was given this number.
+#[napi]
+pub fn cancel(env: Env, id: u32) -> Result<()> {
+    realm(env)?.cancel(id);
+    Ok(())
+}
+
+/// Has `callback` called with the numbers of operations that are watched and done.
+#[napi]
+pub fn on_completed(env: Env, callback: Unknown<'_>) -> Result<()> {
+    realm(env)?.listen(Js::of(callback))
+}
+
+fn invocation(
+    env: Env,
+    this: Option<ClassInstance<'_, NativeObject>>,
+    method: Unknown<'_>,
+    args: Unknown<'_>,
+    keywords: Unknown<'_>,
+) -> Result<Invocation> {
+    let entry = entry(method)?;
+    let this = self::this(env, this)?;
+    let Given { arguments, objects } =
+        arguments(Js::of(args), Js::of(keywords), &Tensors::default())?;
+    Invocation::new(entry, this, arguments, objects).map_err(|error| raise(env, &error))
+}
+
+fn entry(method: Unknown<'_>) -> Result<&'static Entry> {
+    let method = Js::of(method);
+    calls::entry(&method.text()?).map_err(|error| raise(method.env(), &error))
+}
+
+fn this(env: Env, this: Option<ClassInstance<'_, NativeObject>>) -> Result<Option<Object>> {
+    this.map(|this| this.object()).transpose().map_err(|error| raise(env, &error))
+}

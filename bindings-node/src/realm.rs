@@ -1,0 +1,184 @@
+//! What belongs to one JavaScript thread: what it waits for, and who tells it. Knows no calls.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use napi::{Env, Result};
+use polyrank::calls::Answer;
+
+use crate::convert::{Deferred, Js, Kept, Wake, raise_value, to_js};
+use crate::patience::Patience;
+
+/// What happened elsewhere that this thread is to learn.
+pub(crate) enum Event {
+    /// An operation that is watched is done.
+    Completed(u32),
+    /// A call that waits has ended; the number is that of its cancellation.
+    Ended(Deferred, Option<u32>, polyrank::Result<Answer>),
+}
+
+/// The side of a realm that other threads see.
+pub(crate) struct Mailbox {
+    wake: Wake,
+    events: Mutex<Vec<Event>>,
+}
+
+/// The side of a realm that its own thread sees.
+pub(crate) struct Realm {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) patience: Patience,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Told of completed operations.
+    listener: Option<Kept>,
+    /// Events that are awaited: the process lives on for their sake.
+    awaited: usize,
+    last_id: u32,
+    /// Calls that can be ended, and those of this realm that run.
+    cancellations: HashMap<u32, Arc<AtomicBool>>,
+}
+
+thread_local! {
+    static REALM: RefCell<Option<Rc<Realm>>> = const { RefCell::new(None) };
+}
+
+/// The realm of this thread.
+pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
+    if let Some(realm) = REALM.with_borrow(Clone::clone) {
+        return Ok(realm);
+    }
+    let wake = Wake::new(env, woken)?;
+    let mailbox = Arc::new(Mailbox { wake, events: Mutex::new(Vec::new()) });
+    let realm =
+        Rc::new(Realm { mailbox, patience: Patience::default(), state: RefCell::default() });
+    REALM.set(Some(realm.clone()));
+    // Hooks run in the reverse order: this one before Node takes back what wakes the thread.
+    env.add_env_cleanup_hook((), |()| end())?;
+    Ok(realm)
+}
+
+impl Mailbox {
+    /// Tells the thread, which may be gone.
+    pub(crate) fn send(&self, event: Event) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(event);
+        let is_first = events.len() == 1;
+        drop(events);
+        // Whoever comes to read finds those that come behind the first one, too.
+        if is_first {
+            self.wake.wake();
+        }
+    }
+}
+
+impl Realm {
+    /// A number that nothing else of this realm has.
+    pub(crate) fn next_id(&self) -> u32 {
+        let mut state = self.state.borrow_mut();
+        state.last_id = state.last_id.wrapping_add(1);
+        state.last_id
+    }
+
+    /// Keeps the process alive for one more event.
+    pub(crate) fn expect_event(&self, env: Env) {
+        let mut state = self.state.borrow_mut();
+        state.awaited += 1;
+        if state.awaited == 1 {
+            self.mailbox.wake.hold(env, true);
+        }
+    }
+
+    fn event_came(&self, env: Env) {
+        let mut state = self.state.borrow_mut();
+        state.awaited = state.awaited.saturating_sub(1);
+        if state.awaited == 0 {
+            self.mailbox.wake.hold(env, false);
+        }
+    }
+
+    /// Has `listener` told the numbers of operations that are complete.
+    pub(crate) fn listen(&self, listener: Js<'_>) -> Result<()> {
+        let previous = self.state.borrow_mut().listener.replace(Kept::new(listener)?);
+        previous.into_iter().for_each(Kept::forget);
+        Ok(())
+    }
+
+    /// A number by which a call can be ended.
+    pub(crate) fn cancellation(&self) -> u32 {
+        let id = self.next_id();
+        self.state.borrow_mut().cancellations.insert(id, Arc::default());
+        id
+    }
+
+    /// What ends the call of this number.
+    pub(crate) fn flag(&self, id: u32) -> Arc<AtomicBool> {
+        self.state.borrow_mut().cancellations.entry(id).or_default().clone()
+    }
+
+    /// Ends the waits of the call of this number.
+    pub(crate) fn cancel(&self, id: u32) {
+        if let Some(flag) = self.state.borrow().cancellations.get(&id) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn receive(&self, env: Env) -> Result<()> {
+        let events = {
+            let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *events)
+        };
+        let mut completed = Vec::new();
+        for event in events {
+            self.event_came(env);
+            match event {
+                Event::Completed(id) => completed.push(id),
+                Event::Ended(deferred, cancellation, result) => {
+                    if let Some(id) = cancellation {
+                        self.state.borrow_mut().cancellations.remove(&id);
+                    }
+                    Js::scope(env, || settle(env, deferred, result))?;
+                }
+            }
+        }
+        if completed.is_empty() { Ok(()) } else { self.tell(env, &completed) }
+    }
+
+    fn tell(&self, env: Env, completed: &[u32]) -> Result<()> {
+        let listener = self.state.borrow().listener.as_ref().map(Kept::get).transpose()?;
+        let Some(listener) = listener else { return Ok(()) };
+        let ids = Js::array(env)?;
+        for (index, &id) in completed.iter().enumerate() {
+            ids.put(index as u32, Js::of_number(env, id.into())?)?;
+        }
+        listener.call(ids)
+    }
+}
+
+fn settle(env: Env, deferred: Deferred, result: polyrank::Result<Answer>) -> Result<()> {
+    match result {
+        Ok(answer) => deferred.settle(Ok(to_js(env, answer)?)),
+        Err(error) => deferred.settle(Err(raise_value(env, &error)?)),
+    }
+}
+
+/// Called on the thread of the realm when something happened elsewhere.
+fn woken(env: Env) {
+    let Some(realm) = REALM.with_borrow(Clone::clone) else { return };
+    // What fails here is an exception of the listener, which is pending and Node's to report.
+    let _ = realm.receive(env);
+}
+
+/// The environment of this thread ends: what its calls wait for is of no interest any more.
+fn end() {
+    let Some(realm) = REALM.with_borrow_mut(Option::take) else { return };
+    realm.mailbox.wake.end();
+    for flag in realm.state.borrow().cancellations.values() {
+        flag.store(true, Ordering::Relaxed);
+    }
+}

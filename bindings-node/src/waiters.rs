@@ -1,0 +1,78 @@
+//! Who moves operations on while JavaScript does something else: for each group one thread that
+//! waits, in the core, for whatever is in flight, oldest first. Knows nothing of JavaScript.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polyrank::{ProcessGroup, Work};
+
+use crate::threads;
+
+/// How long a thread without work stays.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// The operations in flight of one group.
+#[derive(Default)]
+struct Waiter {
+    works: Mutex<VecDeque<Work>>,
+    came: Condvar,
+}
+
+static WAITERS: Mutex<Option<HashMap<usize, Arc<Waiter>>>> = Mutex::new(None);
+
+/// Has `work`, of `group`, moved on until it is done.
+pub(crate) fn attend(group: &ProcessGroup, work: Work) {
+    let key = group.identity();
+    let mut waiters = lock(&WAITERS);
+    let waiters = waiters.get_or_insert_default();
+    if let Some(waiter) = waiters.get(&key) {
+        lock(&waiter.works).push_back(work);
+        waiter.came.notify_one();
+        return;
+    }
+    let waiter = Arc::new(Waiter::default());
+    lock(&waiter.works).push_back(work);
+    waiters.insert(key, waiter.clone());
+    threads::run(move || wait(key, &waiter));
+}
+
+/// Whether operations of `group` are in flight, so that a thread moves them already.
+pub(crate) fn is_attended(group: &ProcessGroup) -> bool {
+    let waiters = lock(&WAITERS);
+    let waiter = waiters.as_ref().and_then(|waiters| waiters.get(&group.identity()));
+    waiter.is_some_and(|waiter| !lock(&waiter.works).is_empty())
+}
+
+fn wait(key: usize, waiter: &Waiter) {
+    loop {
+        let works = lock(&waiter.works);
+        let Some(oldest) = works.front().cloned() else {
+            let waited = waiter.came.wait_timeout(works, LINGER);
+            let (works, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(works);
+            if timeout.timed_out() && leave(key, waiter) {
+                return;
+            }
+            continue;
+        };
+        drop(works);
+        // Its failure is for whoever asks for it.
+        let _ = oldest.wait(None);
+        lock(&waiter.works).pop_front();
+    }
+}
+
+/// Leaves the list of waiters, unless something came meanwhile.
+fn leave(key: usize, waiter: &Waiter) -> bool {
+    let mut waiters = lock(&WAITERS);
+    let is_idle = lock(&waiter.works).is_empty();
+    if let (true, Some(waiters)) = (is_idle, waiters.as_mut()) {
+        waiters.remove(&key);
+    }
+    is_idle
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

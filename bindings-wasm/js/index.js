@@ -1,0 +1,40 @@
+// polyrank for browsers: loads the native half, which is WebAssembly, and gives the whole API. The
+// module is ready when its import is.
+
+import { install } from "./generated/native.js";
+import { native } from "./load.js";
+
+// A message to oneself is the shortest way into the next turn of the event loop: timers are held
+// back when they are nested, and in tabs that nobody looks at.
+const channel = new MessageChannel();
+const due = [];
+channel.port1.onmessage = () => {
+  due.shift()?.();
+  // Node counts an open port as work to wait for; only a message on its way is.
+  if (due.length === 0) channel.port1.unref?.();
+};
+channel.port1.unref?.();
+
+const groups = [];
+
+install(native, {
+  nextTurn(callback) {
+    due.push(callback);
+    channel.port1.ref?.();
+    channel.port2.postMessage(null);
+  },
+  warn: (text) => console.warn(text),
+  currentGroup: {
+    run(group, callback) {
+      groups.push(group);
+      try {
+        return callback();
+      } finally {
+        groups.pop();
+      }
+    },
+    get: () => groups.at(-1),
+  },
+});
+
+export * from "./generated/index.js";

@@ -1,0 +1,51 @@
+// The native half of this package: loads the WebAssembly module and gives it its events. Knows
+// nothing of what the module does.
+
+import init, * as module from "./wasm/polyrank.js";
+
+const place = new URL("./wasm/polyrank_bg.wasm", import.meta.url);
+
+/** The bytes of the module, where they are no web page's to fetch. */
+async function read(file) {
+  const fileSystem = "node:fs/promises";
+  const { readFile } = await import(/* @vite-ignore */ fileSystem);
+  return readFile(file);
+}
+
+/** Messages to itself come behind everything that has happened, and before any timer. */
+function startEvents() {
+  const channel = new MessageChannel();
+  let timer;
+  const turn = () => {
+    // Under Node, a port that listens keeps the process alive.
+    channel.port1.unref?.();
+    module.turn();
+  };
+  channel.port1.onmessage = turn;
+  channel.port1.unref?.();
+  const post = () => {
+    channel.port1.ref?.();
+    channel.port2.postMessage(null);
+  };
+  const setTimer = (ms) => {
+    clearTimeout(timer);
+    timer = ms === 0 ? undefined : setTimeout(module.turn, ms);
+  };
+  module.start(post, setTimer);
+}
+
+await init({ module_or_path: place.protocol === "file:" ? await read(place) : place });
+startEvents();
+
+/** What the JavaScript half calls: the interface `Native`. */
+export const native = {
+  platform: "web",
+  version: module.version,
+  alloc: module.alloc,
+  prepare: module.prepare,
+  invoke: module.invoke,
+  invokeAsync: module.invokeAsync,
+  cancellation: module.cancellation,
+  cancel: module.cancel,
+  onCompleted: module.onCompleted,
+};

@@ -1,0 +1,129 @@
+//! Calls of methods by name: at once, or as promises that can be cancelled. Knows nothing of what
+//! they do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use js_sys::{Array, Promise};
+use polyrank::Result;
+use polyrank::calls::staged::Tensors;
+use polyrank::calls::{Answer, Invocation, Running, entry};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen_futures::future_to_promise;
+
+use crate::convert::{self, Given};
+use crate::objects;
+
+/// Calls a method and returns its result.
+///
+/// # Errors
+/// Those of the core; what would have to wait is unsupported.
+#[wasm_bindgen]
+pub fn invoke(
+    this: &JsValue,
+    method: &str,
+    args: &Array,
+    keywords: &JsValue,
+) -> Result<JsValue, JsValue> {
+    let answer = resolved(this, method, args, keywords).and_then(Invocation::run);
+    answer.map(convert::answer).map_err(|error| convert::error(&error))
+}
+
+/// Calls a method that takes time. Wrong arguments raise at once.
+///
+/// # Errors
+/// Those of the resolver; the promise is rejected with the others.
+#[wasm_bindgen(js_name = invokeAsync)]
+pub fn invoke_async(
+    this: &JsValue,
+    method: &str,
+    args: &Array,
+    keywords: &JsValue,
+    cancellation: Option<u32>,
+) -> Result<Promise, JsValue> {
+    let call = resolved(this, method, args, keywords).map_err(|error| convert::error(&error))?;
+    let running = Cancellable { running: call.start(), cancellation };
+    Ok(future_to_promise(async move {
+        match running.await {
+            Some(answer) => answer.map(convert::answer).map_err(|error| convert::error(&error)),
+            None => Err(js_sys::Error::new("the call was cancelled").into()),
+        }
+    }))
+}
+
+fn resolved(this: &JsValue, method: &str, args: &Array, keywords: &JsValue) -> Result<Invocation> {
+    let this = objects::given(this)?;
+    let Given { arguments, objects } = Given::new(args, keywords, &Tensors::default())?;
+    Invocation::new(entry(method)?, this, arguments, objects)
+}
+
+#[derive(Default)]
+struct Cancellation {
+    cancelled: bool,
+    waker: Option<Waker>,
+}
+
+thread_local! {
+    static CANCELLATIONS: RefCell<HashMap<u32, Cancellation>> = RefCell::default();
+    static LAST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of a new cancellation, for one call of [`invoke_async`].
+#[wasm_bindgen]
+pub fn cancellation() -> u32 {
+    let id = LAST.get().wrapping_add(1);
+    LAST.set(id);
+    CANCELLATIONS.with_borrow_mut(|all| all.insert(id, Cancellation::default()));
+    id
+}
+
+/// Ends the call that has this cancellation, if it goes on: its promise is rejected, and what it
+/// asked for is withdrawn.
+#[wasm_bindgen]
+pub fn cancel(id: u32) {
+    let waker = CANCELLATIONS.with_borrow_mut(|all| {
+        let cancellation = all.get_mut(&id)?;
+        cancellation.cancelled = true;
+        cancellation.waker.take()
+    });
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A call that ends early, with nothing, if it is cancelled.
+struct Cancellable {
+    running: Running,
+    cancellation: Option<u32>,
+}
+
+impl Future for Cancellable {
+    type Output = Option<Result<Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let cancelled = self.cancellation.is_some_and(|id| {
+            CANCELLATIONS.with_borrow_mut(|all| {
+                all.get_mut(&id).is_some_and(|cancellation| {
+                    cancellation.waker = Some(context.waker().clone());
+                    cancellation.cancelled
+                })
+            })
+        });
+        if cancelled {
+            return Poll::Ready(None);
+        }
+        self.running.as_mut().poll(context).map(Some)
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        if let Some(id) = self.cancellation {
+            CANCELLATIONS.with_borrow_mut(|all| all.remove(&id));
+        }
+    }
+}

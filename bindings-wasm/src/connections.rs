@@ -1,0 +1,256 @@
+//! Connections to store servers: a session over one WebSocket after another. Knows nothing of what
+//! is asked, nor of browsers: whoever provides the sockets.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrank::clock::Instant;
+use polyrank::store::websocket::Client;
+use polyrank::transport::websocket::{Closed, Dialer, Socket, SocketEvent, close_code};
+use polyrank::wire::session::{DEFAULT_WINDOW_BYTES, Next, Reconnect};
+
+use crate::events;
+
+/// How often something is said, so that the server's side does not seem dead.
+const BEAT: Duration = Duration::from_secs(10);
+
+/// How long a server that does not answer is asked before the next attempt.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// The pause between attempts while the server has never answered: it may not have started yet.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the end of a session takes at most, until its last packets have left.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Lives as long as somebody uses the connection.
+pub(crate) struct Use;
+
+/// One connection.
+struct Connection {
+    client: Client,
+    /// Gone when nobody uses it any more.
+    used: Weak<Use>,
+    dialer: Box<dyn Dialer>,
+    url: String,
+    socket: Option<Box<dyn Socket>>,
+    attempts: Attempts,
+    next_beat: Instant,
+    /// When the session is ended at the latest, once nobody uses it.
+    ends: Option<Instant>,
+}
+
+/// When the next socket is opened.
+enum Attempts {
+    /// The server has not answered yet.
+    First {
+        /// When to dial, or to give an attempt up.
+        next: Instant,
+        /// When to give up for good.
+        until: Instant,
+        /// What went wrong last.
+        why: String,
+    },
+    /// The session stood once.
+    Again {
+        reconnect: Reconnect,
+        /// Zero of the clock of `reconnect`.
+        epoch: Instant,
+    },
+}
+
+thread_local! {
+    static CONNECTIONS: RefCell<Vec<Connection>> = RefCell::default();
+}
+
+/// Opens a session with the server at `url`, which may take until `until`. It ends when what is
+/// returned beside it is gone.
+pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, until: Instant) -> (Client, Arc<Use>) {
+    let client = Client::new(DEFAULT_WINDOW_BYTES, 0);
+    client.set_owner(&Waker::from(Arc::new(Turn)));
+    let (now, used) = (Instant::now(), Arc::new(Use));
+    let connection = Connection {
+        client: client.clone(),
+        used: Arc::downgrade(&used),
+        dialer,
+        url,
+        socket: None,
+        attempts: Attempts::First { next: now, until, why: String::new() },
+        next_beat: now + BEAT,
+        ends: None,
+    };
+    CONNECTIONS.with_borrow_mut(|all| all.push(connection));
+    events::request_turn();
+    (client, used)
+}
+
+/// Moves all connections; when it must be called again at the latest.
+pub(crate) fn advance(now: Instant) -> Option<Instant> {
+    // Whoever is woken may open another one.
+    let mut connections = CONNECTIONS.take();
+    connections.retain_mut(|connection| connection.advance(now));
+    let next = connections.iter().filter_map(Connection::deadline).min();
+    CONNECTIONS.with_borrow_mut(|all| all.extend(connections));
+    next
+}
+
+/// Has the event loop move the packets.
+struct Turn;
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        events::request_turn();
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        events::request_turn();
+    }
+}
+
+impl Connection {
+    /// Moves what can be moved; false when it is over.
+    fn advance(&mut self, now: Instant) -> bool {
+        self.dial(now);
+        self.listen(now);
+        if now >= self.next_beat {
+            self.next_beat = now + BEAT;
+            self.client.acknowledge();
+        }
+        self.send();
+        self.end_if_unused(now);
+        self.client.end().is_none()
+    }
+
+    /// Opens a socket, or gives up, if it is time.
+    fn dial(&mut self, now: Instant) {
+        match &mut self.attempts {
+            Attempts::First { next, until, why } => {
+                if now >= *until {
+                    let why = unreachable(&self.url, why);
+                    self.client.lose(why);
+                    return;
+                }
+                if now < *next || self.client.is_open() {
+                    return;
+                }
+                *next = now + ATTEMPT;
+            }
+            Attempts::Again { reconnect, epoch } => match reconnect.next(ms(now, *epoch)) {
+                Next::Nothing | Next::Wait { .. } => return,
+                Next::Try => reconnect.trying(),
+                Next::GiveUp => {
+                    self.client.lose("the connection to the store broke and could not be resumed");
+                    return;
+                }
+            },
+        }
+        self.socket = None;
+        self.client.detach();
+        match self.dialer.dial(&self.url) {
+            Ok(socket) => self.socket = Some(socket),
+            // An URL that cannot be used now never can.
+            Err(error) => self.client.lose(error.to_string()),
+        }
+    }
+
+    fn listen(&mut self, now: Instant) {
+        while let Some(event) = self.socket.as_mut().and_then(|socket| socket.receive()) {
+            match event {
+                SocketEvent::Opened => self.client.attach(),
+                SocketEvent::Alive => {}
+                SocketEvent::Packet(packet) => self.receive(packet, now),
+                SocketEvent::Closed(closed) => self.closed(&closed, now),
+            }
+        }
+    }
+
+    fn receive(&mut self, packet: Bytes, now: Instant) {
+        if let Err(violation) = self.client.receive(packet.into()) {
+            if let Some(socket) = &mut self.socket {
+                socket.close(violation.close_code(), &violation.to_string());
+            }
+            self.client.lose(format!("the store's server does not follow: {violation}"));
+            return;
+        }
+        if self.client.is_open() {
+            match &mut self.attempts {
+                Attempts::First { .. } => {
+                    let reconnect = Reconnect::new(self.client.grace_ms());
+                    self.attempts = Attempts::Again { reconnect, epoch: now };
+                }
+                Attempts::Again { reconnect, .. } => reconnect.restored(),
+            }
+        }
+    }
+
+    fn closed(&mut self, closed: &Closed, now: Instant) {
+        let Closed { clean, code, reason } = closed;
+        self.socket = None;
+        self.client.detach();
+        let said = if reason.is_empty() { format!("code {code}") } else { reason.clone() };
+        if *clean && *code != close_code::ABNORMAL {
+            self.client.lose(format!("the store's server closed the connection: {said}"));
+            return;
+        }
+        match &mut self.attempts {
+            Attempts::First { next, why, .. } => (*next, *why) = (now + PAUSE, said),
+            Attempts::Again { reconnect, epoch } => reconnect.lost(ms(now, *epoch)),
+        }
+    }
+
+    fn send(&mut self) {
+        // No more than the session's window can be under way, so that nothing piles up here.
+        while let Some(socket) = &mut self.socket
+            && let Some(packet) = self.client.next_packet()
+        {
+            socket.send(Bytes::from_owner(packet));
+        }
+    }
+
+    /// Ends the session when its last user is gone and its last packets have left.
+    fn end_if_unused(&mut self, now: Instant) {
+        if self.used.strong_count() > 0 {
+            return;
+        }
+        let ends = *self.ends.get_or_insert(now + FAREWELL);
+        if self.client.is_flushed() || now >= ends || !self.client.is_open() {
+            if let Some(socket) = &mut self.socket {
+                socket.close(close_code::NORMAL, "");
+            }
+            self.client.lose("nobody uses the store any more");
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let attempt = match &self.attempts {
+            Attempts::First { next, until, .. } => Some((*next).min(*until)),
+            Attempts::Again { reconnect, epoch } => {
+                match reconnect.next(ms(Instant::now(), *epoch)) {
+                    Next::Nothing => None,
+                    Next::Wait { until_ms } => Some(*epoch + Duration::from_millis(until_ms)),
+                    Next::Try | Next::GiveUp => Some(Instant::now()),
+                }
+            }
+        };
+        [Some(self.next_beat), attempt, self.ends].into_iter().flatten().min()
+    }
+}
+
+fn ms(now: Instant, epoch: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(epoch).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What to say of a server that never answered.
+fn unreachable(url: &str, why: &str) -> String {
+    let why = if why.is_empty() { "it did not answer" } else { why };
+    format!(
+        "cannot reach a store at {url} ({why}). Is the address right, and may this page connect to \
+         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: start \
+         one of polyrank's"
+    )
+}

@@ -1,0 +1,44 @@
+//! What the core returns, as JavaScript's values.
+
+use js_sys::{Array, Object, Uint8Array};
+use polyrank::calls::Answer;
+use wasm_bindgen::JsValue;
+
+use super::error::set;
+use crate::objects::NativeObject;
+
+/// Integers beyond this are not numbers without loss: 2^53 - 1.
+const SAFE: u64 = (1 << 53) - 1;
+
+/// The value of an answer. An integer is a number where it is one exactly, else a bigint.
+pub(crate) fn answer(answer: Answer) -> JsValue {
+    match answer {
+        Answer::Nothing => JsValue::UNDEFINED,
+        Answer::Bool(value) => value.into(),
+        Answer::Int(value) if value.unsigned_abs() <= SAFE => (value as f64).into(),
+        Answer::Int(value) => value.into(),
+        Answer::Float(value) => value.into(),
+        Answer::Str(value) => value.into(),
+        Answer::Bytes(bytes) => Uint8Array::from(bytes.as_slice()).into(),
+        Answer::Duration(duration) => (duration.as_secs_f64() * 1000.0).into(),
+        Answer::List(items) => items.into_iter().map(self::answer).collect::<Array>().into(),
+        Answer::Record(members) => {
+            let object = Object::new();
+            for (name, value) in members {
+                set(&object, &camel_case(name), &self::answer(value));
+            }
+            object.into()
+        }
+        Answer::Object(object) => NativeObject::new(object).into(),
+    }
+}
+
+/// `world_size` -> `worldSize`.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        name + &initial.to_ascii_uppercase() + rest
+    })
+}

@@ -1,0 +1,129 @@
+//! The events of the realm (a page or a worker): whatever happens, everything is moved once, and
+//! the next event is arranged for. Knows when, and nothing of what is moved.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use js_sys::{Array, Function};
+use polyrank::clock::{self, Instant};
+use polyrank::executor::drive_all;
+use polyrank::rendezvous::install_store_opener;
+use polyrank::store::Store;
+use polyrank::transport::websocket::install_dialer;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::connections;
+use crate::sockets::BrowserDialer;
+use crate::store::BrowserStore;
+
+/// Longest time of a timer, ms: `setTimeout` takes no more than 2^31 - 1.
+const LONGEST_MS: u128 = 1 << 30;
+
+#[derive(Default)]
+struct Events {
+    /// Asks for a [`turn`] as soon as other events have had theirs.
+    post: RefCell<Option<Function>>,
+    /// Asks for a [`turn`] after some ms, in place of the one before.
+    set_timer: RefCell<Option<Function>>,
+    /// Is told of works that are done.
+    on_completed: RefCell<Option<Function>>,
+    completed: RefCell<Vec<u32>>,
+    /// Whether a turn has been asked for.
+    posted: Cell<bool>,
+    turning: Cell<bool>,
+}
+
+thread_local! {
+    static EVENTS: Events = Events::default();
+}
+
+/// Tells how to ask for events: `post()` and `setTimer(ms)` each have [`turn`] called.
+#[wasm_bindgen]
+pub fn start(post: Function, set_timer: Function) {
+    EVENTS.with(|events| {
+        events.post.replace(Some(post));
+        events.set_timer.replace(Some(set_timer));
+    });
+    clock::set_alarm(request_turn);
+    install_dialer(Arc::new(BrowserDialer));
+    install_store_opener(|url, timeout| {
+        Box::pin(async move {
+            let store: Arc<dyn Store> = Arc::new(BrowserStore::open(url, timeout).await?);
+            Ok(store)
+        })
+    });
+    std::panic::set_hook(Box::new(|panic| {
+        web_sys::console::error_1(&JsValue::from_str(&format!("polyrank: {panic}")));
+    }));
+}
+
+/// Has `callback` called with the numbers of works that are watched and done.
+#[wasm_bindgen(js_name = onCompleted)]
+pub fn on_completed(callback: Function) {
+    EVENTS.with(|events| events.on_completed.replace(Some(callback)));
+}
+
+/// Moves everything that can be moved now.
+#[wasm_bindgen]
+pub fn turn() {
+    EVENTS.with(|events| {
+        if events.turning.replace(true) {
+            request_turn();
+            return;
+        }
+        // What is asked for from here on is not done yet.
+        events.posted.set(false);
+        let now = Instant::now();
+        // What came goes to whoever waits for it, and what they send leaves.
+        connections::advance(now);
+        let next = drive_all(now);
+        let next = next.into_iter().chain(connections::advance(now)).min();
+        events.tell_completed();
+        events.turning.set(false);
+        let now = Instant::now();
+        match next {
+            Some(next) if next <= now => request_turn(),
+            Some(next) => events.wait((next - now).as_millis().saturating_add(1)),
+            None => events.wait(0),
+        }
+    });
+}
+
+/// Has [`turn`] called soon; not at once, so that this may be called in the middle of things.
+pub(crate) fn request_turn() {
+    EVENTS.with(|events| {
+        if let (false, Some(post)) = (events.posted.replace(true), &*events.post.borrow()) {
+            // It is ours, and posts a message.
+            let _ = post.call0(&JsValue::NULL);
+        }
+    });
+}
+
+/// Notes that a work that is watched is done. Its owner hears of it in the next [`turn`].
+pub(crate) fn note_completed(id: u32) {
+    EVENTS.with(|events| events.completed.borrow_mut().push(id));
+    request_turn();
+}
+
+impl Events {
+    fn tell_completed(&self) {
+        let completed = self.completed.take();
+        let callback = self.on_completed.borrow().clone();
+        if let (false, Some(callback)) = (completed.is_empty(), callback) {
+            let ids: Array = completed.into_iter().map(JsValue::from).collect();
+            if let Err(error) = callback.call1(&JsValue::NULL, &ids) {
+                web_sys::console::error_1(&error);
+            }
+        }
+    }
+
+    /// Sets the timer; 0 is none.
+    fn wait(&self, ms: u128) {
+        if let Some(set_timer) = &*self.set_timer.borrow() {
+            let ms = ms.min(LONGEST_MS) as u32;
+            // It is ours, and sets a timer.
+            let _ = set_timer.call1(&JsValue::NULL, &JsValue::from(ms));
+        }
+    }
+}

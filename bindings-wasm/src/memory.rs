@@ -1,0 +1,85 @@
+//! Memory of the module that JavaScript has as a tensor: operations need no copy of it. Knows
+//! nothing of tensors.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use js_sys::{Uint8Array, WebAssembly};
+use polyrank::Region;
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+
+thread_local! {
+    static MEMORIES: RefCell<HashMap<u32, Region>> = RefCell::default();
+    static LAST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A block of memory. An operation that uses it keeps it.
+#[wasm_bindgen]
+pub struct NativeMemory {
+    id: u32,
+    region: Region,
+}
+
+#[wasm_bindgen]
+impl NativeMemory {
+    /// Its number in this realm.
+    #[wasm_bindgen(getter)]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its length, bytes.
+    #[wasm_bindgen(getter)]
+    pub fn bytes(&self) -> usize {
+        self.region.len()
+    }
+
+    /// The memory, as it lies now. When the module's memory grows, which any call may cause, the
+    /// view becomes empty and a new one must be asked for.
+    pub fn view(&self) -> Result<Uint8Array, JsValue> {
+        let memory: WebAssembly::Memory = wasm_bindgen::memory().dyn_into()?;
+        let (start, bytes) = (self.region.address() as u32, self.region.len() as u32);
+        Ok(Uint8Array::new_with_byte_offset_and_length(&memory.buffer(), start, bytes))
+    }
+
+    /// Lets go of the memory; whoever has a view of it must not use that any more.
+    pub fn release(&mut self) {
+        MEMORIES.with_borrow_mut(|memories| memories.remove(&self.id));
+        self.region = Region::zeroed(0);
+    }
+}
+
+impl Drop for NativeMemory {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Cleared memory of `bytes`.
+///
+/// # Errors
+/// A RangeError if there is not as much.
+#[wasm_bindgen]
+pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
+    let refused = || {
+        let message = format!("cannot allocate {bytes} bytes of WebAssembly memory");
+        JsValue::from(js_sys::RangeError::new(&message))
+    };
+    let fits = bytes >= 0.0 && bytes.fract() == 0.0 && bytes <= f64::from(i32::MAX);
+    let mut memory: Vec<u8> = Vec::new();
+    if !fits || memory.try_reserve_exact(bytes as usize).is_err() {
+        return Err(refused());
+    }
+    memory.resize(bytes as usize, 0);
+    let id = LAST.get().wrapping_add(1);
+    LAST.set(id);
+    let region = Region::from_vec(memory);
+    MEMORIES.with_borrow_mut(|memories| memories.insert(id, region.clone()));
+    Ok(NativeMemory { id, region })
+}
+
+/// The memory of this number, if its handle has not let go of it.
+pub(crate) fn find(id: u32) -> Option<Region> {
+    MEMORIES.with_borrow(|memories| memories.get(&id).cloned())
+}

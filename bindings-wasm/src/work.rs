@@ -1,0 +1,165 @@
+//! Operations on tensors: prepared, copied in, issued, copied out. Knows nothing of what they do.
+
+use std::cell::{Cell, RefCell};
+
+use js_sys::Array;
+use polyrank::backend::Waiting;
+use polyrank::calls::entry;
+use polyrank::calls::staged::Staged;
+use polyrank::{Error, ProcessGroup, Result};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::convert::{self, Given};
+use crate::events;
+use crate::objects;
+
+thread_local! {
+    static LAST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// An operation on tensors, on its way.
+#[wasm_bindgen]
+pub struct NativeWork {
+    id: u32,
+    staged: RefCell<Staged>,
+}
+
+/// Resolves and checks an operation of `group`, or of the default group. If no more than
+/// `start_within` bytes are to be copied in, it also copies them and issues it.
+///
+/// # Errors
+/// Those of the core, at once.
+#[wasm_bindgen]
+pub fn prepare(
+    group: &JsValue,
+    method: &str,
+    args: &Array,
+    keywords: &JsValue,
+    tensors: &Array,
+    infos: &Array,
+    start_within: f64,
+) -> Result<NativeWork, JsValue> {
+    let prepared = || -> Result<Staged> {
+        let this = objects::given(group)?;
+        let described = convert::tensors(tensors, infos)?;
+        let Given { arguments, objects } = Given::new(args, keywords, &described)?;
+        Staged::prepare(entry(method)?, this.as_ref(), arguments, &objects, described)
+    };
+    let mut staged = prepared().map_err(raise)?;
+    if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {
+        staged.copy_in(&convert::memories(tensors), usize::MAX).map_err(raise)?;
+        staged.issue(Waiting::Later).map_err(raise)?;
+    }
+    let id = LAST.get().wrapping_add(1);
+    LAST.set(id);
+    Ok(NativeWork { id, staged: RefCell::new(staged) })
+}
+
+fn raise(error: Error) -> JsValue {
+    convert::error(&error)
+}
+
+#[wasm_bindgen]
+impl NativeWork {
+    /// Its number in this realm.
+    #[wasm_bindgen(getter)]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The method that was called.
+    #[wasm_bindgen(getter)]
+    pub fn name(&self) -> String {
+        self.staged.borrow().name().to_owned()
+    }
+
+    /// Sequence number of the operation in its group, -1 before it is issued.
+    #[wasm_bindgen(getter)]
+    pub fn sequence(&self) -> f64 {
+        self.staged.borrow().work().map_or(-1.0, |work| work.sequence() as f64)
+    }
+
+    /// A number that is its group's own in this realm; 0 for none.
+    #[wasm_bindgen(getter)]
+    pub fn group(&self) -> usize {
+        self.staged.borrow().group().map_or(0, ProcessGroup::identity)
+    }
+
+    /// The limit of the operation, ms.
+    #[wasm_bindgen(getter, js_name = timeoutMs)]
+    pub fn timeout_ms(&self) -> f64 {
+        self.staged.borrow().timeout().as_secs_f64() * 1000.0
+    }
+
+    /// Positions of the tensors that are written, in the order of the call.
+    #[wasm_bindgen(getter)]
+    pub fn outputs(&self) -> Array {
+        let staged = self.staged.borrow();
+        staged.outputs().iter().map(|position| JsValue::from(*position as u32)).collect()
+    }
+
+    /// Whether nothing is left to issue.
+    #[wasm_bindgen(getter)]
+    pub fn issued(&self) -> bool {
+        self.staged.borrow().is_issued()
+    }
+
+    /// Copies about `budget` bytes in; bytes that are still to be copied then.
+    #[wasm_bindgen(js_name = copyIn)]
+    pub fn copy_in(&self, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
+        let memories = convert::memories(tensors);
+        let left = self.staged.borrow_mut().copy_in(&memories, budget as usize);
+        left.map(|left| left as f64).map_err(raise)
+    }
+
+    /// Issues it, once everything is copied in.
+    pub fn issue(&self) -> Result<(), JsValue> {
+        self.staged.borrow_mut().issue(Waiting::Later).map_err(raise)
+    }
+
+    /// Whether it is done. Moves things once.
+    #[wasm_bindgen(js_name = isDone)]
+    pub fn is_done(&self) -> bool {
+        let staged = self.staged.borrow();
+        match staged.work() {
+            Some(work) => work.is_completed(),
+            None => staged.is_issued(),
+        }
+    }
+
+    /// Has `onCompleted` told of it once, when it is done.
+    pub fn watch(&self) {
+        let id = self.id;
+        match self.staged.borrow().work() {
+            Some(work) => work.on_done(move |_| events::note_completed(id)),
+            None => events::note_completed(id),
+        }
+    }
+
+    /// What it failed with; null if it has not.
+    pub fn error(&self) -> JsValue {
+        let staged = self.staged.borrow();
+        let error = staged.work().and_then(|work| work.error());
+        error.map_or(JsValue::NULL, |error| convert::error_data(&error))
+    }
+
+    /// Copies about `budget` bytes of the result out; bytes that are still to be copied then.
+    #[wasm_bindgen(js_name = copyOut)]
+    pub fn copy_out(&self, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
+        let memories = convert::memories(tensors);
+        let left = self.staged.borrow_mut().copy_out(&memories, budget as usize);
+        left.map(|left| left as f64).map_err(raise)
+    }
+
+    /// The sender, for a receive that is done.
+    #[wasm_bindgen(js_name = sourceRank)]
+    pub fn source_rank(&self) -> Option<u32> {
+        self.staged.borrow().work().and_then(|work| work.source_rank())
+    }
+
+    /// Gives up the copies, when nothing is to be copied any more.
+    pub fn release(&self) {
+        self.staged.borrow_mut().release();
+    }
+}

@@ -1,0 +1,154 @@
+// What one realm does by itself: a store in memory, groups of ranks that live in the same realm.
+
+import { equal, fails, ok } from "../check.mjs";
+
+/** The ranks of a group in this realm. */
+async function join(pr, size, options = {}) {
+  const store = new pr.HashStore();
+  const join = (_, rank) => pr.ProcessGroup.join(store, rank, size, options);
+  return Promise.all(Array.from({ length: size }, join));
+}
+
+async function leave(groups) {
+  await Promise.all(groups.map((group) => group.shutdown()));
+}
+
+export const local = {
+  async "a store in memory keeps, counts, waits and times out"(pr) {
+    const store = new pr.HashStore();
+    await store.set("key", "value");
+    equal(new TextDecoder().decode(await store.get("key")), "value");
+    equal(await store.add("count", 3), 3);
+    equal(await store.add("count", -1), 2);
+    equal(await store.check(["key", "nothing"]), false);
+    const late = store.get("late");
+    await store.set("late", new Uint8Array([1, 2]));
+    equal(await late, new Uint8Array([1, 2]));
+    await fails("StoreTimeout", "nothing", store.wait(["nothing"], 20));
+    await fails("NotACounter", "key", store.add("key", 1));
+    const inside = new pr.PrefixStore("in", store);
+    await inside.set("side", "x");
+    equal(await store.check(["in/side"]), true);
+  },
+
+  async "every array type is its dtype"(pr) {
+    const groups = await join(pr, 2);
+    const types = [
+      Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array, Float32Array,
+      Float64Array,
+    ];
+    for (const Type of types) {
+      const arrays = [Type.of(1, 2, 3), Type.of(10, 20, 30)];
+      await Promise.all(groups.map((group, rank) => group.allreduce(arrays[rank])));
+      arrays.forEach((array) => equal(array, Type.of(11, 22, 33), Type.name));
+    }
+    for (const Type of [BigInt64Array, BigUint64Array]) {
+      const arrays = [Type.of(1n), Type.of(2n ** 62n)];
+      await Promise.all(groups.map((group, rank) => group.allreduce(arrays[rank])));
+      arrays.forEach((array) => equal(array, Type.of(2n ** 62n + 1n), Type.name));
+    }
+    await leave(groups);
+  },
+
+  async "collectives of three ranks have the right results"(pr) {
+    const groups = await join(pr, 3);
+    const all = (act) => Promise.all(groups.map((group, rank) => act(group, rank)));
+    const sums = groups.map((_, rank) => new Float64Array(70_000).fill(rank + 1));
+    await all((group, rank) => group.allreduce(sums[rank], { op: pr.ReduceOp.MAX }));
+    sums.forEach((sum) => ok(sum.every((value) => value === 3), "the maximum"));
+    const spread = groups.map((_, rank) => Int32Array.of(rank, rank));
+    await all((group, rank) => group.broadcast(spread[rank], 2));
+    spread.forEach((array) => equal(array, Int32Array.of(2, 2)));
+    const gathered = groups.map(() => [0, 1, 2].map(() => new Float32Array(2)));
+    const mine = groups.map((_, rank) => Float32Array.of(rank, -rank));
+    await all((group, rank) => group.allgather(gathered[rank], mine[rank]));
+    gathered.forEach((list) => equal(list, mine));
+    const parts = groups.map((_, rank) => [0, 1, 2].map((to) => Int32Array.of(10 * rank + to)));
+    const came = groups.map(() => [0, 1, 2].map(() => new Int32Array(1)));
+    await all((group, rank) => group.alltoall(came[rank], parts[rank]));
+    came.forEach((list, to) => equal(list.flatMap((it) => [...it]), [to, 10 + to, 20 + to]));
+    await all((group) => group.barrier());
+    await leave(groups);
+  },
+
+  async "messages meet by their tags"(pr) {
+    const groups = await join(pr, 2);
+    const [first, second] = [new Uint16Array(3), new Uint16Array(3)];
+    const receives = [groups[1].recv(second, 0, { tag: 2 }), groups[1].recv(first, 0, { tag: 1 })];
+    const sends = [
+      groups[0].send(Uint16Array.of(1, 1, 1), 1, { tag: 1 }),
+      groups[0].send(Uint16Array.of(2, 2, 2), 1, { tag: 2 }),
+    ];
+    await Promise.all([...receives, ...sends]);
+    equal([first, second], [Uint16Array.of(1, 1, 1), Uint16Array.of(2, 2, 2)]);
+    equal(receives[0].sourceRank(), 0);
+    await leave(groups);
+  },
+
+  async "wrong calls throw at once and name what they take"(pr) {
+    const groups = await join(pr, 1);
+    await fails("InvalidType", "allreduce", () => groups[0].allreduce("text"));
+    await fails("InvalidArgument", "root", () => groups[0].broadcast(new Int8Array(1), 5));
+    await fails("UnsupportedDType", "BAND", () => {
+      return groups[0].allreduce(new Float32Array(1), { op: pr.ReduceOp.BAND });
+    });
+    await leave(groups);
+    await fails("Aborted", "destroyed", groups[0].allreduce(new Float32Array(1)));
+  },
+
+  async "what a browser cannot do says so"(pr) {
+    await fails("Unsupported", "", () => pr.TCPStore.connect("127.0.0.1", 1));
+    await fails("Unsupported", "", () => pr.FileStore.open("/nowhere"));
+    const options = { rank: 0, worldSize: 1 };
+    await fails("Unsupported", "tcp", () => pr.rendezvous("tcp://127.0.0.1:1", options));
+  },
+
+  async "an operation that nobody joins ends at its deadline"(pr) {
+    const groups = await join(pr, 2);
+    const work = groups[0].allreduce(new Float32Array(4), { timeout: 100 });
+    await fails("WaitTimeout", "goes on", work.wait({ timeout: 5 }));
+    const error = await fails("CollectiveTimeout", "allreduce", work);
+    equal(error.collective, "allreduce");
+    await Promise.all(groups.map((group) => group.shutdown()));
+  },
+
+  async "ranks that call different things all hear of it"(pr) {
+    const groups = await join(pr, 3);
+    const works = groups.map((group, rank) => {
+      return rank === 1
+        ? group.allreduce(new Float64Array(5))
+        : group.allreduce(new Float32Array(5));
+    });
+    for (const work of works) await fails("CollectiveMismatch", "", work);
+    await leave(groups);
+  },
+
+  async "a wait that is given up leaves the operation alone"(pr) {
+    const groups = await join(pr, 2);
+    const tensors = [Float32Array.of(1), Float32Array.of(2)];
+    const giveUp = new AbortController();
+    const work = groups[0].allreduce(tensors[0], { signal: giveUp.signal });
+    giveUp.abort(new Error("enough"));
+    let reason;
+    await work.then(() => {}, (error) => (reason = error.message));
+    equal(reason, "enough");
+    await groups[1].allreduce(tensors[1]);
+    equal(tensors, [Float32Array.of(1), Float32Array.of(3)]);
+    const store = new pr.HashStore();
+    const waiting = store.get("never", { signal: AbortSignal.abort(new Error("now")) });
+    await waiting.catch((error) => (reason = error.message));
+    equal(reason, "now");
+    await leave(groups);
+  },
+
+  async "objects travel"(pr) {
+    const groups = await join(pr, 2);
+    const object = { text: "ä", list: [1, 2.5, null], bytes: new Uint8Array([1]) };
+    const lists = groups.map(() => [null, null]);
+    await Promise.all(groups.map((group, rank) => {
+      return pr.allGatherObject(lists[rank], { ...object, rank }, { group });
+    }));
+    for (const list of lists) equal(list, [0, 1].map((rank) => ({ ...object, rank })));
+    await leave(groups);
+  },
+};

@@ -1,0 +1,111 @@
+// Memory: arrays that go away while an operation runs, memory that polyrank owns and that moves.
+
+import { equal, fails, ok } from "../check.mjs";
+
+async function pair(pr) {
+  const store = new pr.HashStore();
+  return Promise.all([0, 1].map((rank) => pr.ProcessGroup.join(store, rank, 2)));
+}
+
+async function leave(groups) {
+  await Promise.all(groups.map((group) => group.shutdown()));
+}
+
+export const memory = {
+  async "memory of polyrank is used in place, and survives that the module's memory moves"(pr) {
+    const groups = await pair(pr);
+    const tensors = groups.map(() => pr.alloc("f64", [1000]));
+    tensors.forEach((tensor, rank) => tensor.data.fill(rank + 1));
+    const before = tensors[0].data;
+    const more = pr.alloc("u8", [64 << 20]);
+    ok(more.data.every((byte) => byte === 0), "new memory is zero");
+    equal(before.length, 0, "an old view, after memory grew");
+    await Promise.all(groups.map((group, rank) => group.allreduce(tensors[rank])));
+    tensors.forEach((tensor) => ok(tensor.data.every((value) => value === 3), "the sum"));
+    await leave(groups);
+  },
+
+  async "more memory than there is is refused, and nothing breaks"(pr) {
+    let refused = 0;
+    for (const count of [2 ** 31, 2 ** 40]) {
+      try {
+        pr.alloc("u8", [count]);
+      } catch {
+        refused += 1;
+      }
+    }
+    equal(refused, 2);
+    equal(await new pr.HashStore().add("alive", 1), 1);
+  },
+
+  async "an array that is transferred away is noticed and not touched"(pr) {
+    const groups = await pair(pr);
+    const tensors = [new Float32Array(1000).fill(1), new Float32Array(1000).fill(2)];
+    const works = [groups[0].allreduce(tensors[0])];
+    structuredClone(tensors[0].buffer, { transfer: [tensors[0].buffer] });
+    works.push(groups[1].allreduce(tensors[1]));
+    await fails("InvalidArgument", "bytes", works[0]);
+    await works[1];
+    ok(tensors[1].every((value) => value === 3), "the other rank has its sum");
+    await leave(groups);
+  },
+
+  async "an array that is cut shorter is noticed and not touched"(pr) {
+    const groups = await pair(pr);
+    const buffer = new ArrayBuffer(4000, { maxByteLength: 8000 });
+    const tensors = [new Float32Array(buffer).fill(1), new Float32Array(1000).fill(2)];
+    const works = [groups[0].allreduce(tensors[0])];
+    buffer.resize(400);
+    works.push(groups[1].allreduce(tensors[1]));
+    await fails("InvalidArgument", "bytes", works[0]);
+    await works[1];
+    await leave(groups);
+  },
+
+  async "large tensors are copied in slices, and events go on meanwhile"(pr) {
+    const groups = await pair(pr);
+    const elements = (24 << 20) / 4;
+    const tensors = groups.map((_, rank) => new Float32Array(elements).fill(rank + 1));
+    let turns = 0;
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      turns += 1;
+      channel.port2.postMessage(null);
+    };
+    channel.port2.postMessage(null);
+    await Promise.all(groups.map((group, rank) => group.allreduce(tensors[rank])));
+    channel.port1.close();
+    // In and out, two ranks, 4 MiB a turn.
+    ok(turns >= 20, `${turns} other events had their turn`);
+    tensors.forEach((tensor) => ok(tensor.every((value) => value === 3), "the sum"));
+    await leave(groups);
+  },
+
+  async "views that share memory are told apart from those that do not"(pr) {
+    const groups = await pair(pr);
+    const buffer = new Float32Array(8);
+    const halves = [buffer.subarray(0, 4), buffer.subarray(4, 8)];
+    const other = [new Float32Array(4), new Float32Array(4)];
+    const mine = [Float32Array.of(1, 2, 3, 4), Float32Array.of(5, 6, 7, 8)];
+    await Promise.all([
+      groups[0].allgather(halves, mine[0]),
+      groups[1].allgather(other, mine[1]),
+    ]);
+    equal(buffer, Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8));
+    await leave(groups);
+  },
+
+  async "strided tensors and other element types travel"(pr) {
+    const groups = await pair(pr);
+    const data = groups.map((_, rank) => Float64Array.of(1, 2, 3, 4, 5, 6).map((x) => x + rank));
+    const columns = data.map((it) => pr.tensor(it, { shape: [3], strides: [2], offset: 1 }));
+    await Promise.all(groups.map((group, rank) => group.allreduce(columns[rank])));
+    equal(data[0], Float64Array.of(1, 5, 3, 9, 5, 13));
+    const halves = groups.map(() => Uint16Array.of(0x3c00, 0x4000));
+    await Promise.all(groups.map((group, rank) => {
+      return group.allreduce(pr.tensor(halves[rank], { dtype: "f16" }));
+    }));
+    equal(halves[1], Uint16Array.of(0x4000, 0x4400));
+    await leave(groups);
+  },
+};

@@ -1,0 +1,352 @@
+//! `index.d.ts`: what TypeScript and editors see, the same for both packages.
+
+use askama::Template;
+
+use super::LANGUAGE;
+use super::docs::{comment, plain, text};
+use super::forms::{Form, Named, Place, forms};
+use super::spelling::{aliases, dtype, error_class, functions, interfaces, methods, name};
+use super::types::{accepted, default, returned};
+use super::values::{errors_in_order, numbered};
+use crate::languages::stamp;
+use crate::model::{Api, Dictionary, Interface, Method, Role, Type};
+
+/// What has a form of its own in JavaScript, declared by hand.
+const OWN: &str = include_str!("../../../templates/javascript/runtime/own.d.ts");
+
+/// `index.d.ts`.
+#[derive(Template)]
+#[template(path = "javascript/index.d.ts.jinja", escape = "none")]
+pub(super) struct Declarations {
+    stamp: String,
+    own: &'static str,
+    dtype_doc: String,
+    dtypes: Vec<Value>,
+    dtype_aliases: Vec<String>,
+    reduce_op_doc: String,
+    ops: Vec<Value>,
+    numbers: Vec<Numbers>,
+    texts: Vec<Texts>,
+    errors: Vec<Error>,
+    records: Vec<Record>,
+    classes: Vec<Class>,
+    functions: Vec<Callable>,
+}
+
+struct Value {
+    name: String,
+    doc: String,
+}
+
+struct Numbers {
+    name: String,
+    doc: String,
+    values: Vec<Number>,
+}
+
+struct Number {
+    name: String,
+    number: u32,
+    doc: String,
+}
+
+struct Texts {
+    name: String,
+    doc: String,
+    values: String,
+}
+
+struct Error {
+    class: String,
+    parent: String,
+    doc: String,
+    fields: Vec<Field>,
+}
+
+struct Field {
+    name: String,
+    ty: &'static str,
+    doc: String,
+}
+
+struct Record {
+    name: String,
+    bases: String,
+    doc: String,
+    members: Vec<String>,
+}
+
+struct Class {
+    name: String,
+    base: String,
+    doc: String,
+    constructors: Vec<Form>,
+    attributes: Vec<Property>,
+    methods: Vec<Callable>,
+    extra: &'static str,
+}
+
+struct Property {
+    name: String,
+    ty: String,
+    readonly: bool,
+    doc: String,
+}
+
+struct Callable {
+    name: String,
+    forms: Vec<Form>,
+    aliases: Vec<String>,
+}
+
+/// Members that JavaScript has and the IDL does not: protocols of the language.
+const EXTRA: &[(&str, &str)] = &[
+    (
+        "ProcessGroup",
+        "  /** Leaves the group in good order: `await using group = …`. */
+  [Symbol.asyncDispose](): Promise<void>;
+  /** Begins to leave the group, without waiting: `using group = …`. */
+  [Symbol.dispose](): void;
+  /** `ProcessGroup`. */
+  readonly [Symbol.toStringTag]: string;",
+    ),
+    (
+        "Store",
+        "  /** Lets go of the store: `using store = …`. */
+  [Symbol.dispose](): void;
+  /** Lets go of the store: `await using store = …`. */
+  [Symbol.asyncDispose](): Promise<void>;
+  /** The name of the class. */
+  readonly [Symbol.toStringTag]: string;",
+    ),
+];
+
+/// What the template prints.
+pub(super) fn view(api: &Api) -> Declarations {
+    let mut named = Named::new();
+    let classes: Vec<Class> = interfaces(api).map(|it| class(api, it, &mut named)).collect();
+    let all = api.namespaces.iter().flat_map(functions);
+    let functions: Vec<Callable> =
+        all.map(|method| callable(api, method, Place::Module, &mut named)).collect();
+    let mut records: Vec<Record> = records(api);
+    records.extend(named.into_iter().map(|(name, members)| of_options(name, &members)));
+    let renamed = api.dtypes.iter().filter(|known| dtype(&known.name) != known.name);
+    Declarations {
+        stamp: format!("// {}", stamp("idl/*.webidl")),
+        own: OWN.trim_end(),
+        dtype_doc: plain(api, &api.dtype_doc, ""),
+        dtypes: api.dtypes.iter().map(|it| valued(api, &dtype(&it.name), &it.doc)).collect(),
+        dtype_aliases: renamed.map(|known| known.name.clone()).collect(),
+        reduce_op_doc: plain(api, &api.reduce_op_doc, ""),
+        ops: api.reduce_ops.iter().map(|it| valued(api, &it.name, &it.doc)).collect(),
+        numbers: numbers(api),
+        texts: texts(api),
+        errors: errors(api),
+        records,
+        classes,
+        functions,
+    }
+}
+
+fn valued(api: &Api, name: &str, doc: &str) -> Value {
+    Value { name: name.to_owned(), doc: plain(api, doc, "  ") }
+}
+
+fn numbers(api: &Api) -> Vec<Numbers> {
+    let numbers = numbered(api).map(|known| Numbers {
+        name: known.name.clone(),
+        doc: plain(api, &known.doc, ""),
+        values: known
+            .values
+            .iter()
+            .filter_map(|value| {
+                let doc = plain(api, &value.doc, "  ");
+                Some(Number { name: value.value.clone(), number: value.number?, doc })
+            })
+            .collect(),
+    });
+    numbers.collect()
+}
+
+fn texts(api: &Api) -> Vec<Texts> {
+    let known = api.enums.iter().filter(|known| !known.notes.is_out_of(LANGUAGE));
+    let known = known.filter(|known| known.values.iter().any(|value| value.number.is_none()));
+    let texts = known.map(|known| {
+        let values = known.values.iter().map(|value| format!("\"{}\"", value.value));
+        Texts {
+            name: known.name.clone(),
+            doc: plain(api, &known.doc, ""),
+            values: values.collect::<Vec<_>>().join(" | "),
+        }
+    });
+    texts.collect()
+}
+
+fn errors(api: &Api) -> Vec<Error> {
+    let errors = errors_in_order(api).into_iter().map(|error| Error {
+        class: error_class(api, &error.name),
+        parent: match &error.parent {
+            Some(parent) => error_class(api, parent),
+            None => "PolyrankError".to_owned(),
+        },
+        doc: plain(api, &error.doc, ""),
+        fields: error
+            .fields
+            .iter()
+            // The message is what every error of JavaScript has.
+            .filter(|field| field.name != "message")
+            .map(|field| Field {
+                name: name(&field.name, &field.notes),
+                ty: if field.ty.is_integer() { "number" } else { "string" },
+                doc: plain(api, &field.doc, "  "),
+            })
+            .collect(),
+    });
+    errors.collect()
+}
+
+fn records(api: &Api) -> Vec<Record> {
+    let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(api, known));
+    let records = records.filter(|known| !known.notes.is_out_of(LANGUAGE));
+    records.map(|record| of_dictionary(api, record)).collect()
+}
+
+/// Whether a callback is given it.
+fn is_told(api: &Api, record: &Dictionary) -> bool {
+    let parameters = api.callbacks.iter().flat_map(|callback| &callback.parameters);
+    parameters.into_iter().any(|parameter| parameter.ty.named() == Some(&record.name))
+}
+
+fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
+    let inherited = record.inherits.as_ref().and_then(|base| {
+        let base = api.dictionaries.iter().find(|known| known.name == *base)?;
+        Some(base.members.iter().map(|member| member.name.clone()).collect::<Vec<_>>())
+    });
+    let inherited = inherited.unwrap_or_default();
+    let members = record.members.iter().filter(|member| {
+        member.role != Role::AsyncOp
+            && !inherited.contains(&member.name)
+            && !member.notes.is_out_of(LANGUAGE)
+    });
+    let members = members.map(|member| {
+        let mut lines = vec![text(api, &member.doc.replace('\n', " "))];
+        if *member.ty.non_null() == Type::Duration {
+            lines[0].push_str(" In ms.");
+        }
+        let default = default(member.default.as_ref());
+        lines.extend(default.map(|default| format!("@defaultValue `{default}`")));
+        let ty = accepted(api, &member.ty, true);
+        let spelt = name(&member.name, &member.notes);
+        let declared = match (member.required, ty.as_str()) {
+            (true, ty) => format!("  {spelt}: {ty};"),
+            (false, "unknown") => format!("  {spelt}?: unknown;"),
+            (false, ty) => format!("  {spelt}?: {ty} | undefined;"),
+        };
+        format!("{}\n{declared}", comment(&lines, "  "))
+    });
+    // Where the record is what a call is told besides its tensors, it can wait.
+    let waits = record.members.iter().any(|member| member.role == Role::AsyncOp);
+    Record {
+        name: record.name.clone(),
+        bases: match &record.inherits {
+            Some(base) => format!(" extends {base}"),
+            None if waits => " extends WaitOptions".to_owned(),
+            None => String::new(),
+        },
+        doc: plain(api, &record.doc, ""),
+        members: members.collect(),
+    }
+}
+
+fn of_options(name: String, members: &[String]) -> Record {
+    let indent = |member: &String| {
+        member.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    };
+    let of = name.trim_end_matches("Options");
+    let mut letters = of.chars();
+    let is_class = of.contains("Store") || of == "ProcessGroup";
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    let function: String = match is_class {
+        true => of.to_owned(),
+        false => first.into_iter().chain(letters).collect(),
+    };
+    Record {
+        doc: format!("/** Options of `{function}`. */"),
+        name,
+        bases: " extends WaitOptions".to_owned(),
+        members: members.iter().map(indent).collect(),
+    }
+}
+
+fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
+    let unbuilt_alone = interface.notes.unbuilt && interface.inherits.is_none();
+    let mut all = Vec::new();
+    let constructors = match &interface.constructor {
+        Some(constructor) => match &constructor.notes.factory {
+            Some(factory) => {
+                let forms = forms(api, constructor, Place::Factory, named);
+                let name = format!("static {factory}");
+                all.push(Callable { name, forms, aliases: Vec::new() });
+                vec![hidden("private")]
+            }
+            None => public(forms(api, constructor, Place::Constructor, named)),
+        },
+        None => vec![hidden(if is_base(api, interface) { "protected" } else { "private" })],
+    };
+    let mut attributes = Vec::new();
+    if !unbuilt_alone {
+        let members = methods(interface);
+        all.extend(members.map(|method| callable(api, method, Place::Class, named)));
+        attributes = properties(api, interface);
+    }
+    let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
+    Class {
+        name: interface.name.clone(),
+        base: interface.inherits.clone().unwrap_or_default(),
+        doc: plain(api, &interface.doc, ""),
+        constructors,
+        attributes,
+        methods: all,
+        extra: extra.map_or("", |(_, text)| text),
+    }
+}
+
+fn is_base(api: &Api, interface: &Interface) -> bool {
+    api.interfaces.iter().any(|known| known.inherits.as_ref() == Some(&interface.name))
+}
+
+fn public(forms: Vec<Form>) -> Vec<Form> {
+    let named = |form: Form| Form { signature: format!("constructor{}", form.signature), ..form };
+    forms.into_iter().map(named).collect()
+}
+
+fn hidden(visibility: &str) -> Form {
+    Form { doc: String::new(), signature: format!("{visibility} constructor()") }
+}
+
+fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
+    let known = interface.attributes.iter().filter(|it| !it.notes.is_out_of(LANGUAGE));
+    let mut properties = Vec::new();
+    for attribute in known {
+        let main = name(&attribute.name, &attribute.notes);
+        let others = aliases(&attribute.name, &attribute.notes);
+        for spelling in std::iter::once(main).chain(others) {
+            let unit = if attribute.ty == Type::Duration { " In ms." } else { "" };
+            properties.push(Property {
+                name: spelling,
+                ty: returned(api, &attribute.ty, false),
+                readonly: attribute.readonly,
+                doc: plain(api, &format!("{}{unit}", attribute.doc.trim_end()), "  "),
+            });
+        }
+    }
+    properties
+}
+
+fn callable(api: &Api, method: &Method, place: Place, named: &mut Named) -> Callable {
+    Callable {
+        name: name(&method.name, &method.notes),
+        forms: forms(api, method, place, named),
+        aliases: aliases(&method.name, &method.notes),
+    }
+}

@@ -1,0 +1,181 @@
+// Arguments of a call: JavaScript values in, neutral ones for the native half out. Options come as
+// one plain object behind the others. Which overload is meant, the core decides; nothing here knows
+// a method.
+
+import { ReduceOp } from "./constants.js";
+import { InvalidArgumentError, InvalidTypeError } from "./errors.js";
+import { HANDLE } from "./handles.js";
+import { NonGroupMember } from "./members.js";
+import { Tensor, bytesOf, codeOf, described } from "./tensors.js";
+
+/** A call's arguments: those by position, and the options if the last one is an object of them. */
+export function split(spec, given) {
+  let end = given.length;
+  let options = null;
+  if (end > spec.required && isPlain(given[end - 1])) {
+    end -= 1;
+    options = given[end];
+  }
+  while (end > 0 && given[end - 1] === undefined) end -= 1;
+  return { positional: end === given.length ? given : given.slice(0, end), options };
+}
+
+/** The value that a call was given for a parameter, by position or among the options. */
+export function argument({ positional, options }, place, name) {
+  return place < positional.length ? positional[place] : options?.[name];
+}
+
+/** The signal among the options, if there is one. */
+export function signalOf(options) {
+  const signal = options?.signal;
+  if (signal === undefined || signal === null) return null;
+  if (typeof signal.aborted !== "boolean" || typeof signal.addEventListener !== "function") {
+    throw new InvalidTypeError(`'signal' must be an AbortSignal, not ${typeName(signal)}`);
+  }
+  return signal;
+}
+
+/** The neutral values of a call without tensors: views on memory are runs of bytes. */
+export function plainArguments(spec, { positional, options }) {
+  return neutral(spec, positional, options, plainObject);
+}
+
+/** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are. */
+export function tensorArguments(spec, { positional, options }) {
+  const call = { args: null, keywords: null, tensors: [], infos: [], arrays: [], bytes: 0 };
+  const taken = neutral(spec, positional, options, (object) => takeTensor(call, object));
+  call.args = taken.args;
+  call.keywords = taken.keywords;
+  return call;
+}
+
+/** A value that is in the native half's words already. */
+export class Marked {
+  constructor(marked) {
+    this.marked = marked;
+  }
+}
+
+/** Milliseconds as the native half takes them. */
+export function duration(value) {
+  if (typeof value === "bigint") return duration(Number(value));
+  if (typeof value !== "number") return value;
+  if (Number.isNaN(value)) throw new InvalidArgumentError("a timeout is a number of ms, not NaN");
+  return { kind: "duration", ms: value };
+}
+
+/** `reduceOp` -> `reduce_op`, as the IDL spells names. */
+export function idlName(name) {
+  let known = idlNames.get(name);
+  if (known === undefined) {
+    known = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    // Programs that make names up in a loop shall not fill the memory.
+    if (idlNames.size < 1000) idlNames.set(name, known);
+  }
+  return known;
+}
+
+/** What a message calls the type of `value`. */
+export function typeName(value) {
+  if (value === null) return "null";
+  if (typeof value !== "object") return typeof value;
+  return value.constructor?.name || "object";
+}
+
+/** Whether `value` is an object that is nothing but its properties, of whichever realm. */
+export function isPlain(value) {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+const idlNames = new Map();
+
+/** Options that are lengths of time in every call that has them. */
+const DURATIONS = new Set(["timeout"]);
+
+/** Options that this layer itself looks at. */
+const OWN = new Set(["signal"]);
+
+function neutral(spec, positional, options, ofObject) {
+  const args = new Array(positional.length);
+  for (let place = 0; place < args.length; place += 1) {
+    const value = positional[place];
+    args[place] = spec.durations?.includes(place) ? duration(value) : one(value, ofObject);
+  }
+  return { args, keywords: options === null ? null : members(options, ofObject) };
+}
+
+function members(options, ofObject) {
+  let all = null;
+  for (const name of Object.keys(options)) {
+    const value = options[name];
+    if (value === undefined || OWN.has(name)) continue;
+    all ??= {};
+    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject);
+  }
+  return all;
+}
+
+function one(value, ofObject) {
+  switch (typeof value) {
+    case "object":
+      return value === null ? null : ofObject(value);
+    case "undefined":
+      return null;
+    case "function":
+    case "symbol":
+      return foreign(value);
+    default:
+      return value;
+  }
+}
+
+function takeTensor(call, object) {
+  let info;
+  let bytes;
+  if (ArrayBuffer.isView(object)) {
+    info = codeOf(object);
+    bytes = bytesOf(object);
+  } else if (object instanceof Tensor) {
+    ({ info, bytes } = described(object));
+  } else {
+    return otherObject(object, (item) => takeTensor(call, item));
+  }
+  const index = call.tensors.push(bytes) - 1;
+  call.infos.push(info);
+  call.arrays.push(object);
+  call.bytes += bytes.byteLength;
+  return { kind: "tensor", index };
+}
+
+function plainObject(object) {
+  if (ArrayBuffer.isView(object)) return bytesOf(object);
+  if (object instanceof ArrayBuffer) return new Uint8Array(object);
+  return otherObject(object, plainObject);
+}
+
+function otherObject(object, ofObject) {
+  if (Array.isArray(object)) return object.map((item) => one(item, ofObject));
+  if (object[HANDLE] !== undefined) return object[HANDLE].marked;
+  if (object instanceof ReduceOp) return reduceOp(object);
+  if (object instanceof Marked) return object.marked;
+  if (isPlain(object)) return { kind: "record", members: members(object, ofObject) ?? {} };
+  return foreign(object);
+}
+
+function reduceOp(operator) {
+  const { value: code, factor } = operator;
+  if (factor !== undefined) return { kind: "reduceOp", code, factor };
+  if (operator === ReduceOp.PREMUL_SUM) {
+    throw new InvalidTypeError("ReduceOp.PREMUL_SUM needs its factor; use premulSum(factor)");
+  }
+  return { kind: "reduceOp", code };
+}
+
+/** A value that only JavaScript understands: the core may say no to it by its type. */
+function foreign(value) {
+  const interfaces = value instanceof NonGroupMember ? ["ProcessGroup"] : [];
+  const callable = typeof value === "function";
+  return { kind: "foreign", typeName: typeName(value), interfaces, callable, slot: 0 };
+}

@@ -1,0 +1,143 @@
+// Calls of the native half: arguments over, answers back, errors as their classes. A method is
+// described by a record: `key` its name in the core's tables, `required` how many arguments must be
+// given, `durations` which positions are lengths of time; `group`, `output` where the group and
+// the result stand; `nonMember`, what a process that is not in the group gets.
+
+import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
+import {
+  InvalidArgumentError,
+  InvalidGroupError,
+  UnsupportedError,
+  asError,
+  wrapped,
+} from "./errors.js";
+import { handleOf, isHandle, wrap } from "./handles.js";
+import { NON_GROUP_MEMBER } from "./members.js";
+import { native, platform } from "./native.js";
+import { Operation, start, startWithin } from "./operations.js";
+import { untilAborted } from "./signals.js";
+import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
+
+/** A call that does not wait: its value. */
+export function invoke(spec, self, given) {
+  const call = split(spec, given);
+  if (isOutside(spec, call)) return nothing(spec);
+  const { args, keywords } = plainArguments(spec, call);
+  return answer(spec, wrapped(() => native.invoke(handleOf(self), spec.key, args, keywords)));
+}
+
+/** A call that waits: wrong arguments throw here, what fails later rejects. */
+export function invokeAsync(spec, self, given) {
+  const call = split(spec, given);
+  const signal = signalOf(call.options);
+  if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
+  const { args, keywords } = plainArguments(spec, call);
+  return invokeNative(spec, self, args, keywords, signal).then((value) => answer(spec, value));
+}
+
+/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. */
+export function invokeNative(spec, self, args, keywords, signal) {
+  const handle = handleOf(self);
+  return untilAborted(signal, (cancellation) => {
+    const promise = wrapped(() => {
+      return native.invokeAsync(handle, spec.key, args, keywords, cancellation);
+    });
+    return promise.catch((error) => {
+      throw asError(error);
+    });
+  });
+}
+
+/** A native object that a constructor makes. */
+export function make(spec, given) {
+  const { args, keywords } = plainArguments(spec, split(spec, given));
+  return wrapped(() => native.invoke(null, spec.key, args, keywords));
+}
+
+/** A collective or a message: its handle. */
+export function operate(spec, self, given) {
+  const call = split(spec, given);
+  const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
+  const signal = signalOf(call.options);
+  if (isOutside(spec, call)) return doNothing(spec, value);
+  if (signal?.aborted) return failed(signal.reason, value);
+  const { args, keywords, tensors, infos, arrays, bytes } = tensorArguments(spec, call);
+  const handle = handleOf(self);
+  const work = wrapped(() => {
+    return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin(bytes));
+  });
+  const operation = new Operation(work, tensors, bytes);
+  start(operation);
+  if (signal !== null) endWith(signal, operation);
+  return new Work(MADE_HERE, operation, value, arrays);
+}
+
+/** Leaves a group in good order, and the free functions forget it if they made it. */
+export async function leave(group, destroy, shutdown) {
+  try {
+    await invokeAsync(destroy, null, [group]);
+  } catch (error) {
+    if (!(error instanceof InvalidGroupError)) throw error;
+    await invokeAsync(shutdown, group, []);
+  }
+}
+
+/** A call of something that only stands in the surface. */
+export function unbuilt(path) {
+  const who = `polyrank ${native.version()}`;
+  const text = `${who} does not support ${path}`;
+  throw new UnsupportedError(text, { who, operation: path });
+}
+
+/** Whether a call is for a group that this process is not in. */
+export function isOutside(spec, call) {
+  if (spec.group === undefined) return false;
+  return argument(call, spec.group, spec.groupName) === NON_GROUP_MEMBER;
+}
+
+/** What a function answers to a process that is not in the group. */
+export function nothing(spec) {
+  if (spec.nonMember !== undefined) return spec.nonMember ?? undefined;
+  const message = "this process is not a member of it";
+  throw new InvalidGroupError(`Invalid process group specified: ${message}`, {});
+}
+
+function answer(spec, value) {
+  if (value === null || value === undefined) {
+    return spec.gives === "group" ? NON_GROUP_MEMBER : spec.gives === "nothing" ? undefined : null;
+  }
+  if (spec.gives === "nothing") return undefined;
+  return converted(value);
+}
+
+function converted(value) {
+  if (typeof value === "bigint") return safe(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (isHandle(value)) return wrap(value);
+  return Array.isArray(value) ? value.map(converted) : value;
+}
+
+/** A 64-bit integer as a number, if it is exactly one. */
+function safe(value) {
+  const number = Number(value);
+  if (Number.isSafeInteger(number)) return number;
+  throw new InvalidArgumentError(`${value} is too large for a number of JavaScript`, {});
+}
+
+function doNothing(spec, value) {
+  platform.warn(
+    `Running ${spec.name} in a process which does not belong to the given group does nothing.`,
+  );
+  return new Work(MADE_HERE, NOTHING_TO_DO, value, []);
+}
+
+function failed(reason, value) {
+  const ended = { ...NOTHING_TO_DO, error: reason, whenEnded: (listener) => listener(reason) };
+  return new Work(MADE_HERE, ended, value, []);
+}
+
+function endWith(signal, operation) {
+  const onAbort = () => operation.abandon(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  operation.whenEnded(() => signal.removeEventListener("abort", onAbort));
+}

@@ -1,0 +1,106 @@
+// The free functions that carry objects: encode, let the core exchange payloads, decode into the
+// list that was given. What cannot be encoded is told to the other ranks, who would wait for it.
+
+import { Marked, argument, plainArguments, signalOf, split } from "./arguments.js";
+import { invokeNative, isOutside, nothing } from "./calls.js";
+import { decode, encode } from "./codec.js";
+import { InvalidArgumentError } from "./errors.js";
+
+/** All ranks get the objects of the source, in their lists. */
+export function broadcastObjectList(spec, given) {
+  return exchange(spec, given, [sentList], (payload, [list]) => {
+    if (payload !== null) replace(list, decode(payload));
+    return list;
+  });
+}
+
+/** All ranks get every rank's object. */
+export function allGatherObject(spec, given) {
+  return exchange(spec, given, [places, sent], (payloads, [list]) => fill(list, payloads));
+}
+
+/** The root gets every rank's object. */
+export function gatherObject(spec, given) {
+  return exchange(spec, given, [sent, places], (payloads, [, list]) => {
+    return payloads === null ? list : fill(list, payloads);
+  });
+}
+
+/** Each rank gets its object of the root's list. */
+export function scatterObjectList(spec, given) {
+  return exchange(spec, given, [places, sentItems], (payload, [list]) => {
+    list[0] = decode(payload);
+    return list;
+  });
+}
+
+/** Sends the objects of a list. */
+export function sendObjectList(spec, given) {
+  return exchange(spec, given, [sentList], () => undefined);
+}
+
+/** Receives objects into a list; the sender's global rank. */
+export function recvObjectList(spec, given) {
+  return exchange(spec, given, [places], ({ payload, source }, [list]) => {
+    replace(list, decode(payload));
+    return source;
+  });
+}
+
+/** Calls the core with the first arguments as payloads, and puts what it answers to its place. */
+function exchange(spec, given, payloads, finish) {
+  const call = split(spec, given);
+  const signal = signalOf(call.options);
+  if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
+  const values = payloads.map((_, place) => argument(call, place, spec.objects[place]));
+  const positional = [...call.positional];
+  const options = { ...call.options };
+  payloads.forEach((marked, place) => {
+    if (values[place] === undefined || values[place] === null) return;
+    const payload = new Marked({ kind: "object", ...marked(values[place]) });
+    if (place < positional.length) positional[place] = payload;
+    else options[spec.objects[place]] = payload;
+  });
+  const { args, keywords } = plainArguments(spec, { positional, options });
+  const answer = invokeNative(spec, null, args, keywords, signal);
+  return answer.then((value) => finish(value ?? null, values));
+}
+
+function sent(object) {
+  try {
+    return { bytes: encode(object) };
+  } catch (error) {
+    return { failed: error.message };
+  }
+}
+
+function sentList(list) {
+  return { ...places(list), ...sent(list) };
+}
+
+function sentItems(list) {
+  return { ...places(list), items: Array.isArray(list) ? list.map(sent) : [] };
+}
+
+/** How many objects a list has place for; -1: it is no list, which the core says no to. */
+function places(list) {
+  return { length: Array.isArray(list) ? list.length : -1 };
+}
+
+function fill(list, payloads) {
+  payloads.forEach((payload, place) => {
+    list[place] = decode(payload);
+  });
+  return list;
+}
+
+function replace(list, came) {
+  if (!Array.isArray(came) || came.length !== list.length) {
+    const count = Array.isArray(came) ? came.length : "other";
+    const text = `the list has ${list.length} places, but ${count} objects came`;
+    throw new InvalidArgumentError(text, {});
+  }
+  came.forEach((object, place) => {
+    list[place] = object;
+  });
+}

@@ -1,0 +1,146 @@
+// What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
+// together, the names of backends.
+
+import { duration, isPlain } from "./arguments.js";
+import { invoke, invokeAsync, invokeNative } from "./calls.js";
+import {
+  InvalidArgumentError,
+  InvalidTypeError,
+  RendezvousError,
+  UnknownBackendError,
+} from "./errors.js";
+import { handleOf, wrap } from "./handles.js";
+import { platform } from "./native.js";
+
+/** Limit of operations of a group that was given none, ms. */
+export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
+
+/** The names of backends; `gloo` is `tcp` here. */
+export const Backend = Object.freeze({
+  UNDEFINED: "undefined",
+  GLOO: "gloo",
+  NCCL: "nccl",
+  UCC: "ucc",
+  MPI: "mpi",
+  XCCL: "xccl",
+  TCP: "tcp",
+  WEBSOCKET: "websocket",
+});
+
+/** The name of a backend in lower case, if there is one of that name. */
+export function parseBackend(name) {
+  const known = Object.values(Backend);
+  const lower = String(name).toLowerCase();
+  if (known.includes(lower)) return lower;
+  const names = known.join(", ");
+  throw new UnknownBackendError(`Unknown backend type '${name}'; known are: ${names}`, {
+    name: String(name),
+    known: names,
+  });
+}
+
+/** Runs `callback` with `group` as the current group, through everything that it awaits. */
+export function withProcessGroup(group, callback) {
+  if (handleOf(group)?.type !== "ProcessGroup") {
+    throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
+  }
+  return platform.currentGroup.run(group, callback);
+}
+
+const DEFAULT_GROUP = { key: "DISTRIBUTED_DEFAULT_GROUP", required: 0 };
+
+/** The group of the innermost `withProcessGroup`, else the default group. */
+export function currentProcessGroup() {
+  return platform.currentGroup.get() ?? invoke(DEFAULT_GROUP, null, []);
+}
+
+const handlers = new Map();
+const RENDEZVOUS = { key: "DISTRIBUTED_RENDEZVOUS", required: 1 };
+const INIT = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", required: 0, gives: "nothing" };
+
+/** Adds a URL scheme, which later meetings of this realm know. */
+export function registerRendezvousHandler(scheme, handler) {
+  if (typeof handler !== "function") {
+    throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
+  }
+  if (handlers.has(scheme) || BUILT_IN.has(scheme)) {
+    throw new RendezvousError(`the URL scheme '${scheme}' has a rendezvous handler already`, {});
+  }
+  handlers.set(scheme, handler);
+}
+
+const BUILT_IN = new Set(["env", "tcp", "file", "ws", "wss"]);
+
+/** Meets the other ranks at a URL, once: the store, the rank and the world size. */
+export function rendezvous(url, options = {}) {
+  const { rank = -1, worldSize = -1, timeout, signal = null } = options;
+  const handler = handlerOf(url);
+  if (handler !== undefined) return meet(handler, url, { rank, worldSize, timeout });
+  const limit = timeout === undefined ? {} : { timeout: duration(timeout) };
+  const keywords = { rank, world_size: worldSize, ...limit };
+  return invokeNative(RENDEZVOUS, null, [url], keywords, signal).then((met) => {
+    return { ...met, store: wrap(met.store) };
+  });
+}
+
+/** Makes the default group, and gives it. */
+export function initProcessGroup(spec, given) {
+  const options = given.at(-1);
+  const place = isPlain(options) ? given.length - 1 : given.length;
+  const url = place > 1 ? given[1] : options?.initMethod;
+  const handler = typeof url === "string" ? handlerOf(url) : undefined;
+  const begun =
+    handler === undefined
+      ? invokeAsync({ ...spec, gives: INIT.gives }, null, given)
+      : meet(handler, url, { ...options }).then((met) => {
+          const { initMethod, ...others } = { ...options, ...met };
+          return invokeAsync(INIT, null, [others]);
+        });
+  return begun.then(() => invoke(DEFAULT_GROUP, null, []));
+}
+
+function handlerOf(url) {
+  return handlers.get(/^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]);
+}
+
+async function meet(handler, url, { rank, worldSize, timeout }) {
+  const met = await handler(url, { rank, worldSize, timeout: timeout ?? DEFAULT_TIMEOUT_MS });
+  if (handleOf(met?.store) !== null && met.rank >= 0 && met.worldSize > met.rank) {
+    return { store: met.store, rank: met.rank, worldSize: met.worldSize };
+  }
+  throw new RendezvousError("the rendezvous handler gives no { store, rank, worldSize }", {});
+}
+
+/** One send or receive, for `batchIsendIrecv`. */
+export class P2POp {
+  constructor(op, tensor, peer, options = {}) {
+    if (typeof op !== "function" || !["isend", "irecv"].includes(op.name)) {
+      throw new InvalidArgumentError("Invalid ``op``. Expected ``op`` to be isend or irecv", {});
+    }
+    const { groupPeer } = options;
+    if ((peer ?? null) === null && (groupPeer ?? null) === null) {
+      const text = "P2POp: one of 'peer' and 'groupPeer' must be given";
+      throw new InvalidArgumentError(text, {});
+    }
+    this.op = op;
+    this.tensor = tensor;
+    this.peer = peer ?? undefined;
+    this.group = options.group;
+    this.tag = options.tag ?? 0;
+    this.groupPeer = groupPeer ?? undefined;
+    Object.freeze(this);
+  }
+}
+
+/** Issues sends and receives together, in their order; a handle for each of them. */
+export function batchIsendIrecv(operations) {
+  if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
+    throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
+  }
+  return operations.map(({ op, tensor, peer, group, tag, groupPeer }) => {
+    const other = op.name === "isend"
+      ? { dst: peer, groupDst: groupPeer }
+      : { src: peer, groupSrc: groupPeer };
+    return op(tensor, { ...other, group, tag });
+  });
+}

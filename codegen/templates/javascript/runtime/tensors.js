@@ -1,0 +1,216 @@
+// Tensors: what every typed array is by itself, and `Tensor` for what it cannot say: other element
+// types, shapes, strides, memory that polyrank owns. Knows nothing of operations.
+
+import { DTYPES } from "./constants.js";
+import { InvalidArgumentError, InvalidTypeError, wrapped } from "./errors.js";
+import { native } from "./native.js";
+
+/** The element type of an array, by the name of its class. */
+const OF_ARRAY = {
+  Int8Array: "i8",
+  Uint8Array: "u8",
+  Uint8ClampedArray: "u8",
+  Int16Array: "i16",
+  Uint16Array: "u16",
+  Int32Array: "i32",
+  Uint32Array: "u32",
+  BigInt64Array: "i64",
+  BigUint64Array: "u64",
+  Float16Array: "f16",
+  Float32Array: "f32",
+  Float64Array: "f64",
+  DataView: "u8",
+};
+
+/** The number of an array's element type, by the name of its class. */
+const CODES = new Map(
+  Object.entries(OF_ARRAY).map(([array, dtype]) => [array, DTYPES.get(dtype).code]),
+);
+
+/** The array in which elements of a type are looked at, where JavaScript has one of that type. */
+const VIEWS = {
+  bool: Uint8Array,
+  u8: Uint8Array,
+  i8: Int8Array,
+  u16: Uint16Array,
+  i16: Int16Array,
+  u32: Uint32Array,
+  i32: Int32Array,
+  u64: BigUint64Array,
+  i64: BigInt64Array,
+  f16: globalThis.Float16Array ?? Uint16Array,
+  bf16: Uint16Array,
+  f32: Float32Array,
+  f64: Float64Array,
+  c64: Float32Array,
+  c128: Float64Array,
+};
+
+/** The bytes of a view on a buffer: the same memory. */
+export function bytesOf(view) {
+  return view instanceof Uint8Array
+    ? view
+    : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+}
+
+/** The number of the element type of a typed array or a DataView. */
+export function codeOf(view) {
+  return CODES.get(view[Symbol.toStringTag]);
+}
+
+/** What the native half is told of a tensor, and the bytes to copy: none if it owns them. */
+export let described;
+
+const MADE_HERE = Symbol("polyrank.tensor");
+const NO_BYTES = new Uint8Array(0);
+
+/** A view of memory as a tensor: element type, shape, strides and offset, in elements. */
+export class Tensor {
+  #data;
+  #memory;
+  #info;
+  #dtype;
+
+  constructor(made, dtype, data, memory, info) {
+    if (made !== MADE_HERE) {
+      throw new InvalidTypeError("a Tensor is made by tensor(data) or alloc(dtype, shape)");
+    }
+    this.#dtype = dtype;
+    this.#data = data;
+    this.#memory = memory;
+    this.#info = info;
+  }
+
+  get dtype() {
+    return this.#dtype;
+  }
+
+  get shape() {
+    return [...this.#info.shape];
+  }
+
+  get strides() {
+    return [...(this.#info.strides ?? rowMajor(this.#info.shape))];
+  }
+
+  get offset() {
+    return this.#info.offset ?? 0;
+  }
+
+  get size() {
+    return product(this.#info.shape);
+  }
+
+  get byteLength() {
+    return this.size * DTYPES.get(this.#dtype).bytes;
+  }
+
+  /** The memory as an array; of owned memory a new view each time, because memory may move. */
+  get data() {
+    if (this.#memory === null) return this.#data;
+    const bytes = this.#memory.view();
+    const View = VIEWS[this.#dtype];
+    return new View(bytes.buffer, bytes.byteOffset, bytes.byteLength / View.BYTES_PER_ELEMENT);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Tensor";
+  }
+
+  static {
+    described = (tensor) => {
+      const bytes = tensor.#memory === null ? bytesOf(tensor.#data) : NO_BYTES;
+      return { info: tensor.#info, bytes };
+    };
+  }
+}
+
+/** A tensor over the memory of `data`, which it does not copy. */
+export function tensor(data, options = {}) {
+  if (!ArrayBuffer.isView(data)) {
+    throw new InvalidTypeError(
+      `tensor(): 'data' must be a typed array or a DataView, not ${named(data)}`,
+    );
+  }
+  const { shape, strides, offset = 0 } = options ?? {};
+  const dtype = dtypeOf(options?.dtype ?? OF_ARRAY[data[Symbol.toStringTag]], "tensor");
+  const { bytes, code } = DTYPES.get(dtype);
+  if (data.byteLength % bytes !== 0) {
+    const text = `tensor(): ${data.byteLength} bytes are no whole number of ${dtype} elements`;
+    throw new InvalidArgumentError(text);
+  }
+  const elements = data.byteLength / bytes;
+  checkCount(offset, "offset");
+  const sizes = shape === undefined ? [elements - offset] : counts(shape, "shape");
+  const steps = strides === undefined ? undefined : counts(strides, "strides");
+  if (steps !== undefined && steps.length !== sizes.length) {
+    throw new InvalidArgumentError("tensor(): 'strides' and 'shape' must be equally long");
+  }
+  const needed = offset + extent(sizes, steps ?? rowMajor(sizes));
+  if (needed > elements || offset > elements) {
+    const text = `the shape needs ${needed} elements of ${dtype}, but 'data' has ${elements}`;
+    throw new InvalidArgumentError(`tensor(): ${text}`);
+  }
+  const info = { dtype: code, shape: sizes };
+  if (steps !== undefined) info.strides = steps;
+  if (offset !== 0) info.offset = offset;
+  return new Tensor(MADE_HERE, dtype, data, null, Object.freeze(info));
+}
+
+/** A tensor of zeros in memory that polyrank owns, which operations use without copying it. */
+export function alloc(dtype, shape) {
+  const name = dtypeOf(dtype, "alloc");
+  const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
+  const { bytes, code } = DTYPES.get(name);
+  const memory = wrapped(() => native.alloc(product(sizes) * bytes));
+  const info = Object.freeze({ dtype: code, shape: sizes, memory });
+  return new Tensor(MADE_HERE, name, null, memory, info);
+}
+
+function dtypeOf(name, called) {
+  const known = DTYPES.get(name);
+  if (known !== undefined) return known.name;
+  const names = [...new Set([...DTYPES.values()].map((dtype) => dtype.name))].join(", ");
+  throw new InvalidArgumentError(
+    `${called}(): no dtype is called '${String(name)}'; known are ${names}`,
+  );
+}
+
+function counts(list, name) {
+  if (!Array.isArray(list) && !ArrayBuffer.isView(list)) {
+    throw new InvalidTypeError(`'${name}' must be a list of numbers, not ${named(list)}`);
+  }
+  const all = [...list].map(Number);
+  for (const count of all) checkCount(count, name);
+  return Object.freeze(all);
+}
+
+function checkCount(count, name) {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
+  }
+}
+
+function product(sizes) {
+  return sizes.reduce((all, size) => all * size, 1);
+}
+
+function rowMajor(sizes) {
+  const strides = new Array(sizes.length);
+  let step = 1;
+  for (let axis = sizes.length - 1; axis >= 0; axis -= 1) {
+    strides[axis] = step;
+    step *= sizes[axis];
+  }
+  return strides;
+}
+
+/** How many elements lie between the first and the end of the last one. */
+function extent(sizes, strides) {
+  if (sizes.includes(0)) return 0;
+  return sizes.reduce((last, size, axis) => last + (size - 1) * strides[axis], 1);
+}
+
+function named(value) {
+  return value === null ? "null" : (value?.constructor?.name ?? typeof value);
+}

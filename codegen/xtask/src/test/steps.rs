@@ -1,0 +1,198 @@
+//! The steps of `cargo xtask test`: which tool is called how, and what must have succeeded before.
+//! Knows nothing of how they are run and counted.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::Workspace;
+
+const PYTHON_PACKAGE: &str = "bindings-python";
+
+/// One line of the table.
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Steps that must have succeeded before.
+    pub(super) needs: &'static [&'static str],
+    pub(super) action: Action,
+}
+
+pub(super) enum Action {
+    /// Prepare Python, Node and the browser.
+    SetUp,
+    /// Run this.
+    Run(Command),
+    /// Run this if the second command works, else report the step as skipped.
+    RunIf(Command, Command),
+}
+
+/// All steps, in the order in which they run: what fails fast first, what others need before them.
+///
+/// # Errors
+/// This program's own path is unknown.
+pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
+    let tools = Tools { workspace, own: std::env::current_exe().context("where am I?")? };
+    Ok([tools.checks(), tools.builds(), tools.suites(), tools.python_suites()]
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// The tools, as they are called from here.
+struct Tools<'workspace> {
+    workspace: &'workspace Workspace,
+    /// This program.
+    own: PathBuf,
+}
+
+fn step(
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [&'static str],
+    action: Action,
+) -> Step {
+    Step { name, about, needs, action }
+}
+
+impl Tools<'_> {
+    /// What needs no build.
+    fn checks(&self) -> Vec<Step> {
+        let format = ["fmt", "--all", "--", "--check", "--color", "never"];
+        let generate = ["tests/cases/generate.py", "--check"];
+        let mut cases = self.workspace.command(self.workspace.python());
+        cases.args(generate);
+        vec![
+            step("setup", "Python, Node packages, Chromium", &[], Action::SetUp),
+            step(
+                "format",
+                "rustfmt --check",
+                &[],
+                Action::RunIf(self.cargo(&format), self.cargo(&["fmt", "--version"])),
+            ),
+            step(
+                "codegen",
+                "generated files are what the IDL says",
+                &[],
+                self.own(&["codegen", "--check"]),
+            ),
+            step(
+                "webidl2",
+                "the W3C's parser accepts the IDL",
+                &["setup"],
+                self.node(&["tests/webidl2.mjs"]),
+            ),
+            step(
+                "cases",
+                "the conformance cases are what IDL and NumPy say",
+                &["setup"],
+                Action::Run(cases),
+            ),
+            step(
+                "clippy",
+                "lints, warnings are errors",
+                &["setup"],
+                Action::RunIf(
+                    self.cargo(&[
+                        "clippy",
+                        "--workspace",
+                        "--all-targets",
+                        "--all-features",
+                        "--",
+                        "-D",
+                        "warnings",
+                    ]),
+                    self.cargo(&["clippy", "--version"]),
+                ),
+            ),
+        ]
+    }
+
+    /// The packages of the other languages.
+    fn builds(&self) -> Vec<Step> {
+        vec![
+            step(
+                "extension",
+                "build the Python package into .venv",
+                &["setup"],
+                self.python(&["maturin", "develop"]),
+            ),
+            step("node", "build the Node package", &["setup"], self.own(&["node"])),
+            step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
+        ]
+    }
+
+    /// What runs in Rust, or starts what it needs from there, and what crosses languages.
+    fn suites(&self) -> Vec<Step> {
+        // One set of features for all suites, so that the library is compiled once for them.
+        let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
+        let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
+        let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
+        rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+        vec![
+            step(
+                "rust",
+                "Rust suites, and those that cross languages",
+                // Those that cross languages say what they miss; the others still tell.
+                &["setup"],
+                Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
+            ),
+            step(
+                "strangers",
+                "strangers, closed and suspended tabs against a running job",
+                &["node", "wasm", "rust"],
+                self.node(&[
+                    "--test",
+                    "--test-concurrency=1",
+                    "--test-reporter=tap",
+                    "tests/javascript/hostile.test.mjs",
+                    "tests/javascript/closed_tab.test.mjs",
+                ]),
+            ),
+            step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
+        ]
+    }
+
+    fn python_suites(&self) -> Vec<Step> {
+        let mut pyright =
+            self.workspace.command(self.workspace.path("tests/node_modules/.bin/pyright"));
+        pyright.arg("--pythonpath").arg(self.workspace.python());
+        pyright.current_dir(self.workspace.path(PYTHON_PACKAGE));
+        vec![
+            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q"])),
+            step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
+            step("pyright", "Python types, by pyright", &["extension"], Action::Run(pyright)),
+            step(
+                "stubtest",
+                "the stubs say what the module does",
+                &["extension"],
+                self.python(&["mypy.stubtest", "polyrank"]),
+            ),
+        ]
+    }
+
+    fn cargo(&self, words: &[&str]) -> Command {
+        self.workspace.cargo(words)
+    }
+
+    /// A task of this program.
+    fn own(&self, words: &[&str]) -> Action {
+        let mut command = self.workspace.command(&self.own);
+        command.args(words);
+        Action::Run(command)
+    }
+
+    /// A module of the virtual environment, in the Python package's folder.
+    fn python(&self, words: &[&str]) -> Action {
+        let mut command = self.workspace.command(self.workspace.python());
+        command.arg("-m").args(words).current_dir(self.workspace.path(PYTHON_PACKAGE));
+        Action::Run(command)
+    }
+
+    fn node(&self, words: &[&str]) -> Action {
+        let mut command = self.workspace.command("node");
+        command.args(words).env("POLYRANK_TARGET", self.workspace.target("debug"));
+        Action::Run(command)
+    }
+}

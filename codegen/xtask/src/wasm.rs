@@ -1,0 +1,153 @@
+//! `cargo xtask wasm`: builds the browser package's WebAssembly: the compiler, the JavaScript glue,
+//! the optimiser, and the limit on its size. Knows the tools; nothing of what the module does.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::progress::Progress;
+use crate::setup;
+use crate::workspace::Workspace;
+
+/// The target of browsers.
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Where the module and its glue go; not checked in.
+const OUTPUT: &str = "bindings-wasm/js/wasm";
+/// What the files are called.
+const NAME: &str = "polyrank";
+/// The optimiser of the npm package `binaryen`.
+const OPTIMISER: &str = "bindings-wasm/node_modules/.bin/wasm-opt";
+/// The most that a page may have to load, bytes after gzip.
+const LIMIT_BYTES: u64 = 400 << 10;
+/// Debian's compiler, and the sources of its standard library.
+const DEBIAN: (&str, &str) = ("/usr/bin/rustc", "/usr/lib/rustlib/src/rust/library/std/Cargo.toml");
+
+/// The options of `cargo xtask wasm`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Arguments {
+    /// Build again although nothing seems to have changed
+    #[arg(long)]
+    force: bool,
+}
+
+/// Builds the module, and says how large it is.
+///
+/// # Errors
+/// A tool is missing or fails, or the module is larger than it may be.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let progress = Progress::new(workspace.target("xtask"))?;
+    progress.clear("wasm")?;
+    setup::node(&workspace, &progress)?;
+    build(&workspace, &progress, arguments.force)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As [`run`], where Node packages are in place.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn build(workspace: &Workspace, progress: &Progress, force: bool) -> Result<()> {
+    let compiled = compile(workspace, progress)?;
+    let output = workspace.path(OUTPUT);
+    let module = output.join(format!("{NAME}_bg.wasm"));
+    if force || !is_newer(&module, &compiled) {
+        glue(&compiled, &output)?;
+        optimise(workspace, progress, &module)?;
+    }
+    let (raw, zipped) = sizes(&module)?;
+    let kib = |bytes: u64| bytes.div_ceil(1024);
+    let limit = kib(LIMIT_BYTES);
+    eprintln!("[wasm] {}: {} KiB, gzipped {} of {limit} KiB", NAME, kib(raw), kib(zipped));
+    ensure!(zipped <= LIMIT_BYTES, "the module is too large: {zipped} bytes gzipped");
+    Ok(())
+}
+
+/// Compiles the crate; where the module lies.
+fn compile(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+    setup::wasm_compiler(progress)?;
+    let (mut cargo, target) = if has_target() {
+        (workspace.cargo(&["build"]), workspace.target(""))
+    } else {
+        debian_cargo(workspace)
+    };
+    cargo.args(["--profile", "wasm", "--target", TARGET, "-p", "polyrank-wasm"]);
+    let finished = progress.run("wasm", &mut cargo)?;
+    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
+    Ok(target.join(TARGET).join("wasm/polyrank_wasm.wasm"))
+}
+
+/// Whether the toolchain has a standard library for the target. Its folder is named even where
+/// there is none.
+pub(crate) fn has_target() -> bool {
+    let words = ["--print", "target-libdir", "--target", TARGET];
+    let Ok(answer) = Command::new("rustc").args(words).output() else { return false };
+    let folder = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    names.any(|name| name.starts_with("libstd-") && name.ends_with(".rlib"))
+}
+
+/// Whether Debian's compiler is there, with the sources of the standard library.
+pub(crate) fn has_debian() -> bool {
+    Path::new(DEBIAN.0).exists() && Path::new(DEBIAN.1).exists()
+}
+
+/// Debian's cargo, which builds the standard library too, and its own target folder: its compiler
+/// is another version, and would otherwise build everything anew each time.
+fn debian_cargo(workspace: &Workspace) -> (Command, PathBuf) {
+    let target = workspace.target("wasm");
+    let mut cargo = workspace.command("/usr/bin/cargo");
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = [PathBuf::from("/usr/bin")].into_iter().chain(std::env::split_paths(&old));
+    if let Ok(path) = std::env::join_paths(path) {
+        cargo.env("PATH", path);
+    }
+    // The standard library can only be built with features that are not stable.
+    cargo.env("RUSTC", DEBIAN.0).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &target);
+    for name in ["RUSTUP_TOOLCHAIN", "RUSTUP_HOME", "CARGO", "RUSTDOC", "RUSTC_WRAPPER"] {
+        cargo.env_remove(name);
+    }
+    cargo.args(["build", "-Z", "build-std=std,panic_abort"]);
+    (cargo, target)
+}
+
+/// Writes the module and its JavaScript glue.
+fn glue(compiled: &Path, output: &Path) -> Result<()> {
+    std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let mut bindgen = Bindgen::new();
+    bindgen.input_path(compiled).out_name(NAME).typescript(false);
+    // Without the default path, the module cannot be loaded without saying where it lies.
+    bindgen.web(true)?.omit_default_module_path(false).remove_producers_section(true);
+    bindgen.generate(output).context("wasm-bindgen cannot read what was compiled")
+}
+
+/// Makes the module smaller and faster in place.
+fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result<()> {
+    let mut optimiser = workspace.command(workspace.path(OPTIMISER));
+    optimiser.args(["-O3", "--enable-simd", "--enable-bulk-memory", "--enable-sign-ext"]);
+    optimiser.args(["--enable-nontrapping-float-to-int", "--enable-mutable-globals"]);
+    optimiser.args(["--enable-reference-types", "--enable-multivalue"]);
+    optimiser.arg(module).arg("-o").arg(module);
+    let finished = progress.run("wasm", &mut optimiser)?;
+    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
+    Ok(())
+}
+
+/// Bytes of the module, and of the module after gzip.
+fn sizes(module: &Path) -> Result<(u64, u64)> {
+    let bytes =
+        std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
+    let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    zip.write_all(&bytes)?;
+    Ok((bytes.len() as u64, zip.finish()?.len() as u64))
+}
+
+/// Whether `product` is there and not older than `source`.
+fn is_newer(product: &Path, source: &Path) -> bool {
+    let time = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
+    matches!((time(product), time(source)), (Some(product), Some(source)) if product >= source)
+}

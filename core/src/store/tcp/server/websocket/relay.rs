@@ -1,0 +1,178 @@
+//! The relay's pipes between sessions: who may send what to whom, and how much is under way.
+//! Pure; knows sessions by number.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::wire::channel::{
+    CHUNK_COST_BYTES, MAX_PIPES, PIPE_WINDOW_BYTES, RelayHeader, RelayKind,
+};
+
+/// All pipes.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    /// By opener and the opener's count.
+    pipes: HashMap<(u64, u32), Pipe>,
+    /// The same, by each end.
+    by_end: HashMap<u64, End>,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    other: u64,
+    /// Bytes that the opener sent and the other has not read, and the other way round.
+    under_way: [usize; 2],
+}
+
+#[derive(Debug, Default)]
+struct End {
+    pipes: BTreeSet<(u64, u32)>,
+    /// Counts go up, so that nobody mistakes a new pipe for an old one.
+    next_count: u32,
+    /// Who wants to hear of its end, and whose end it wants to hear of.
+    watchers: BTreeSet<u64>,
+    watched: BTreeSet<u64>,
+}
+
+/// What to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Pass it on.
+    Forward,
+    /// There is nothing to pass on: it was for the server, or for a pipe whose end crossed it.
+    Drop,
+    /// Tell the sender that the peer is dead.
+    TellDead,
+}
+
+/// Why a session ends that sent a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The message makes no sense.
+    Malformed,
+    /// Nobody ever had this number.
+    UnknownPeer(u64),
+    /// There are more than [`MAX_PIPES`].
+    TooMany,
+    /// More was sent than the pipe's window allows.
+    Overrun,
+}
+
+impl Pipes {
+    /// Judges a message of `from` with `bytes` behind the header. `is_there` tells whether the
+    /// header's peer has a session, `was_there` whether it had one.
+    pub(super) fn judge(
+        &mut self,
+        from: u64,
+        header: &RelayHeader,
+        bytes: &[u8],
+        (is_there, was_there): (bool, bool),
+    ) -> Result<Verdict, Fault> {
+        if !was_there || header.peer == from {
+            return Err(Fault::UnknownPeer(header.peer));
+        }
+        let opener = if header.mine { from } else { header.peer };
+        let key = (opener, header.pipe);
+        match header.kind {
+            RelayKind::Open => return self.open(from, header, is_there),
+            RelayKind::Watch => return self.watch(from, header.peer, is_there),
+            _ => {}
+        }
+        let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(Verdict::Drop) };
+        if pipe.other != if header.mine { header.peer } else { from } {
+            return Err(Fault::Malformed);
+        }
+        match header.kind {
+            RelayKind::Data => {
+                let under_way = &mut pipe.under_way[usize::from(!header.mine)];
+                *under_way += bytes.len() + CHUNK_COST_BYTES;
+                if *under_way > PIPE_WINDOW_BYTES {
+                    Err(Fault::Overrun)
+                } else {
+                    Ok(Verdict::Forward)
+                }
+            }
+            RelayKind::Credit => {
+                let read =
+                    bytes.try_into().map(u32::from_le_bytes).map_err(|_| Fault::Malformed)?;
+                // Who reads frees the other direction.
+                let under_way = &mut pipe.under_way[usize::from(header.mine)];
+                *under_way = under_way.checked_sub(read as usize).ok_or(Fault::Malformed)?;
+                Ok(Verdict::Forward)
+            }
+            RelayKind::Goodbye | RelayKind::Abandon => {
+                self.close(key);
+                Ok(Verdict::Forward)
+            }
+            RelayKind::Open | RelayKind::Watch | RelayKind::Left | RelayKind::Dead => {
+                Err(Fault::Malformed)
+            }
+        }
+    }
+
+    /// Closes the pipes of `number`, which is gone. Whom to tell: those that had some, and those
+    /// that wanted to hear of it.
+    pub(super) fn leave(&mut self, number: u64) -> BTreeSet<u64> {
+        let Some(end) = self.by_end.remove(&number) else { return BTreeSet::new() };
+        for watched in end.watched {
+            if let Some(end) = self.by_end.get_mut(&watched) {
+                end.watchers.remove(&number);
+            }
+        }
+        let mut others = end.watchers;
+        for watcher in &others {
+            if let Some(end) = self.by_end.get_mut(watcher) {
+                end.watched.remove(&number);
+            }
+        }
+        for key in end.pipes {
+            let Some(pipe) = self.pipes.remove(&key) else { continue };
+            let other = if key.0 == number { pipe.other } else { key.0 };
+            if let Some(end) = self.by_end.get_mut(&other) {
+                end.pipes.remove(&key);
+            }
+            others.insert(other);
+        }
+        others
+    }
+
+    fn open(&mut self, from: u64, header: &RelayHeader, is_there: bool) -> Result<Verdict, Fault> {
+        let end = self.by_end.entry(from).or_default();
+        if !header.mine || header.pipe < end.next_count {
+            return Err(Fault::Malformed);
+        }
+        if end.pipes.len() >= MAX_PIPES {
+            return Err(Fault::TooMany);
+        }
+        end.next_count = header.pipe.saturating_add(1);
+        if !is_there {
+            return Ok(Verdict::TellDead);
+        }
+        let key = (from, header.pipe);
+        end.pipes.insert(key);
+        self.by_end.entry(header.peer).or_default().pipes.insert(key);
+        self.pipes.insert(key, Pipe { other: header.peer, under_way: [0; 2] });
+        Ok(Verdict::Forward)
+    }
+
+    fn watch(&mut self, from: u64, peer: u64, is_there: bool) -> Result<Verdict, Fault> {
+        if !is_there {
+            return Ok(Verdict::TellDead);
+        }
+        let end = self.by_end.entry(from).or_default();
+        if end.watched.len() >= MAX_PIPES {
+            return Err(Fault::TooMany);
+        }
+        end.watched.insert(peer);
+        self.by_end.entry(peer).or_default().watchers.insert(from);
+        Ok(Verdict::Drop)
+    }
+
+    fn close(&mut self, key: (u64, u32)) {
+        let Some(pipe) = self.pipes.remove(&key) else { return };
+        for end in [key.0, pipe.other] {
+            if let Some(end) = self.by_end.get_mut(&end) {
+                end.pipes.remove(&key);
+            }
+        }
+    }
+}

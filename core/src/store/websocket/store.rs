@@ -1,0 +1,205 @@
+//! `WebSocketStore`: the store's methods over a client. Knows nothing of how its packets travel.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::client::Client;
+use super::requests;
+use crate::store::deadline::Expired;
+use crate::store::{Deadline, Store, StoreReply, StoreRequest, expired, from_millis, to_millis};
+use crate::{Error, Result};
+
+/// A store that is reached over a WebSocket: any store's server of polyrank, from browsers too.
+///
+/// Its session outlives the WebSocket: one that breaks is opened again, and no request is lost or
+/// carried out twice. Requests do not wait for each other.
+///
+/// In a browser nothing blocks: use [`Store::request`] or the methods that end in `_async`; the
+/// others raise [`Error::Unsupported`] there.
+pub struct WebSocketStore {
+    client: Client,
+    url: String,
+    timeout_ms: AtomicU64,
+    /// Whoever moves the client's packets, as long as a store needs it.
+    mover: Arc<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for WebSocketStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebSocketStore").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl WebSocketStore {
+    /// A store over `client`, whose packets `mover` moves until it is dropped. `url` is for people.
+    pub fn over(
+        client: Client,
+        url: impl Into<String>,
+        timeout: Duration,
+        mover: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let timeout_ms = AtomicU64::new(to_millis(timeout));
+        Self { client, url: url.into(), timeout_ms, mover }
+    }
+
+    /// The address of the store.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How long `request` may take.
+    fn limit(&self, request: &StoreRequest<'_>) -> Duration {
+        match request {
+            StoreRequest::Wait { timeout: Some(timeout), .. }
+            | StoreRequest::Barrier { timeout: Some(timeout), .. } => *timeout,
+            _ => self.timeout(),
+        }
+    }
+
+    /// Carries `request` out while the thread waits.
+    #[cfg(feature = "websocket")]
+    fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
+        super::blocking::ask(&self.client, &request, self.limit(&request))
+    }
+
+    #[cfg(not(feature = "websocket"))]
+    fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
+        let operation = format!("{} while the thread waits", requests::name(&request));
+        Err(Error::Unsupported { who: "a browser".into(), operation })
+    }
+}
+
+/// The error of a request that stopped waiting.
+pub(super) fn gave_up(why: Expired, request: &StoreRequest<'_>, deadline: &Deadline) -> Error {
+    let name = requests::name(request);
+    let mut keys: Vec<String> = match (request.keys(), request.key()) {
+        (Some(keys), _) => keys.iter().map(|key| (*key).to_owned()).collect(),
+        (None, Some(key)) => vec![key.to_owned()],
+        (None, None) => Vec::new(),
+    };
+    if name == "wait" {
+        // As the keys stand in the store, and in PyTorch's messages.
+        keys.iter_mut().for_each(|key| key.insert(0, '/'));
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    expired(why, name, &keys, deadline)
+}
+
+impl Store for WebSocketStore {
+    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.ask(StoreRequest::Set { key, value })?.done()
+    }
+
+    fn get(&self, key: &str) -> Result<Vec<u8>> {
+        self.ask(StoreRequest::Get { key })?.value()
+    }
+
+    /// # Errors
+    /// [`Error::NotACounter`] if the value is not a number.
+    fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        self.ask(StoreRequest::Add { key, amount })?.number()
+    }
+
+    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.ask(StoreRequest::Append { key, value })?.done()
+    }
+
+    fn check(&self, keys: &[&str]) -> Result<bool> {
+        self.ask(StoreRequest::Check { keys })?.flag()
+    }
+
+    fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        self.ask(StoreRequest::CompareSet { key, expected, desired })?.value()
+    }
+
+    fn delete_key(&self, key: &str) -> Result<bool> {
+        self.ask(StoreRequest::DeleteKey { key })?.flag()
+    }
+
+    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
+        self.ask(StoreRequest::Wait { keys, timeout })?.done()
+    }
+
+    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        self.ask(StoreRequest::MultiGet { keys })?.values()
+    }
+
+    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        self.ask(StoreRequest::MultiSet { keys, values })?.done()
+    }
+
+    fn num_keys(&self) -> Result<i64> {
+        self.ask(StoreRequest::NumKeys)?.number()
+    }
+
+    fn list_keys(&self) -> Result<Vec<String>> {
+        self.ask(StoreRequest::ListKeys)?.keys()
+    }
+
+    fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.ask(StoreRequest::QueuePush { key, value })?.done()
+    }
+
+    fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
+        self.ask(StoreRequest::QueuePop { key, block })?.value()
+    }
+
+    fn queue_len(&self, key: &str) -> Result<i64> {
+        self.ask(StoreRequest::QueueLen { key })?.number()
+    }
+
+    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
+        self.ask(StoreRequest::Barrier { key, world_size, timeout })?.done()
+    }
+
+    fn has_extended_api(&self) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Duration {
+        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "websocket")]
+    fn local_address(&self) -> Option<IpAddr> {
+        super::native::local_address(&*self.mover)
+    }
+
+    #[cfg(target_family = "wasm")]
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> crate::store::StoreFuture<'a> {
+        Box::pin(async move {
+            let deadline = Deadline::after(self.limit(&request));
+            let cancelled = async {
+                match deadline.remaining() {
+                    Some(left) => crate::clock::sleep_until(crate::clock::after(left)).await,
+                    None => std::future::pending().await,
+                }
+                gave_up(Expired::TimedOut, &request, &deadline)
+            };
+            self.client.request(request, cancelled).await
+        })
+    }
+
+    #[cfg(target_family = "wasm")]
+    fn relay(&self) -> Option<Arc<dyn crate::transport::websocket::Relay>> {
+        Some(self.client.relay())
+    }
+
+    /// A handle on the same session.
+    fn clone_store(&self) -> Result<Arc<dyn Store>> {
+        let (client, url) = (self.client.clone(), self.url.clone());
+        Ok(Arc::new(Self::over(client, url, self.timeout(), self.mover.clone())))
+    }
+}

@@ -1,0 +1,44 @@
+//! TLS of a native client: the server is checked against the roots that the system trusts. Knows
+//! nothing of what it carries.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// The client's side of a TLS handshake with `host`. A failure says why, and whether it would be
+/// the same next time.
+///
+/// The system's roots are meant, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+pub(super) async fn secure(
+    stream: TcpStream,
+    host: &str,
+) -> Result<TlsStream<TcpStream>, (String, bool)> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| (format!("'{host}' is no name that a certificate could have"), true))?;
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map_or_else(|| "none".into(), ToString::to_string);
+        let why = format!(
+            "the system has no trusted root certificates ({why}); SSL_CERT_FILE names some"
+        );
+        return Err((why, true));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| (error.to_string(), true))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    connected.map_err(|error| {
+        let is_final = error.kind() == io::ErrorKind::InvalidData;
+        (format!("TLS handshake failed: {error}"), is_final)
+    })
+}

@@ -1,0 +1,176 @@
+// What strangers may send to a running job's ports: that connection ends with a reason, and the job
+// goes on. Run by `node --test`.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { randomBytes } from "node:crypto";
+import { after, before, test } from "node:test";
+import { WebSocket } from "ws";
+import { Job, listeningPorts, residentKilobytes, roundsIn } from "./jobs.mjs";
+
+const PATIENCE_MS = 15_000;
+/** One more than any packet may have. */
+const TOO_LONG = 24 + (64 << 10) + 64 + 1;
+const HEAD =
+  "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+  "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+let job;
+let ports;
+let processes;
+
+before(async () => {
+  const languages = ["Rust", "Python", "Node"].map(roundsIn).filter(Boolean);
+  job = new Job(languages);
+  processes = [];
+  for (let rank = 0; rank < languages.length; rank += 1) {
+    const [, pid] = await job.line(new RegExp(`^\\[rank ${rank}\\] .* is process (\\d+)`));
+    processes.push(Number(pid));
+  }
+  await job.goesOn();
+  ports = processes.flatMap(listeningPorts);
+  assert.ok(ports.length > 0, "rank 0 serves the store");
+});
+
+after(async () => {
+  await job.goesOn();
+  assert.equal(await job.stop(), 0, job.lines.join("\n"));
+});
+
+/** Runs `attack` on every port; the job goes on each time. */
+function attacks(name, attack) {
+  test(name, async () => {
+    for (const port of ports) {
+      await attack(port);
+      await job.goesOn();
+    }
+  });
+}
+
+/** A WebSocket that is open. */
+async function open(port, options = {}) {
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/`, options);
+  await once(socket, "open", { signal: AbortSignal.timeout(PATIENCE_MS) });
+  return socket;
+}
+
+/** The code and reason with which the other side closes. */
+async function closed(socket) {
+  socket.on("error", () => {});
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const [code, reason] = await once(socket, "close", { signal });
+  return { code, reason: reason.toString() };
+}
+
+/** The greeting of a session, with a token of somebody's. */
+function hello(token) {
+  const packet = Buffer.alloc(40);
+  packet.writeUInt8(1, 0);
+  packet.writeUInt32LE(1, 4);
+  token.copy(packet, 8);
+  packet.writeUInt32LE(1 << 20, 32);
+  return packet;
+}
+
+/** What a bare socket answers to these bytes until it is closed. */
+async function answer(port, bytes) {
+  const socket = connect(port, "127.0.0.1");
+  const pieces = [];
+  socket.on("data", (piece) => pieces.push(piece)).on("error", () => {});
+  await once(socket, "connect");
+  socket.write(bytes);
+  await once(socket, "close", { signal: AbortSignal.timeout(PATIENCE_MS) });
+  return Buffer.concat(pieces).toString("latin1");
+}
+
+attacks("a text message closes with 1003 and a reason", async (port) => {
+  const socket = await open(port);
+  socket.send("hello");
+  const { code, reason } = await closed(socket);
+  assert.equal(code, 1003);
+  assert.notEqual(reason, "");
+});
+
+attacks("a message that is too long closes with 1009 and a reason", async (port) => {
+  for (const length of [TOO_LONG, 16 << 20]) {
+    const socket = await open(port);
+    socket.send(Buffer.alloc(length));
+    const { code, reason } = await closed(socket);
+    assert.equal(code, 1009);
+    assert.notEqual(reason, "");
+  }
+});
+
+attacks("a page of another origin gets 403, which names the setting", async (port) => {
+  const origin = "Origin: https://example.com\r\n\r\n";
+  const said = await answer(port, HEAD + origin);
+  assert.match(said, /^HTTP\/1\.1 403 /);
+  assert.match(said, /POLYRANK_ALLOWED_ORIGINS/);
+});
+
+attacks("a page of this host is let in", async (port) => {
+  for (const origin of ["http://localhost:8080", "http://127.0.0.1", "https://[::1]:1"]) {
+    const socket = await open(port, { origin });
+    socket.close();
+    await closed(socket);
+  }
+});
+
+attacks("a session that nobody knows closes with 1008 and a reason", async (port) => {
+  const socket = await open(port);
+  socket.send(hello(randomBytes(16)));
+  const { code, reason } = await closed(socket);
+  assert.equal(code, 1008);
+  assert.notEqual(reason, "");
+});
+
+attacks("a packet that is cut off closes with 1002 and a reason", async (port) => {
+  for (const bytes of [hello(Buffer.alloc(16)).subarray(0, 3), Buffer.alloc(0), randomBytes(100)]) {
+    const socket = await open(port);
+    socket.send(bytes);
+    const { code, reason } = await closed(socket);
+    assert.equal(code, 1002);
+    assert.notEqual(reason, "");
+  }
+});
+
+attacks("a frame that is not masked, and one of a made-up kind, close", async (port) => {
+  for (const frame of [[0x82, 0x01, 0x00], [0x83, 0x80, 0, 0, 0, 0]]) {
+    const said = await answer(port, Buffer.concat([Buffer.from(`${HEAD}\r\n`), Buffer.from(frame)]));
+    assert.match(said, /^HTTP\/1\.1 101 /);
+  }
+});
+
+attacks("a socket that ends in the middle of a frame harms nobody", async (port) => {
+  const socket = connect(port, "127.0.0.1").on("error", () => {});
+  await once(socket, "connect");
+  socket.write(Buffer.concat([Buffer.from(`${HEAD}\r\n`), Buffer.from([0x82, 0xfe, 0xff, 0xff, 1])]));
+  await once(socket, "data");
+  socket.resetAndDestroy();
+});
+
+attacks("a request without end closes", async (port) => {
+  const said = await answer(port, HEAD + `X: ${"x".repeat(1 << 20)}`);
+  assert.doesNotMatch(said, /^HTTP\/1\.1 101 /);
+});
+
+attacks("bytes of no protocol close", async (port) => {
+  await answer(port, randomBytes(1 << 16));
+  await answer(port, "POST / HTTP/1.1\r\n\r\n");
+});
+
+attacks("sockets that say nothing, or half of it, cost little and stop nobody", async (port) => {
+  const before = processes.map(residentKilobytes);
+  const sockets = [];
+  for (let index = 0; index < 50; index += 1) {
+    const socket = connect(port, "127.0.0.1").on("error", () => {});
+    await once(socket, "connect");
+    socket.write(["", "G", HEAD, `${HEAD}\r\n`][index % 4]);
+    sockets.push(socket);
+  }
+  await job.goesOn();
+  const grown = processes.map((pid, rank) => residentKilobytes(pid) - before[rank]);
+  assert.ok(Math.max(...grown) < 32 << 10, `${grown} KiB more`);
+  sockets.forEach((socket) => socket.destroy());
+});

@@ -1,0 +1,308 @@
+//! The conformance cases of `cases/cases.json`: reads them, gives a rank its tensors, and says what
+//! must stand in them afterwards. `cases/README.md` is the description; the other languages' readers
+//! stand beside it. Knows nothing of how a collective is carried out.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Result, Tensor};
+use serde_json::Value;
+
+/// Bytes that no operation may touch, and that every output must replace.
+const UNTOUCHED: u8 = 0xa5;
+
+/// The file, read once.
+pub fn file() -> &'static Value {
+    static FILE: OnceLock<Value> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let text = include_str!("../cases/cases.json");
+        serde_json::from_str(text).expect("the generated file is JSON")
+    })
+}
+
+/// A list of numbers of the file.
+pub fn numbers(value: &Value) -> Vec<u64> {
+    let list = value.as_array().expect("a list of numbers");
+    list.iter().map(|number| number.as_u64().expect("a number")).collect()
+}
+
+/// One call, the same on all ranks.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The collective.
+    pub collective: Collective,
+    /// Whether two operations go together.
+    pub coalesced: bool,
+    /// The type of all elements.
+    pub dtype: DType,
+    /// How elements are reduced, where they are.
+    pub reduce_op: ReduceOp,
+    /// The root, where there is one.
+    pub root: u32,
+    /// Elements of a block; more in some where sizes are uneven.
+    pub elements: usize,
+    /// Whether tensors have a gap behind every element.
+    pub strided: bool,
+    /// Whether blocks differ in size.
+    pub uneven: bool,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { collective, dtype, reduce_op, root, elements, .. } = self;
+        write!(
+            formatter,
+            "{collective:?} {dtype:?} {reduce_op:?} root {root}, {elements} elements"
+        )?;
+        let notes =
+            [(self.coalesced, "coalesced"), (self.strided, "strided"), (self.uneven, "uneven")];
+        notes.iter().filter(|(is, _)| *is).try_for_each(|(_, note)| write!(formatter, ", {note}"))
+    }
+}
+
+/// The pairwise cases of a world, with the words that name each.
+pub fn pairwise(world: u32) -> Vec<(String, Case)> {
+    let rows = file()["pairwise"][&world.to_string()].as_array().expect("a world of the file");
+    rows.iter().map(from_row).collect()
+}
+
+fn from_row(row: &Value) -> (String, Case) {
+    let number = |at: usize| row[at].as_u64().expect("a number");
+    let form = &file()["forms"][number(0) as usize];
+    let name = |value: &Value| value.as_str().map(str::to_owned);
+    let case = Case {
+        collective: collective(form["collective"].as_str().expect("a name")),
+        coalesced: form["coalesced"].as_bool().expect("a truth"),
+        dtype: name(&row[1]).map_or(DType::U8, |name| dtype(&name)),
+        reduce_op: name(&row[2]).map_or(ReduceOp::Sum, |name| reduce_op(&name)),
+        root: number(3) as u32,
+        elements: number(4) as usize,
+        strided: number(5) == 1,
+        uneven: number(6) == 1,
+    };
+    (format!("{} {case}", form["id"].as_str().expect("a name")), case)
+}
+
+fn collective(name: &str) -> Collective {
+    let found = Collective::ALL.into_iter().find(|collective| collective.facts().name == name);
+    found.expect("the file names collectives")
+}
+
+fn dtype(name: &str) -> DType {
+    DType::from_name(name).expect("the file names element types")
+}
+
+/// The operator of a name of the file.
+pub fn reduce_op(name: &str) -> ReduceOp {
+    let factor = file()["factor"].as_f64().expect("a factor");
+    ReduceOp::from_name(name).unwrap_or(ReduceOp::PremulSum(factor))
+}
+
+/// Runs the case on this rank.
+///
+/// # Errors
+/// The operation fails, or leaves something else than it should: then the outer error is `Ok` and
+/// the inner one says what differs.
+pub fn run(group: &ProcessGroup, case: &Case) -> Result<std::result::Result<(), String>> {
+    let here = Here { case, rank: group.rank(), size: group.size() };
+    let buffers: Vec<Buffers> = (0..1 + usize::from(case.coalesced)).map(|_| here.make()).collect();
+    let mut request = Request::new(case.collective);
+    request.inputs = lists(&buffers, |buffers| &buffers.inputs);
+    request.outputs = lists(&buffers, |buffers| &buffers.outputs);
+    request.reduce_op = case.reduce_op;
+    request.root = case.root;
+    request.coalesced = case.coalesced;
+    group.run(request)?;
+    Ok(buffers.iter().try_for_each(|buffers| here.check(buffers)))
+}
+
+fn lists(buffers: &[Buffers], side: fn(&Buffers) -> &Vec<Slot>) -> Vec<Vec<Tensor>> {
+    let tensors = |slots: &Vec<Slot>| slots.iter().map(|slot| slot.tensor.clone()).collect();
+    buffers.iter().map(|buffers| tensors(side(buffers))).collect()
+}
+
+/// A tensor and the elements that must stand in it afterwards.
+struct Slot {
+    tensor: Tensor,
+    expected: Vec<u8>,
+}
+
+/// A rank's tensors of one operation.
+struct Buffers {
+    inputs: Vec<Slot>,
+    outputs: Vec<Slot>,
+}
+
+/// A case as one rank sees it.
+struct Here<'case> {
+    case: &'case Case,
+    rank: u32,
+    size: u32,
+}
+
+impl Here<'_> {
+    fn make(&self) -> Buffers {
+        let facts = facts(self.case.collective);
+        let (input, output) = (fact(facts, "input"), fact(facts, "output"));
+        let data = if output == "None" { Vec::new() } else { self.sends(input) };
+        let results = self.receives(input, output);
+        let in_place = matches!((input, output), ("None", _) | (_, "OneAtRoot"));
+        if in_place {
+            // What a tensor held is replaced, or stays where there is no result.
+            let outputs: Vec<Slot> = data
+                .iter()
+                .enumerate()
+                .map(|(at, before)| {
+                    let expected = results.get(at).unwrap_or(before).clone();
+                    Slot { tensor: self.tensor(before), expected }
+                })
+                .collect();
+            let inputs = if input == "None" { Vec::new() } else { again(&outputs) };
+            return Buffers { inputs, outputs };
+        }
+        let slot =
+            |before: &[u8], expected: Vec<u8>| Slot { tensor: self.tensor(before), expected };
+        Buffers {
+            inputs: data.into_iter().map(|data| slot(&data, data.clone())).collect(),
+            outputs: results
+                .into_iter()
+                .map(|expected| slot(&vec![UNTOUCHED; expected.len()], expected))
+                .collect(),
+        }
+    }
+
+    /// What this rank puts in, block by block.
+    fn sends(&self, input: &str) -> Vec<Vec<u8>> {
+        let mine = |to: u32, block: u32| self.data(self.rank, block, self.length(self.rank, to));
+        match input {
+            "None" | "One" => vec![mine(self.rank, 0)],
+            "AllAtRoot" if self.rank != self.case.root => Vec::new(),
+            _ => (0..self.size).map(|to| mine(to, to)).collect(),
+        }
+    }
+
+    /// What this rank must get, block by block.
+    fn receives(&self, input: &str, output: &str) -> Vec<Vec<u8>> {
+        let (rank, root) = (self.rank, self.case.root);
+        let facts = facts(self.case.collective);
+        let block = if input.starts_with("All") { rank } else { 0 };
+        match output {
+            "None" => Vec::new(),
+            "AllAtRoot" | "OneAtRoot" if rank != root => Vec::new(),
+            "All" | "AllAtRoot" => {
+                (0..self.size).map(|from| self.data(from, block, self.length(from, rank))).collect()
+            }
+            _ if facts["reduces"] == true => vec![self.reduced(block, self.length(rank, rank))],
+            _ => vec![self.data(root, block, self.length(root, rank))],
+        }
+    }
+
+    /// Elements of what `from` has for `to`.
+    fn length(&self, from: u32, to: u32) -> usize {
+        let facts = facts(self.case.collective);
+        let more = match fact(facts, "sizes") {
+            "Equal" => 0,
+            "Pairwise" => from + 2 * to,
+            _ if fact(facts, "output").starts_with("All") => from,
+            _ => to,
+        };
+        self.case.elements + if self.case.uneven { more as usize % 3 } else { 0 }
+    }
+
+    /// Elements of the input of `rank` that is its block `block`.
+    fn data(&self, rank: u32, block: u32, elements: usize) -> Vec<u8> {
+        let inputs = &file()["dtypes"][self.case.dtype.name()]["inputs"];
+        let [scale, _] = self.reduction();
+        let pattern = inputs[&scale.to_string()].as_str().expect("a pattern");
+        self.cut(pattern, step("rank_step") * rank as usize, block, elements)
+    }
+
+    fn reduced(&self, block: u32, elements: usize) -> Vec<u8> {
+        let [_, pattern] = self.reduction();
+        self.cut(pattern.as_str().expect("a pattern"), 0, block, elements)
+    }
+
+    /// The scale of the inputs and one period of the result.
+    fn reduction(&self) -> [&'static Value; 2] {
+        static PLAIN: OnceLock<Value> = OnceLock::new();
+        if facts(self.case.collective)["reduces"] == false {
+            return [PLAIN.get_or_init(|| Value::from(1)), &Value::Null];
+        }
+        let (op, dtype) = (self.case.reduce_op.name(), self.case.dtype.name());
+        let found = &file()["reductions"][op][dtype][&self.size.to_string()];
+        [&found[0], &found[1]]
+    }
+
+    /// So many elements of a periodic pattern.
+    fn cut(&self, pattern: &str, phase: usize, block: u32, elements: usize) -> Vec<u8> {
+        let width = self.case.dtype.size_bytes();
+        let bytes = unhex(pattern);
+        let start = (phase + step("block_step") * block as usize) % (bytes.len() / width) * width;
+        let wanted = elements * width;
+        // Whole periods at once: byte by byte takes long in a build for tests.
+        let mut all = bytes.repeat((start + wanted).div_ceil(bytes.len()));
+        all.drain(..start);
+        all.truncate(wanted);
+        all
+    }
+
+    fn tensor(&self, data: &[u8]) -> Tensor {
+        let (dtype, width) = (self.case.dtype, self.case.dtype.size_bytes());
+        let elements = data.len() / width;
+        if !self.case.strided || elements == 0 {
+            return Tensor::contiguous(Region::from_vec(data.to_vec()), dtype, vec![elements]);
+        }
+        // The region ends with the last element; gaps lie between.
+        let mut spaced = vec![UNTOUCHED; (2 * elements - 1) * width];
+        for (place, element) in spaced.chunks_mut(2 * width).zip(data.chunks(width)) {
+            place[..width].copy_from_slice(element);
+        }
+        Tensor::strided(Region::from_vec(spaced), dtype, vec![elements], vec![2], 0)
+    }
+
+    fn check(&self, buffers: &Buffers) -> std::result::Result<(), String> {
+        for (side, slots) in [("input", &buffers.inputs), ("output", &buffers.outputs)] {
+            for (at, slot) in slots.iter().enumerate() {
+                // A tensor like the one before, so that the gaps are compared too.
+                let expected = self.tensor(&slot.expected).into_region().read(<[u8]>::to_vec);
+                let got = slot.tensor.region().read(<[u8]>::to_vec);
+                if got == expected {
+                    continue;
+                }
+                if let Some(byte) = (0..expected.len()).find(|&byte| got[byte] != expected[byte]) {
+                    let start = byte / self.case.dtype.size_bytes() * self.case.dtype.size_bytes();
+                    let end = start + self.case.dtype.size_bytes();
+                    let (got, expected) = (&got[start..end], &expected[start..end]);
+                    return Err(format!(
+                        "rank {} {side} {at}: byte {byte} is of {got:02x?}, expected {expected:02x?}",
+                        self.rank
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same tensors as the other buffer of an operation in place.
+fn again(slots: &[Slot]) -> Vec<Slot> {
+    let same = |slot: &Slot| Slot { tensor: slot.tensor.clone(), expected: slot.expected.clone() };
+    slots.iter().map(same).collect()
+}
+
+fn facts(collective: Collective) -> &'static Value {
+    &file()["collectives"][collective.facts().name]
+}
+
+fn fact(facts: &'static Value, name: &str) -> &'static str {
+    facts[name].as_str().expect("a fact is a word")
+}
+
+fn step(name: &str) -> usize {
+    file()[name].as_u64().expect("a step is a number") as usize
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len()).step_by(2).map(byte).collect()
+}

@@ -1,0 +1,103 @@
+//! How a rank of each language is started, for jobs of several languages. Knows nothing of what the
+//! ranks do.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A language in which ranks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// An example of this package.
+    Rust,
+    /// A program under the interpreter that has the extension.
+    Python,
+    /// A JavaScript module in Node.
+    Node,
+    /// A JavaScript module in a page of a headless Chromium.
+    Browser,
+}
+
+/// A program in all languages: an example's name, and a path without its ending.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Below `target/…/examples`.
+    pub example: &'static str,
+    /// Below `tests`: `demo/digits` is `demo/digits.py` and `demo/digits.mjs`.
+    pub script: &'static str,
+}
+
+/// The digits that the demo learns to read.
+pub const DIGITS: Program = Program { example: "digits", script: "demo/digits" };
+/// The pairwise conformance cases.
+pub const CASES: Program = Program { example: "cases", script: "cases/run" };
+
+impl Language {
+    /// What starts a rank of this language.
+    ///
+    /// # Errors
+    /// What is missing here, in words.
+    pub fn command(self, program: Program) -> Result<Vec<OsString>, String> {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let script = |ending| tests.join(program.script).with_extension(ending).into_os_string();
+        let through = |rank: &str| tests.join("javascript").join(rank).into_os_string();
+        match self {
+            Language::Rust => Ok(vec![built(&format!("examples/{}", program.example))]),
+            Language::Python => {
+                let python = std::env::var_os("POLYRANK_PYTHON")
+                    .ok_or("POLYRANK_PYTHON names no interpreter that has polyrank")?;
+                Ok(vec![python, script("py")])
+            }
+            Language::Node => {
+                is_there("bindings-node/polyrank.node", "cargo xtask node")?;
+                Ok(vec!["node".into(), through("node_rank.mjs"), script("mjs")])
+            }
+            Language::Browser => {
+                is_there("bindings-wasm/js/index.js", "cargo xtask wasm")?;
+                let mut search = Command::new("node");
+                search.arg(through("chromium.mjs")).stdout(Stdio::null());
+                if !search.status().is_ok_and(|status| status.success()) {
+                    return Err("there is no Chromium; cargo xtask setup installs one".to_owned());
+                }
+                Ok(vec!["node".into(), through("browser_rank.mjs"), script("mjs")])
+            }
+        }
+    }
+}
+
+fn is_there(path: &str, made_by: &str) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if root.join(path).exists() {
+        return Ok(());
+    }
+    Err(format!("{path} is missing; {made_by} makes it"))
+}
+
+/// `target/debug/NAME`, which `cargo test --workspace` has built before the suites run.
+pub fn built(name: &str) -> OsString {
+    let test = std::env::current_exe().expect("a test has a path");
+    let profile = test.ancestors().nth(2).map(PathBuf::from).expect("it lies in target/…/deps");
+    let path = profile.join(name);
+    let shown = path.display();
+    assert!(path.exists(), "{shown} is missing: run cargo build --workspace --examples first");
+    path.into_os_string()
+}
+
+/// Runs one job with so many ranks of each language, in this order of ranks. `None`, after saying
+/// so, where a language is missing here.
+pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
+    let mut launcher = Command::new(built("polyrank"));
+    launcher.arg("run");
+    for (index, (language, rank_count)) in parts.iter().enumerate() {
+        let command = match language.command(program) {
+            Ok(command) => command,
+            Err(missing) => {
+                eprintln!("skipped: {language:?}: {missing}");
+                return None;
+            }
+        };
+        launcher.args((index > 0).then_some(":")).args(["-n", &rank_count.to_string()]);
+        launcher.args(command);
+    }
+    Some(launcher.output().expect("the launcher starts"))
+}
