@@ -8,6 +8,7 @@ use napi_derive::napi;
 use polyrank::Error;
 use polyrank::calls::Object;
 
+use crate::farewell::{hold, let_go};
 use crate::threads;
 
 /// A handle on a group or a store.
@@ -37,12 +38,19 @@ impl NativeObject {
     /// Lets go of the object; every later call with this handle fails.
     #[napi]
     pub fn release(&self) {
-        self.object.borrow_mut().take().into_iter().for_each(threads::drop_later);
+        match self.object.borrow_mut().take() {
+            Some(Object::Group(group)) => let_go(group),
+            Some(other) => threads::drop_later(other),
+            None => {}
+        }
     }
 }
 
 impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
+        if let Object::Group(group) = &object {
+            hold(group.identity());
+        }
         NativeObject {
             type_name: object.type_name(),
             identity: object.identity(),

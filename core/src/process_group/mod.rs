@@ -160,6 +160,12 @@ impl ProcessGroup {
         self.inner.cpu.shutdown(SHUTDOWN_LIMIT);
     }
 
+    /// As [`ProcessGroup::shutdown`], with this long for the operations in flight; those that are
+    /// not done by then fail, on all ranks.
+    pub fn shutdown_within(&self, limit: Duration) {
+        self.inner.cpu.shutdown(limit);
+    }
+
     /// As [`ProcessGroup::shutdown`], without blocking.
     pub async fn shutdown_async(&self) {
         self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
