@@ -120,10 +120,61 @@ impl Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        self.leave();
+        if self.waker.is_some() {
+            self.leave();
+            // Whoever waits until then on its behalf need not.
+            ring_alarm();
+        }
     }
 }
 
 fn lock() -> MutexGuard<'static, Vec<(Instant, Waker)>> {
     SLEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn sleepers_are_woken_when_it_is_time_and_forgotten_when_they_leave() {
+        let woken = Arc::new(Count::default());
+        let waker = Waker::from(woken.clone());
+        let until = after(HOUR);
+        let mut sleeps = [0, 1].map(|_| sleep_until(until));
+        for sleep in &mut sleeps {
+            assert!(Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        let early = until - Duration::from_millis(1);
+        assert!(wake_sleepers(early).is_some_and(|next| next <= until));
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        let [first, second] = sleeps;
+        drop(first);
+        wake_sleepers(until);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1, "one of them had left");
+        drop(second);
+        assert!(!lock().iter().any(|(_, known)| known.will_wake(&waker)));
+        let mut over = sleep_until(Instant::now());
+        assert!(Pin::new(&mut over).poll(&mut Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn a_limit_beyond_the_clock_is_far_away() {
+        assert!(after(Duration::MAX) > after(HOUR));
+    }
 }

@@ -104,7 +104,7 @@ function handlerOf(url) {
   return handlers.get(/^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]);
 }
 
-async function meet(handler, url, { rank, worldSize, timeout }) {
+async function meet(handler, url, { rank = -1, worldSize = -1, timeout }) {
   const met = await handler(url, { rank, worldSize, timeout: timeout ?? DEFAULT_TIMEOUT_MS });
   if (handleOf(met?.store) !== null && met.rank >= 0 && met.worldSize > met.rank) {
     return { store: met.store, rank: met.rank, worldSize: met.worldSize };

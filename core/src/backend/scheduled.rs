@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::registry::BackendName;
 use super::stall::{STALL, StallInspector};
 use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
 use crate::clock::{CAN_BLOCK, Instant};
@@ -20,8 +21,10 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, ReduceOp, Result};
 
-/// Runs the operations of one group as schedules, over TCP.
+/// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
+/// `websocket` are two names of it.
 pub struct ScheduledBackend {
+    backend: BackendName,
     rank: u32,
     size: u32,
     driver: Arc<Driver>,
@@ -38,14 +41,15 @@ struct Issuing {
 }
 
 impl ScheduledBackend {
-    /// Joins the group `name` of `size` ranks that meet in `store`, when all are there.
+    /// Joins, as the backend called `backend`, the group `name` of `size` ranks that meet in
+    /// `store`, when all are there.
     ///
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come within `timeout`.
     pub(crate) async fn connect(
+        backend: BackendName,
         store: &Arc<dyn Store>,
-        rank: u32,
-        size: u32,
+        (rank, size): (u32, u32),
         name: &str,
         timeout: Duration,
     ) -> Result<ScheduledBackend> {
@@ -59,6 +63,7 @@ impl ScheduledBackend {
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, rank, size);
         Ok(ScheduledBackend {
+            backend,
             rank,
             size,
             driver,
@@ -71,7 +76,7 @@ impl ScheduledBackend {
 
 impl Backend for ScheduledBackend {
     fn name(&self) -> &str {
-        "tcp"
+        self.backend.as_str()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -95,7 +100,7 @@ impl Backend for ScheduledBackend {
         let mut issuing = self.issuing();
         let key = Key { collective, algorithm, place };
         let schedule = issuing.schedules.get(key).ok_or_else(|| Error::Unsupported {
-            who: "the tcp backend".into(),
+            who: format!("the {} backend", self.backend),
             operation: call.name.into(),
         })?;
         issuing.collectives += 1;

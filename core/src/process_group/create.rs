@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup};
+use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::Backend;
-use crate::backend::registry::{self, BackendSpec};
+use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
 use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
@@ -96,6 +96,7 @@ impl ProcessGroup {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
         let inner = Inner {
+            identity: next_identity(),
             name: name.into(),
             description: options.description.clone(),
             rank,
@@ -132,5 +133,9 @@ async fn cpu_backend(
         );
         return Err(Error::InvalidArgument { message });
     }
-    Ok(Arc::new(ScheduledBackend::connect(store, rank, size, name, timeout).await?))
+    let cpu = options.backend.devices.iter().find(|(device, _)| device == "cpu");
+    let backend = cpu.map_or_else(BackendName::tcp, |(_, backend)| backend.clone());
+    let ranks = (rank, size);
+    let backend = ScheduledBackend::connect(backend, store, ranks, name, timeout).await?;
+    Ok(Arc::new(backend))
 }
