@@ -164,22 +164,7 @@ impl Tools<'_> {
         let files = [self.test_files("tests"), self.test_files("tests/layer")].concat();
         let words = options.into_iter().chain(files.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
-        let types = |project: &str| {
-            let folder = self.workspace.path(NODE_PACKAGE);
-            let mut tsc = self.workspace.command(folder.join("node_modules/.bin/tsc"));
-            tsc.args(["--project", project]).current_dir(folder);
-            Action::Run(tsc)
-        };
-        vec![
-            step("node-suite", "Node suite", &["node"], self.node(&words)),
-            step("tsc", "right and wrong TypeScript, in Node", &["setup"], types("tests/types")),
-            step(
-                "tsc-dom",
-                "right TypeScript, in a browser",
-                &["setup"],
-                types("tests/types/tsconfig.dom.json"),
-            ),
-        ]
+        vec![step("node-suite", "Node suite, with TypeScript's", &["node"], self.node(&words))]
     }
 
     /// The test files in a folder of the Node package, from the root.
