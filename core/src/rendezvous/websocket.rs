@@ -35,7 +35,10 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
     }
     let (store, hosting) = match host_if_own(url, rank, request.timeout)? {
         Some(store) => (store, true),
-        None => (open(url, request.timeout).await?, false),
+        None => {
+            let address = format!("{}://{}{}", url.scheme, url.authority, url.path);
+            (open_web_socket_store(&address, request.timeout).await?, false)
+        }
     };
     let store = match url.parameter("room") {
         Some(room) => Arc::new(PrefixStore::new(format!("room/{room}"), store)),
@@ -44,19 +47,18 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
     Ok(Rendezvous { store, rank, world_size, hosting, hosted: true })
 }
 
-/// The store of the server at `url`.
-async fn open(url: &Url<'_>, timeout: Duration) -> Result<Arc<dyn Store>> {
-    let address = format!("{}://{}{}", url.scheme, url.authority, url.path);
+/// The store of the server at `url`, a `ws://` or `wss://` address.
+pub(crate) async fn open_web_socket_store(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
     let opener = *OPENER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(opener) = opener {
-        return opener(address, timeout).await;
+        return opener(url.to_owned(), timeout).await;
     }
     #[cfg(feature = "websocket")]
-    return Ok(Arc::new(crate::store::WebSocketStore::connect(&address, timeout)?));
+    return Ok(Arc::new(crate::store::WebSocketStore::connect(url, timeout)?));
     #[cfg(not(feature = "websocket"))]
     Err(Error::Unsupported {
         who: "this build of polyrank".into(),
-        operation: format!("{}:// rendezvous", url.scheme),
+        operation: format!("a store at {url}"),
     })
 }
 
