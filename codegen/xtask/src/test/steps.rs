@@ -134,7 +134,7 @@ impl Tools<'_> {
         let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
         let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
         let mut layer = self.workspace.command("node");
-        layer.args(["--test", "--test-reporter=tap", "bindings-node/tests/layer/"]);
+        layer.args(["--test", "--test-reporter=tap"]).args(self.test_files("tests/layer"));
         let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
         vec![
@@ -169,10 +169,11 @@ impl Tools<'_> {
 
     fn node_suites(&self) -> Vec<Step> {
         let options = ["--test", "--test-concurrency=1", "--test-reporter=tap"];
-        let files = [self.test_files("tests"), self.test_files("tests/layer")].concat();
+        let files = self.test_files("tests");
         let words = options.into_iter().chain(files.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
-        vec![step("node-suite", "Node suite, with TypeScript's", &["node"], self.node(&words))]
+        // The launcher is of the Rust suites' build.
+        vec![step("node-suite", "Node suite", &["node", "rust"], self.node(&words))]
     }
 
     /// The test files in a folder of the Node package, from the root.
