@@ -133,8 +133,6 @@ impl Tools<'_> {
         // One set of features for all suites, so that the library is compiled once for them.
         let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
         let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
-        let mut layer = self.workspace.command("node");
-        layer.args(["--test", "--test-reporter=tap"]).args(self.test_files("tests/layer"));
         let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
         vec![
@@ -144,12 +142,6 @@ impl Tools<'_> {
                 // Those that cross languages say what they miss; the others still tell.
                 &["setup"],
                 Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
-            ),
-            step(
-                "layer",
-                "the JavaScript layer over a stand-in, and its declarations",
-                &["setup"],
-                Action::Run(layer),
             ),
             step(
                 "strangers",
