@@ -167,7 +167,7 @@ impl Tools<'_> {
 
     fn node_suites(&self) -> Vec<Step> {
         let options = ["--test", "--test-concurrency=1", "--test-reporter=tap"];
-        let files = self.test_files("tests");
+        let files = [self.test_files("tests/layer"), self.test_files("tests")].concat();
         let words = options.into_iter().chain(files.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
         // The launcher is of the Rust suites' build.
