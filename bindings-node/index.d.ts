@@ -1984,20 +1984,26 @@ export class TCPStore extends Store {
   static connect(hostName: string, port: number, options?: TCPStoreOptions): Promise<TCPStore>;
 }
 
-/** A store reached over a WebSocket, from a browser too. */
+/**
+ * A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
+ * WebSockets on its port; one of PyTorch does not.
+ *
+ * A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+ */
 export class WebSocketStore extends Store {
   private constructor();
+  /** The address of the store. */
+  readonly url: string;
   /**
-   * Connects to `url`, a `ws://` or `wss://` address.
-   *
-   * Not built in this version.
+   * Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
    *
    * @param url - The address.
-   * @throws {@link UnsupportedError}
+   * @throws {@link DistNetworkError}
+   * @throws {@link StoreTimeoutError}
    */
   static connect(url: string, options?: WaitOptions & {
     /**
-     * Limit of this call; none: the group's. In ms.
+     * Limit of connecting and of requests that wait. In ms.
      * @defaultValue `300000`
      */
     timeout?: number | undefined;

@@ -145,9 +145,18 @@ interface TCPStore : Store {
   [Alias=libuvBackend, Handwritten] readonly attribute boolean libuv_backend;
 };
 
-/// A store reached over a WebSocket, from a browser too.
-[Unbuilt, Since=0.1]
+/// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
+/// WebSockets on its port; one of PyTorch does not.
+///
+/// A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+[Since=0.1]
 interface WebSocketStore : Store {
-  /// Connects to `url`, a `ws://` or `wss://` address.
-  [Factory=connect, Waits] constructor(DOMString url, optional Duration timeout = 300);
+  /// Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
+  ///
+  /// - `timeout`: limit of connecting and of requests that wait.
+  [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
+  constructor(DOMString url, optional Duration timeout = 300);
+
+  /// The address of the store.
+  readonly attribute DOMString url;
 };

@@ -77,6 +77,15 @@ pub(crate) struct TCPStore {
     pub(crate) inner: Arc<polyrank::store::TcpStore>,
 }
 
+/// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
+/// WebSockets on its port; one of PyTorch does not.
+///
+/// A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+#[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
+pub(crate) struct WebSocketStore {
+    pub(crate) inner: Arc<polyrank::store::WebSocketStore>,
+}
+
 /// One send or receive for `batch_isend_irecv`.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct P2POp {

@@ -6,6 +6,7 @@
 mod calls;
 mod connections;
 mod convert;
+pub mod drawing;
 mod events;
 mod memory;
 mod objects;

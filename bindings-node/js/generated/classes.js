@@ -525,8 +525,9 @@ export class TCPStore extends Store {
 }
 register("TCPStore", TCPStore, ["TCPStore", "Store"]);
 
+const WEB_SOCKET_STORE_NEW = { key: "WEB_SOCKET_STORE_NEW", name: "new", required: 1, durations: [1] };
 
-/** A store reached over a WebSocket, from a browser too. */
+/** A store reached over a WebSocket, from a browser too. Every store server of polyrank answers WebSockets on its port; one of PyTorch does not. */
 export class WebSocketStore extends Store {
   constructor(...given) {
     if (given[0] !== MADE) throw new InvalidTypeError("a WebSocketStore is made by WebSocketStore.connect()");
@@ -534,7 +535,11 @@ export class WebSocketStore extends Store {
   }
 
   static connect(...given) {
-    return calls.unbuilt("WebSocketStore");
+    return calls.invokeAsync(WEB_SOCKET_STORE_NEW, null, given);
+  }
+
+  get url() {
+    return calls.invoke({ key: "WEB_SOCKET_STORE_URL", required: 0 }, this, []);
   }
 
   get [Symbol.toStringTag]() {

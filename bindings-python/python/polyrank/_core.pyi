@@ -1362,14 +1362,23 @@ class TCPStore(Store):
         """
 
 
-@final
-class WebSocketStore:
-    """A store reached over a WebSocket, from a browser too."""
+@disjoint_base
+class WebSocketStore(Store):
+    """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
+    WebSockets on its port; one of PyTorch does not.
 
+    A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address of the store."""
     def __new__(cls, url: str, timeout: _Duration = ...) -> Self:
-        """Connects to `url`, a `ws://` or `wss://` address.
+        """Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
 
-        Not built in this version: raises `UnsupportedError`.
+        - `timeout`: limit of connecting and of requests that wait.
+
+        Raises `DistNetworkError`, `StoreTimeoutError`.
         """
 
 

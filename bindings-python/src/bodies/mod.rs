@@ -15,4 +15,5 @@ mod rendezvous;
 mod settings;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
+pub(crate) mod web_socket_store;
 pub(crate) mod work;

@@ -1205,6 +1205,26 @@ impl TCPStore {
 }
 
 #[pymethods]
+impl WebSocketStore {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let py = positional.py();
+        let call = convert::resolve(py, &tables::WEB_SOCKET_STORE_NEW, positional, keywords)?;
+        bodies::web_socket_store::new(py, call)
+    }
+
+    /// The address of the store.
+    #[getter(url)]
+    fn get_url<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::give(slf.py(), slf.get().inner.url())
+    }
+}
+
+#[pymethods]
 impl Work {
     /// Waits until the operation is complete; true. Raises what the operation failed with.
     ///
@@ -1392,24 +1412,6 @@ impl Future {
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct DeviceBackend;
 
-/// A store reached over a WebSocket, from a browser too.
-///
-/// Not built in this version.
-#[pyclass(frozen, module = "polyrank")]
-pub(crate) struct WebSocketStore;
-
-#[pymethods]
-impl WebSocketStore {
-    #[new]
-    #[pyo3(signature = (*positional, **_keywords))]
-    fn py_new(
-        positional: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        Err(convert::unbuilt(positional.py(), "WebSocketStore"))
-    }
-}
-
 /// Memory of all ranks of a group that each of them can reach without the owner's help.
 ///
 /// Not built in this version.
@@ -1476,10 +1478,10 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FileStore>()?;
     module.add_class::<PrefixStore>()?;
     module.add_class::<TCPStore>()?;
+    module.add_class::<WebSocketStore>()?;
     module.add_class::<Work>()?;
     module.add_class::<Future>()?;
     module.add_class::<DeviceBackend>()?;
-    module.add_class::<WebSocketStore>()?;
     module.add_class::<Window>()?;
     Ok(())
 }

@@ -42,6 +42,8 @@ enum Kind {
     Prefix(Arc<PrefixStore>, Arc<Object>),
     #[cfg(feature = "tcp")]
     Tcp(Arc<TcpStore>),
+    /// With the address that was given.
+    WebSocket(Arc<str>),
 }
 
 impl Object {
@@ -63,6 +65,7 @@ impl Object {
                 Kind::Prefix(..) => &["PrefixStore", "Store"],
                 #[cfg(feature = "tcp")]
                 Kind::Tcp(_) => &["TCPStore", "Store"],
+                Kind::WebSocket(_) => &["WebSocketStore", "Store"],
             },
         }
     }
@@ -142,6 +145,16 @@ impl StoreObject {
     #[cfg(feature = "tcp")]
     pub(super) fn tcp(&self) -> Option<&TcpStore> {
         if let Kind::Tcp(store) = &self.kind { Some(store) } else { None }
+    }
+
+    /// A store that is reached over a WebSocket at `url`.
+    pub fn web_socket(store: Arc<dyn Store>, url: impl Into<Arc<str>>) -> StoreObject {
+        Self::new(store, Kind::WebSocket(url.into()))
+    }
+
+    /// The address of the WebSocket store that it is.
+    pub(super) fn url(&self) -> Option<&str> {
+        if let Kind::WebSocket(url) = &self.kind { Some(url) } else { None }
     }
 
     /// A view of `underlying` under a prefix.

@@ -16,8 +16,7 @@ use crate::wire::frame::Fingerprint;
 /// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
 const TURNS: usize = 16;
 
-/// How often it is looked at operations in flight although nothing arrives: one may stand still, and
-/// a transport may have timers.
+/// How often operations in flight are looked at although nothing arrives: one may stand still.
 const TICK: Duration = Duration::from_millis(150);
 
 /// How long an operation may stand still until the stall hook is called.

@@ -1600,7 +1600,7 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
     name: "new",
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         form: "WebSocketStore(url: str, timeout: Duration = 300 s)",
         parameters: &[

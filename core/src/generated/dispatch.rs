@@ -626,7 +626,16 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &TCP_STORE_PORT,
         run: Some(|call| Box::pin(bodies::tcp_store::port(call))),
     },
-    Entry { key: "WEB_SOCKET_STORE_NEW", method: &calls::WEB_SOCKET_STORE_NEW, run: Some(unbuilt) },
+    Entry {
+        key: "WEB_SOCKET_STORE_NEW",
+        method: &calls::WEB_SOCKET_STORE_NEW,
+        run: Some(|call| Box::pin(bodies::web_socket_store::new(call))),
+    },
+    Entry {
+        key: "WEB_SOCKET_STORE_URL",
+        method: &WEB_SOCKET_STORE_URL,
+        run: Some(|call| Box::pin(bodies::web_socket_store::url(call))),
+    },
     Entry { key: "WINDOW_GET_ATTR", method: &calls::WINDOW_GET_ATTR, run: Some(unbuilt) },
     Entry {
         key: "WINDOW_MAP_REMOTE_TENSOR",
@@ -673,6 +682,7 @@ static PREFIX_STORE_PREFIX: Method = attribute("PrefixStore", "prefix");
 static TCP_STORE_HOST: Method = attribute("TCPStore", "host");
 static TCP_STORE_PORT: Method = attribute("TCPStore", "port");
 static TCP_STORE_LIBUV_BACKEND: Method = attribute("TCPStore", "libuv_backend");
+static WEB_SOCKET_STORE_URL: Method = attribute("WebSocketStore", "url");
 static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "default_pg_timeout");
 
 /// The table of an attribute, which is called without arguments.

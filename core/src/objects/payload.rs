@@ -33,8 +33,8 @@ impl ProcessGroup {
     /// All ranks get the payload of `root`, which alone gives one.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object; those of
-    /// [`ProcessGroup::broadcast`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object;
+    /// those of [`ProcessGroup::broadcast`].
     pub fn broadcast_payload(&self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
         block_on(self.exchange(Way::Blocking).broadcast(mine, root))
     }
@@ -54,8 +54,8 @@ impl ProcessGroup {
     /// All ranks get every rank's payload, by rank.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not encode its object; those of
-    /// [`ProcessGroup::allgather`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
+    /// encode its object; those of [`ProcessGroup::allgather`].
     pub fn all_gather_payloads(&self, mine: Encoded) -> Result<Vec<Payload>> {
         block_on(self.exchange(Way::Blocking).all_gather(mine))
     }
@@ -71,8 +71,8 @@ impl ProcessGroup {
     /// `root` gets every rank's payload, by rank; the others get nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not encode its object; those of
-    /// [`ProcessGroup::gather`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
+    /// encode its object; those of [`ProcessGroup::gather`].
     pub fn gather_payloads(&self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
         block_on(self.exchange(Way::Blocking).gather(mine, root))
     }
@@ -92,8 +92,8 @@ impl ProcessGroup {
     /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not encode one of its objects or has
-    /// not one for each rank; those of [`ProcessGroup::scatter`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not
+    /// encode one of its objects or has not one for each rank; those of [`ProcessGroup::scatter`].
     pub fn scatter_payloads(&self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
         block_on(self.exchange(Way::Blocking).scatter(all, root))
     }
@@ -113,7 +113,8 @@ impl ProcessGroup {
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType) if it could not be encoded; those of [`ProcessGroup::send`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if it could not be encoded; those of
+    /// [`ProcessGroup::send`].
     pub fn send_payload(&self, mine: Encoded, peer: u32) -> Result<()> {
         block_on(self.exchange(Way::Blocking).send(mine, peer))
     }
@@ -129,8 +130,8 @@ impl ProcessGroup {
     /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType) if the sender could not encode its object; those of
-    /// [`ProcessGroup::recv`].
+    /// [`Error::InvalidType`](crate::Error::InvalidType) if the sender could not encode its object;
+    /// those of [`ProcessGroup::recv`].
     pub fn recv_payload(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
         block_on(self.exchange(Way::Blocking).recv(peer))
     }

@@ -21,6 +21,7 @@ use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub use join::{join, join_async, leave, leave_async};
 use url::Url;
+pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 
 /// Where ranks meet, and who this one is.

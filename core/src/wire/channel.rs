@@ -11,8 +11,8 @@
 //! it needs, the last one marked. Requests with different ids do not wait for each other; within
 //! one, a WAIT holds up what follows it. The reply is what a TCPStore server would send, the last
 //! message marked with how it ended. `peer` is the other's number; a server turns "to" into
-//! "from". A pipe is named by the number that who opened it gave it; `mine` says whether that is
-//! the message's sender.
+//! "from". A pipe is called by the number that who opened it gave it; `mine` says whether that is
+//! the message's sender. Besides, both of its ends know its name, which opening it tells.
 
 use super::session::Message;
 
@@ -73,7 +73,7 @@ pub struct RelayHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RelayKind {
-    /// Opens the pipe.
+    /// Opens the pipe, whose name the two agreed on elsewhere: a u64.
     Open = 1,
     /// A chunk.
     Data = 2,
@@ -87,6 +87,8 @@ pub enum RelayKind {
     Left = 6,
     /// From the server alone: the peer is dead, or unknown. Its pipes are closed.
     Dead = 7,
+    /// To the server alone: tell when the peer leaves or dies, though there is no pipe to it yet.
+    Watch = 8,
 }
 
 impl StoreHeader {
@@ -158,10 +160,12 @@ impl RelayHeader {
             5 => RelayKind::Abandon,
             6 => RelayKind::Left,
             7 => RelayKind::Dead,
+            8 => RelayKind::Watch,
             _ => return None,
         };
         let fits = match kind {
             RelayKind::Data => true,
+            RelayKind::Open => bytes.len() == 8,
             RelayKind::Credit => bytes.len() == 4,
             _ => bytes.is_empty(),
         };
@@ -188,7 +192,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_read_is_written_the_same(
-            body in proptest::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..40),
+            body in proptest::collection::vec(prop_oneof![0u8..9, any::<u8>()], 0..40),
         ) {
             if let Some((header, bytes)) = StoreHeader::decode(&body) {
                 let message = header.message(bytes);

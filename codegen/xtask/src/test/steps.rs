@@ -156,6 +156,12 @@ impl Tools<'_> {
                 ]),
             ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
+            step(
+                "site",
+                "the site and its demos, in a browser",
+                &["node", "wasm"],
+                Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
+            ),
         ]
     }
 
@@ -219,9 +225,20 @@ impl Tools<'_> {
 
     /// A task of this program.
     fn own(&self, words: &[&str]) -> Action {
+        Action::Run(self.task(words))
+    }
+
+    fn task(&self, words: &[&str]) -> Command {
         let mut command = self.workspace.command(&self.own);
         command.args(words);
-        Action::Run(command)
+        command
+    }
+
+    /// Fails where there is no browser.
+    fn chromium(&self) -> Command {
+        let mut command = self.workspace.command("node");
+        command.arg("tests/javascript/chromium.mjs");
+        command
     }
 
     /// A module of the virtual environment, in the Python package's folder.

@@ -11,3 +11,4 @@ pub(crate) mod process_group;
 mod settings;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
+pub(crate) mod web_socket_store;

@@ -74,7 +74,7 @@ impl PipeKey {
 }
 
 impl Pipes {
-    /// Asks for a pipe, being number `own`; the message that opens it, if this side does.
+    /// Asks for a pipe, being number `own`; what to tell the server, if anything.
     pub(super) fn open(&mut self, own: u64, name: PipeName) -> Option<Message> {
         let waiting = self.unwanted.iter().position(|(other, _)| *other == name);
         if let Some((_, key)) = waiting.and_then(|at| self.unwanted.remove(at)) {
@@ -83,7 +83,9 @@ impl Pipes {
         }
         if own >= name.peer {
             self.wanted.insert(name, Wanted::Awaited);
-            return None;
+            // The other side may be dead before it opens the pipe.
+            let key = PipeKey { peer: name.peer, pipe: 0, mine: true };
+            return Some(key.header(RelayKind::Watch).message(&[]));
         }
         let key = PipeKey { peer: name.peer, pipe: self.opened, mine: true };
         self.opened = self.opened.wrapping_add(1);
@@ -218,6 +220,7 @@ impl Pipes {
                 }
                 return Ok(None);
             }
+            RelayKind::Watch => return Err(Malformed),
             RelayKind::Goodbye => Lost::Goodbye,
             RelayKind::Left => {
                 Lost::Died("it left: its page was closed, or its program ended".into())

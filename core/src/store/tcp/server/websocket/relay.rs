@@ -28,6 +28,9 @@ struct End {
     pipes: BTreeSet<(u64, u32)>,
     /// Counts go up, so that nobody mistakes a new pipe for an old one.
     next_count: u32,
+    /// Who wants to hear of its end, and whose end it wants to hear of.
+    watchers: BTreeSet<u64>,
+    watched: BTreeSet<u64>,
 }
 
 /// What to do with a message.
@@ -35,7 +38,7 @@ struct End {
 pub(super) enum Verdict {
     /// Pass it on.
     Forward,
-    /// It is for a pipe that is no more, as its end crossed the message.
+    /// There is nothing to pass on: it was for the server, or for a pipe whose end crossed it.
     Drop,
     /// Tell the sender that the peer is dead.
     TellDead,
@@ -69,8 +72,10 @@ impl Pipes {
         }
         let opener = if header.mine { from } else { header.peer };
         let key = (opener, header.pipe);
-        if header.kind == RelayKind::Open {
-            return self.open(from, header, is_there);
+        match header.kind {
+            RelayKind::Open => return self.open(from, header, is_there),
+            RelayKind::Watch => return self.watch(from, header.peer, is_there),
+            _ => {}
         }
         let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(Verdict::Drop) };
         if pipe.other != if header.mine { header.peer } else { from } {
@@ -98,14 +103,27 @@ impl Pipes {
                 self.close(key);
                 Ok(Verdict::Forward)
             }
-            RelayKind::Open | RelayKind::Left | RelayKind::Dead => Err(Fault::Malformed),
+            RelayKind::Open | RelayKind::Watch | RelayKind::Left | RelayKind::Dead => {
+                Err(Fault::Malformed)
+            }
         }
     }
 
-    /// Closes the pipes of `number`, which is gone; the others that had some, each once.
+    /// Closes the pipes of `number`, which is gone. Whom to tell: those that had some, and those
+    /// that wanted to hear of it.
     pub(super) fn leave(&mut self, number: u64) -> BTreeSet<u64> {
         let Some(end) = self.by_end.remove(&number) else { return BTreeSet::new() };
-        let mut others = BTreeSet::new();
+        for watched in end.watched {
+            if let Some(end) = self.by_end.get_mut(&watched) {
+                end.watchers.remove(&number);
+            }
+        }
+        let mut others = end.watchers;
+        for watcher in &others {
+            if let Some(end) = self.by_end.get_mut(watcher) {
+                end.watched.remove(&number);
+            }
+        }
         for key in end.pipes {
             let Some(pipe) = self.pipes.remove(&key) else { continue };
             let other = if key.0 == number { pipe.other } else { key.0 };
@@ -134,6 +152,19 @@ impl Pipes {
         self.by_end.entry(header.peer).or_default().pipes.insert(key);
         self.pipes.insert(key, Pipe { other: header.peer, under_way: [0; 2] });
         Ok(Verdict::Forward)
+    }
+
+    fn watch(&mut self, from: u64, peer: u64, is_there: bool) -> Result<Verdict, Fault> {
+        if !is_there {
+            return Ok(Verdict::TellDead);
+        }
+        let end = self.by_end.entry(from).or_default();
+        if end.watched.len() >= MAX_PIPES {
+            return Err(Fault::TooMany);
+        }
+        end.watched.insert(peer);
+        self.by_end.entry(peer).or_default().watchers.insert(from);
+        Ok(Verdict::Drop)
     }
 
     fn close(&mut self, key: (u64, u32)) {

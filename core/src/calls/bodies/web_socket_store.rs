@@ -1,0 +1,23 @@
+//! `WebSocketStore`.
+
+use std::time::Duration;
+
+use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::invocation::Invocation;
+use crate::calls::object::StoreObject;
+use crate::rendezvous::open_web_socket_store;
+use crate::{Error, Result};
+
+/// Connects.
+pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
+    let url: String = call.take(0)?;
+    let timeout: Duration = call.take(1)?;
+    let store = open_web_socket_store(&url, timeout).await?;
+    StoreObject::web_socket(store, url).into_answer()
+}
+
+/// The address that was given.
+pub(crate) async fn url(call: Invocation) -> Result<Answer> {
+    let no = || Error::InvalidType { message: "the store is no WebSocketStore".to_owned() };
+    call.this_store()?.url().ok_or_else(no)?.into_answer()
+}
