@@ -168,6 +168,21 @@ impl Tools<'_> {
                     "bindings-wasm/tests/groups.test.mjs",
                 ]),
             ),
+            step(
+                "threadless",
+                "ranks as tasks of one thread, as in a browser",
+                &[],
+                Action::Run(self.cargo(&[
+                    "test",
+                    "-p",
+                    "polyrank",
+                    "--no-default-features",
+                    "--features",
+                    "objects",
+                    "--test",
+                    "interleaved",
+                ])),
+            ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
             step(
                 "site",
