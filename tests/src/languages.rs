@@ -53,7 +53,7 @@ impl Language {
                 Ok(vec!["node".into(), through("node_rank.mjs"), script("mjs")])
             }
             Language::Browser => {
-                is_there("bindings-wasm/js/index.js", "cargo xtask wasm")?;
+                is_there("bindings-wasm/js/wasm/polyrank_bg.wasm", "cargo xtask wasm")?;
                 let mut search = Command::new("node");
                 search.arg(through("chromium.mjs")).stdout(Stdio::null());
                 if !search.status().is_ok_and(|status| status.success()) {

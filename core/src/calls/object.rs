@@ -149,7 +149,7 @@ impl StoreObject {
 
     /// A store that is reached over a WebSocket at `url`.
     pub fn web_socket(store: Arc<dyn Store>, url: impl Into<Arc<str>>) -> StoreObject {
-        StoreObject { store, kind: Kind::WebSocket(url.into()) }
+        Self::new(store, Kind::WebSocket(url.into()))
     }
 
     /// The address of the WebSocket store that it is.
