@@ -156,6 +156,19 @@ impl Tools<'_> {
                 ]),
             ),
             step(
+                "web",
+                "browser package under Node, in tabs and in Workers of Chromium",
+                &["wasm", "rust"],
+                self.node(&[
+                    "--test",
+                    "--test-concurrency=1",
+                    "--test-reporter=tap",
+                    "bindings-wasm/tests/node.test.mjs",
+                    "bindings-wasm/tests/chromium.test.mjs",
+                    "bindings-wasm/tests/groups.test.mjs",
+                ]),
+            ),
+            step(
                 "threadless",
                 "ranks as tasks of one thread, as in a browser",
                 &[],
@@ -169,19 +182,6 @@ impl Tools<'_> {
                     "--test",
                     "interleaved",
                 ])),
-            ),
-            step(
-                "web",
-                "browser package under Node, in tabs and in Workers of Chromium",
-                &["wasm", "rust"],
-                self.node(&[
-                    "--test",
-                    "--test-concurrency=1",
-                    "--test-reporter=tap",
-                    "bindings-wasm/tests/node.test.mjs",
-                    "bindings-wasm/tests/chromium.test.mjs",
-                    "bindings-wasm/tests/groups.test.mjs",
-                ]),
             ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
             step(
