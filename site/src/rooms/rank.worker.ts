@@ -9,6 +9,9 @@ import { train, type Progress } from "../train/program";
 import type { News, Order, Phase, Program } from "./messages";
 import { Room, RoomIsFull, type Ticket } from "./room";
 
+/** How long a rank is missed before its group is given up, in milliseconds. */
+const TIMEOUT_MS = 60_000;
+
 let wishes: Wishes | undefined;
 let leaving: AbortController | undefined;
 let restart: (() => Promise<void>) | undefined;
@@ -55,7 +58,7 @@ async function live(program: Program, ticket: Ticket): Promise<void> {
     restart = again(place.generation);
     const { rank, size, store } = place;
     tell({ kind: "meeting", rank, size });
-    await pr.initProcessGroup({ store, rank, worldSize: size });
+    await pr.initProcessGroup({ store, rank, worldSize: size, timeout: TIMEOUT_MS, signal });
     during = "running";
     tell({ kind: "running", rank, size });
     await run(program, signal);
