@@ -10,6 +10,7 @@
 #![allow(unreachable_pub)]
 
 mod convert;
+mod farewell;
 mod memory;
 mod native;
 mod object;

@@ -8,13 +8,14 @@ use napi_derive::napi;
 use polyrank::Error;
 use polyrank::calls::Object;
 
+use crate::farewell::{hold, let_go};
 use crate::threads;
 
 /// A handle on a group or a store.
 #[napi]
 pub struct NativeObject {
     type_name: &'static str,
-    identity: usize,
+    identity: u64,
     /// None once it is released.
     object: RefCell<Option<Object>>,
 }
@@ -27,22 +28,29 @@ impl NativeObject {
         self.type_name
     }
 
-    /// A number that is the object's own, as long as it is there.
+    /// A number that no other object of this process ever has.
     #[napi(getter)]
     pub fn id(&self) -> f64 {
-        // Addresses have fewer bits than a number says exactly.
+        // No process makes so many that a number would not say it exactly.
         self.identity as f64
     }
 
     /// Lets go of the object; every later call with this handle fails.
     #[napi]
     pub fn release(&self) {
-        self.object.borrow_mut().take().into_iter().for_each(threads::drop_later);
+        match self.object.borrow_mut().take() {
+            Some(Object::Group(group)) => let_go(group),
+            Some(other) => threads::drop_later(other),
+            None => {}
+        }
     }
 }
 
 impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
+        if let Object::Group(group) = &object {
+            hold(group.identity());
+        }
         NativeObject {
             type_name: object.type_name(),
             identity: object.identity(),

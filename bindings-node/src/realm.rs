@@ -1,6 +1,6 @@
 //! What belongs to one JavaScript thread: what it waits for, and who tells it. Knows no calls.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +46,8 @@ struct State {
 
 thread_local! {
     static REALM: RefCell<Option<Rc<Realm>>> = const { RefCell::new(None) };
+    /// Whether this thread's environment ends.
+    static ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The realm of this thread.
@@ -167,6 +169,11 @@ fn settle(env: Env, deferred: Deferred, result: polyrank::Result<Answer>) -> Res
     }
 }
 
+/// Whether the environment of this thread ends.
+pub(crate) fn is_ending() -> bool {
+    ENDING.get()
+}
+
 /// Called on the thread of the realm when something happened elsewhere.
 fn woken(env: Env) {
     let Some(realm) = REALM.with_borrow(Clone::clone) else { return };
@@ -176,6 +183,7 @@ fn woken(env: Env) {
 
 /// The environment of this thread ends: what its calls wait for is of no interest any more.
 fn end() {
+    ENDING.set(true);
     let Some(realm) = REALM.with_borrow_mut(Option::take) else { return };
     realm.mailbox.wake.end();
     for flag in realm.state.borrow().cancellations.values() {

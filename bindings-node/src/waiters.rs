@@ -19,7 +19,7 @@ struct Waiter {
     came: Condvar,
 }
 
-static WAITERS: Mutex<Option<HashMap<usize, Arc<Waiter>>>> = Mutex::new(None);
+static WAITERS: Mutex<Option<HashMap<u64, Arc<Waiter>>>> = Mutex::new(None);
 
 /// Has `work`, of `group`, moved on until it is done.
 pub(crate) fn attend(group: &ProcessGroup, work: Work) {
@@ -44,7 +44,7 @@ pub(crate) fn is_attended(group: &ProcessGroup) -> bool {
     waiter.is_some_and(|waiter| !lock(&waiter.works).is_empty())
 }
 
-fn wait(key: usize, waiter: &Waiter) {
+fn wait(key: u64, waiter: &Waiter) {
     loop {
         let works = lock(&waiter.works);
         let Some(oldest) = works.front().cloned() else {
@@ -64,7 +64,7 @@ fn wait(key: usize, waiter: &Waiter) {
 }
 
 /// Leaves the list of waiters, unless something came meanwhile.
-fn leave(key: usize, waiter: &Waiter) -> bool {
+fn leave(key: u64, waiter: &Waiter) -> bool {
     let mut waiters = lock(&WAITERS);
     let is_idle = lock(&waiter.works).is_empty();
     if let (true, Some(waiters)) = (is_idle, waiters.as_mut()) {

@@ -7,6 +7,7 @@ use polyrank::backend::Waiting;
 use polyrank::calls::staged::Staged;
 
 use crate::convert::{Js, describe, raise, views};
+use crate::farewell::abandon;
 use crate::realm::{Event, realm};
 use crate::waiters;
 
@@ -168,5 +169,16 @@ impl NativeWork {
         }
         waiters::attend(group, work.clone());
         Ok(())
+    }
+}
+
+impl Drop for NativeWork {
+    fn drop(&mut self) {
+        // The handle on the group may be gone already.
+        if let (Some(group), Some(work)) = (self.staged.group(), self.staged.work())
+            && !work.is_completed()
+        {
+            abandon(group.clone());
+        }
     }
 }

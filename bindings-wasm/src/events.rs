@@ -7,15 +7,12 @@ use std::sync::Arc;
 use js_sys::{Array, Function};
 use polyrank::clock::{self, Instant};
 use polyrank::executor::drive_all;
-use polyrank::rendezvous::install_store_opener;
-use polyrank::store::Store;
 use polyrank::transport::websocket::install_dialer;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::connections;
 use crate::sockets::BrowserDialer;
-use crate::store::BrowserStore;
+use crate::{connections, store};
 
 /// Longest time of a timer, ms: `setTimeout` takes no more than 2^31 - 1.
 const LONGEST_MS: u128 = 1 << 30;
@@ -47,12 +44,7 @@ pub fn start(post: Function, set_timer: Function) {
     });
     clock::set_alarm(request_turn);
     install_dialer(Arc::new(BrowserDialer));
-    install_store_opener(|url, timeout| {
-        Box::pin(async move {
-            let store: Arc<dyn Store> = Arc::new(BrowserStore::open(url, timeout).await?);
-            Ok(store)
-        })
-    });
+    store::install();
     std::panic::set_hook(Box::new(|panic| {
         web_sys::console::error_1(&JsValue::from_str(&format!("polyrank: {panic}")));
     }));

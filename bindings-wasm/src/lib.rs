@@ -1,9 +1,12 @@
 //! The WebAssembly half of the browser package: what its JavaScript half calls. Knows the core, and
-//! nothing of how the package is used.
+//! nothing of how the package is used. Empty on other platforms.
+
+#![cfg(target_family = "wasm")]
 
 mod calls;
 mod connections;
 mod convert;
+pub mod drawing;
 mod events;
 mod memory;
 mod objects;

@@ -19,7 +19,7 @@ thread_local! {
 pub struct NativeObject {
     slot: u32,
     type_name: &'static str,
-    id: usize,
+    id: f64,
 }
 
 #[wasm_bindgen]
@@ -32,7 +32,7 @@ impl NativeObject {
 
     /// A number that is the object's own in this realm, as long as there is a handle on it.
     #[wasm_bindgen(getter)]
-    pub fn id(&self) -> usize {
+    pub fn id(&self) -> f64 {
         self.id
     }
 
@@ -53,7 +53,8 @@ impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
         let slot = LAST.get().wrapping_add(1);
         LAST.set(slot);
-        let (type_name, id) = (object.type_name(), object.identity());
+        // Numbers are given one after the other, and never reach 2^53.
+        let (type_name, id) = (object.type_name(), object.identity() as f64);
         OBJECTS.with_borrow_mut(|objects| objects.insert(slot, object));
         NativeObject { slot, type_name, id }
     }

@@ -6,7 +6,7 @@ use js_sys::Array;
 use polyrank::backend::Waiting;
 use polyrank::calls::entry;
 use polyrank::calls::staged::Staged;
-use polyrank::{Error, ProcessGroup, Result};
+use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -82,8 +82,8 @@ impl NativeWork {
 
     /// A number that is its group's own in this realm; 0 for none.
     #[wasm_bindgen(getter)]
-    pub fn group(&self) -> usize {
-        self.staged.borrow().group().map_or(0, ProcessGroup::identity)
+    pub fn group(&self) -> f64 {
+        self.staged.borrow().group().map_or(0.0, |group| group.identity() as f64)
     }
 
     /// The limit of the operation, ms.

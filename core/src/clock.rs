@@ -120,7 +120,11 @@ impl Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        self.leave();
+        if self.waker.is_some() {
+            self.leave();
+            // Whoever waits until then on its behalf need not.
+            ring_alarm();
+        }
     }
 }
 

@@ -315,6 +315,14 @@ pub fn get_world_size() -> Result<u32> {
     Ok(default_group()?.size())
 }
 
+/// Whether the process keeps this group: the default group, and those that [`new_group`] made.
+pub fn is_registered(group: &ProcessGroup) -> bool {
+    let identity = group.identity();
+    world().as_ref().is_some_and(|world| {
+        world.groups.values().any(|registered| registered.identity() == identity)
+    })
+}
+
 /// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
 /// has not destroyed.
 pub fn get_pg_count() -> u32 {

@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import { randomBytes } from "node:crypto";
 import { after, before, test } from "node:test";
 import { WebSocket } from "ws";
+import { findChromium } from "./chromium.mjs";
 import { Job, listeningPorts, residentKilobytes, roundsIn } from "./jobs.mjs";
 
 const PATIENCE_MS = 15_000;
@@ -22,7 +23,8 @@ let processes;
 
 before(async () => {
   const languages = ["Rust", "Python", "Node"].map(roundsIn).filter(Boolean);
-  job = new Job(languages);
+  const browser = findChromium() && roundsIn("Browser");
+  job = new Job(browser ? [...languages, browser] : languages);
   processes = [];
   for (let rank = 0; rank < languages.length; rank += 1) {
     const [, pid] = await job.line(new RegExp(`^\\[rank ${rank}\\] .* is process (\\d+)`));
@@ -30,8 +32,19 @@ before(async () => {
   }
   await job.goesOn();
   ports = processes.flatMap(listeningPorts);
-  assert.ok(ports.length > 0, "rank 0 serves the store");
+  if (!browser) {
+    // Nobody is expected at the ranks' own ports; the store's is the first of rank 0.
+    ports = await answering(ports);
+  }
+  assert.ok(ports.length > (browser ? languages.length : 0), `ports ${ports}`);
 });
+
+/** The ports that answer WebSockets. */
+async function answering(all) {
+  const opened = await Promise.allSettled(all.map((port) => open(port)));
+  opened.forEach(({ value }) => value?.terminate());
+  return all.filter((_, at) => opened[at].status === "fulfilled");
+}
 
 after(async () => {
   await job.goesOn();

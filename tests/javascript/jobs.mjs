@@ -15,18 +15,19 @@ export function roundsIn(language) {
   const tests = join(ROOT, "tests");
   const rust = join(TARGET, "examples/rounds");
   const python = process.env.POLYRANK_PYTHON;
-  const node = [join(tests, "javascript/node_rank.mjs"), join(tests, "rounds/run.mjs")];
+  const through = (rank) => ["node", join(tests, "javascript", rank), join(tests, "rounds/run.mjs")];
   const commands = {
     Rust: existsSync(rust) && [rust],
     Python: python && [python, join(tests, "rounds/run.py")],
-    Node: existsSync(join(ROOT, "bindings-node/polyrank.node")) && [process.execPath, ...node],
+    Node: existsSync(join(ROOT, "bindings-node/polyrank.node")) && through("node_rank.mjs"),
+    Browser: hasBrowserPackage() && through("browser_rank.mjs"),
   };
   return commands[language] || undefined;
 }
 
 /** The browser package, if it was built. */
 export function hasBrowserPackage() {
-  return existsSync(join(ROOT, "bindings-wasm/js/index.js"));
+  return existsSync(join(ROOT, "bindings-wasm/js/wasm/polyrank_bg.wasm"));
 }
 
 /** A running job. */

@@ -35,7 +35,8 @@ export async function serve() {
 async function answer(request, response) {
   const { pathname } = new URL(request.url, "http://localhost");
   if (pathname === "/") {
-    response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(page());
+    const shown = page();
+    response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(shown);
     return;
   }
   if (pathname === "/favicon.ico") {
@@ -98,7 +99,12 @@ function entries(description) {
   const exported = description.exports ?? { ".": description.module ?? description.main };
   const all = typeof exported === "string" ? { ".": exported } : exported;
   const target = (value) =>
-    typeof value === "string" ? value : target(value.browser ?? value.import ?? value.default);
-  const files = Object.entries(all).filter(([name]) => !name.includes("*"));
+    typeof value === "object" && value !== null
+      ? target(value.browser ?? value.import ?? value.default)
+      : value;
+  // What a package has for types or for other platforms only is none of these.
+  const files = Object.entries(all).filter(([name, value]) => {
+    return !name.includes("*") && target(value) !== undefined;
+  });
   return Object.fromEntries(files.map(([name, value]) => [name, target(value)]));
 }

@@ -53,7 +53,7 @@ impl Language {
                 Ok(vec!["node".into(), through("node_rank.mjs"), script("mjs")])
             }
             Language::Browser => {
-                is_there("bindings-wasm/js/index.js", "cargo xtask wasm")?;
+                is_there("bindings-wasm/js/wasm/polyrank_bg.wasm", "cargo xtask wasm")?;
                 let mut search = Command::new("node");
                 search.arg(through("chromium.mjs")).stdout(Stdio::null());
                 if !search.status().is_ok_and(|status| status.success()) {
@@ -86,8 +86,9 @@ pub fn built(name: &str) -> OsString {
 /// Runs one job with so many ranks of each language, in this order of ranks. `None`, after saying
 /// so, where a language is missing here.
 pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
-    let mut launcher = Command::new(built("polyrank"));
-    launcher.arg("run");
+    let program = built("polyrank");
+    let mut launcher = Command::new(&program);
+    launcher.arg("run").env("POLYRANK_PROGRAM", program);
     for (index, (language, rank_count)) in parts.iter().enumerate() {
         let command = match language.command(program) {
             Ok(command) => command,

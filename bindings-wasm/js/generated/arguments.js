@@ -41,12 +41,23 @@ export function plainArguments(spec, { positional, options }) {
   return neutral(spec, positional, options, plainObject);
 }
 
-/** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are. */
+/** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
+ * `views` are the arrays that the bytes are of, `arrays` the objects that were passed. */
 export function tensorArguments(spec, { positional, options }) {
-  const call = { args: null, keywords: null, tensors: [], infos: [], arrays: [], bytes: 0 };
-  const taken = neutral(spec, positional, options, (object) => takeTensor(call, object));
-  call.args = taken.args;
-  call.keywords = taken.keywords;
+  const call = {
+    args: null,
+    keywords: null,
+    tensors: [],
+    infos: [],
+    views: [],
+    arrays: [],
+    bytes: 0,
+  };
+  const { args, keywords } = neutral(spec, positional, options, (object) => {
+    return takeTensor(call, object);
+  });
+  call.args = args;
+  call.keywords = keywords;
   return call;
 }
 
@@ -134,17 +145,18 @@ function one(value, ofObject) {
 
 function takeTensor(call, object) {
   let info;
-  let bytes;
+  let view = object;
   if (ArrayBuffer.isView(object)) {
     info = codeOf(object);
-    bytes = bytesOf(object);
   } else if (object instanceof Tensor) {
-    ({ info, bytes } = described(object));
+    ({ info, view } = described(object));
   } else {
     return otherObject(object, (item) => takeTensor(call, item));
   }
+  const bytes = bytesOf(view);
   const index = call.tensors.push(bytes) - 1;
   call.infos.push(info);
+  call.views.push(view);
   call.arrays.push(object);
   call.bytes += bytes.byteLength;
   return { kind: "tensor", index };

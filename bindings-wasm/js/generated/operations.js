@@ -5,7 +5,7 @@
 // each slice is handed the arrays anew, so that one that was detached is noticed and not touched.
 // Knows nothing of promises or of arguments.
 
-import { asError } from "./errors.js";
+import { InvalidArgumentError, asError } from "./errors.js";
 import { native, platform, whenInstalled } from "./native.js";
 
 /** As much is copied at once without counting. */
@@ -14,6 +14,8 @@ const SMALL_BYTES = 64 * 1024;
 const TURN_BYTES = 4 * 1024 * 1024;
 /** As much of one operation is copied before it is another one's turn. */
 const SLICE_BYTES = 1024 * 1024;
+/** As much every slice counts for, so that a turn has an end however small they are. */
+const LEAST_BYTES = 4096;
 
 /** Operations that are not issued, in order, by group. */
 const queues = new Map();
@@ -25,7 +27,7 @@ const running = new Map();
 let spareBytes = TURN_BYTES;
 let turnIsDue = false;
 
-/** One operation; `bytes` is what its tensors have together. */
+/** One operation: `tensors` are the bytes of `views`, `bytes` is what they have together. */
 export class Operation {
   /** "queued" | "running" | "arriving" | "ended" */
   state = "queued";
@@ -34,9 +36,10 @@ export class Operation {
   #listeners = null;
   #abandoned = false;
 
-  constructor(nativeWork, tensors, bytes) {
+  constructor(nativeWork, tensors, views, bytes) {
     this.native = nativeWork;
     this.tensors = tensors;
+    this.views = views;
     this.bytes = bytes;
   }
 
@@ -53,7 +56,7 @@ export class Operation {
 
   /** Looks whether it is complete, without waiting. */
   poll() {
-    if (this.state === "running" && this.native.isDone()) this.arrive();
+    if (running.has(this.native.id) && this.native.isDone()) this.arrive();
   }
 
   /** Ends it here; the ranks finish it among themselves, and its result is not copied out. */
@@ -65,7 +68,7 @@ export class Operation {
 
   /** It was issued. */
   run() {
-    this.state = "running";
+    if (!this.#abandoned) this.state = "running";
     if (this.native.isDone()) return this.arrive();
     running.set(this.native.id, this);
     this.native.watch();
@@ -78,23 +81,29 @@ export class Operation {
     try {
       const failure = this.native.error();
       if (failure !== null) return this.end(asError(failure));
-      const limit = allowance(this.bytes);
-      if (limit > 0 && this.copyOut(limit)) return undefined;
+      return this.copyOut(allowance(this.bytes));
     } catch (error) {
       return this.end(asError(error));
     }
+  }
+
+  /** Copies a slice of what is given; whether that was all. */
+  copyIn(limit) {
+    this.#checkLengths();
+    spend(Math.min(limit, this.bytes));
+    return this.native.copyIn(this.tensors, limit) === 0;
+  }
+
+  /** Copies a slice of what came, and ends if that was all. */
+  copyOut(limit) {
+    if (this.#abandoned) return this.#release();
+    this.#checkLengths();
+    spend(Math.min(limit, this.bytes));
+    if (this.native.copyOut(this.tensors, limit) === 0) return this.end(null);
+    if (this.state === "arriving") return undefined;
     this.state = "arriving";
     arriving.add(this);
     return askForTurn();
-  }
-
-  /** Copies a slice of what came; whether that was all. */
-  copyOut(limit) {
-    const left = this.#abandoned ? 0 : this.native.copyOut(this.tensors, limit);
-    spend(Math.min(limit, this.bytes));
-    if (left > 0) return false;
-    this.end(null);
-    return true;
   }
 
   /** It ended, with `error` or well. */
@@ -103,10 +112,19 @@ export class Operation {
     this.#release();
   }
 
+  /** The native half sees that an array is detached or shorter; a longer one has other bytes. */
+  #checkLengths() {
+    this.views.forEach((view, index) => {
+      if (view.byteLength === this.tensors[index].byteLength) return;
+      throw new InvalidArgumentError("an array was resized while an operation used it", {});
+    });
+  }
+
   #release() {
     running.delete(this.native.id);
     arriving.delete(this);
     this.tensors = null;
+    this.views = null;
   }
 
   #tell(error) {
@@ -157,16 +175,12 @@ function askForTurn() {
 function turn() {
   turnIsDue = false;
   spareBytes = TURN_BYTES;
-  let left = TURN_BYTES;
-  while (left > 0 && (arriving.size > 0 || queues.size > 0)) {
+  while (spareBytes > 0 && (arriving.size > 0 || queues.size > 0)) {
     for (const operation of [...arriving]) {
-      if (left <= 0) break;
-      left -= SLICE_BYTES;
-      sliceOut(operation);
+      if (spareBytes > 0) sliceOut(operation);
     }
     for (const [group, queue] of [...queues]) {
-      if (left <= 0) break;
-      left -= sliceIn(group, queue);
+      if (spareBytes > 0) sliceIn(group, queue);
     }
   }
   if (arriving.size > 0 || queues.size > 0) askForTurn();
@@ -177,30 +191,35 @@ function sliceOut(operation) {
   arriving.delete(operation);
   arriving.add(operation);
   try {
-    operation.copyOut(SLICE_BYTES);
+    operation.copyOut(slice());
   } catch (error) {
     operation.end(asError(error));
   }
 }
 
-/** Copies a slice of a queue's first operation in, and issues it if that was all; the bytes. */
+/** Copies a slice of a queue's first operation in, and issues it if that was all. */
 function sliceIn(group, queue) {
   const operation = queue[0];
   queues.delete(group);
   let isOver = true;
   try {
-    isOver = operation.native.copyIn(operation.tensors, SLICE_BYTES) === 0;
+    isOver = operation.copyIn(slice());
     if (isOver) operation.native.issue();
   } catch (error) {
     queue.shift();
     if (queue.length > 0) queues.set(group, queue);
     operation.end(asError(error));
-    return 0;
+    return;
   }
   if (isOver) queue.shift();
   if (queue.length > 0) queues.set(group, queue);
   if (isOver) operation.run();
-  return Math.min(SLICE_BYTES, operation.bytes);
+}
+
+function slice() {
+  const bytes = Math.min(SLICE_BYTES, spareBytes);
+  spareBytes -= LEAST_BYTES;
+  return bytes;
 }
 
 whenInstalled(() => {

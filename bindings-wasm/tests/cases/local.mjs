@@ -74,10 +74,12 @@ export const local = {
   async "messages meet by their tags"(pr) {
     const groups = await join(pr, 2);
     const [first, second] = [new Uint16Array(3), new Uint16Array(3)];
-    const receives = [groups[1].recv(second, 0, { tag: 2 }), groups[1].recv(first, 0, { tag: 1 })];
+    const receives = [2, 1].map((tag) => {
+      return groups[1].recv([tag === 1 ? first : second], 0, { tag });
+    });
     const sends = [
-      groups[0].send(Uint16Array.of(1, 1, 1), 1, { tag: 1 }),
-      groups[0].send(Uint16Array.of(2, 2, 2), 1, { tag: 2 }),
+      groups[0].send([Uint16Array.of(1, 1, 1)], 1, { tag: 1 }),
+      groups[0].send([Uint16Array.of(2, 2, 2)], 1, { tag: 2 }),
     ];
     await Promise.all([...receives, ...sends]);
     equal([first, second], [Uint16Array.of(1, 1, 1), Uint16Array.of(2, 2, 2)]);
@@ -105,8 +107,8 @@ export const local = {
 
   async "an operation that nobody joins ends at its deadline"(pr) {
     const groups = await join(pr, 2);
-    const work = groups[0].allreduce(new Float32Array(4), { timeout: 100 });
-    await fails("WaitTimeout", "goes on", work.wait({ timeout: 5 }));
+    const work = groups[0].allreduce(new Float32Array(4), { timeout: 2000 });
+    await fails("WaitTimeout", "goes on", work.wait({ timeout: 1 }));
     const error = await fails("CollectiveTimeout", "allreduce", work);
     equal(error.collective, "allreduce");
     await Promise.all(groups.map((group) => group.shutdown()));

@@ -44,7 +44,7 @@ export const memory = {
     const works = [groups[0].allreduce(tensors[0])];
     structuredClone(tensors[0].buffer, { transfer: [tensors[0].buffer] });
     works.push(groups[1].allreduce(tensors[1]));
-    await fails("InvalidArgument", "bytes", works[0]);
+    await fails("InvalidArgument", "memory of a tensor", works[0]);
     await works[1];
     ok(tensors[1].every((value) => value === 3), "the other rank has its sum");
     await leave(groups);
@@ -57,7 +57,7 @@ export const memory = {
     const works = [groups[0].allreduce(tensors[0])];
     buffer.resize(400);
     works.push(groups[1].allreduce(tensors[1]));
-    await fails("InvalidArgument", "bytes", works[0]);
+    await fails("InvalidArgument", "memory of a tensor", works[0]);
     await works[1];
     await leave(groups);
   },

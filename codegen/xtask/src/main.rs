@@ -5,6 +5,7 @@ mod demo;
 mod node;
 mod progress;
 mod setup;
+mod site;
 mod test;
 mod wasm;
 mod workspace;
@@ -36,6 +37,8 @@ enum Task {
     Node(node::Arguments),
     /// Build the WebAssembly of the browser package
     Wasm(wasm::Arguments),
+    /// Build the documentation with its demos and serve it, with a store server beside it
+    Site(site::Arguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Model(arguments) => codegen::model(&arguments),
         Task::Node(arguments) => node::run(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
+        Task::Site(arguments) => site::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {

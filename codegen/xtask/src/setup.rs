@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
 /// Folders with Node packages of their own, each with its lock.
-const NODE_FOLDERS: [&str; 3] = ["tests", "bindings-node", "bindings-wasm"];
+const NODE_FOLDERS: [&str; 4] = ["tests", "bindings-node", "bindings-wasm", "site"];
 /// Prints the path of a browser; the exit code says whether there is one.
 const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.

@@ -128,7 +128,7 @@ fn run_step(
         Action::Run(command) => command,
         Action::RunIf(command, mut probe) => {
             if !probe.output().is_ok_and(|output| output.status.success()) {
-                let note = format!("{name} is not installed in this toolchain");
+                let note = format!("what {name} needs is not installed");
                 return Ok(end(Verdict::Skipped, 0, 0, started.elapsed(), note));
             }
             command

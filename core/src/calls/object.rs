@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::process_group::next_identity;
 #[cfg(not(target_family = "wasm"))]
 use crate::store::FileStore;
 #[cfg(feature = "tcp")]
@@ -25,6 +26,8 @@ pub enum Object {
 /// A store, and what it was made as.
 #[derive(Clone)]
 pub struct StoreObject {
+    /// The same for all clones.
+    identity: u64,
     store: Arc<dyn Store>,
     kind: Kind,
 }
@@ -67,12 +70,12 @@ impl Object {
         }
     }
 
-    /// A number that is the object's own in this process, as long as it is there.
-    pub fn identity(&self) -> usize {
+    /// A number that no other object of this process ever has.
+    pub fn identity(&self) -> u64 {
         match self {
             Object::Group(group) => group.identity(),
             Object::NonGroupMember => 0,
-            Object::Store(store) => Arc::as_ptr(&store.store).addr(),
+            Object::Store(store) => store.identity,
         }
     }
 
@@ -104,6 +107,10 @@ impl Object {
 }
 
 impl StoreObject {
+    fn new(store: Arc<dyn Store>, kind: Kind) -> StoreObject {
+        StoreObject { identity: next_identity(), store, kind }
+    }
+
     /// Any store.
     pub fn any(store: Arc<dyn Store>) -> StoreObject {
         Self::of(store, &["Store"])
@@ -112,7 +119,7 @@ impl StoreObject {
     /// A store of these interfaces, the closest one first, `Store` last.
     pub fn of(store: Arc<dyn Store>, interfaces: &'static [&'static str]) -> StoreObject {
         let interfaces = if interfaces.is_empty() { &["Store"] } else { interfaces };
-        StoreObject { store, kind: Kind::Only(interfaces) }
+        Self::new(store, Kind::Only(interfaces))
     }
 
     /// The store, whatever it is.
@@ -142,7 +149,7 @@ impl StoreObject {
 
     /// A store that is reached over a WebSocket at `url`.
     pub fn web_socket(store: Arc<dyn Store>, url: impl Into<Arc<str>>) -> StoreObject {
-        StoreObject { store, kind: Kind::WebSocket(url.into()) }
+        Self::new(store, Kind::WebSocket(url.into()))
     }
 
     /// The address of the WebSocket store that it is.
@@ -157,13 +164,13 @@ impl StoreObject {
     pub fn under(prefix: impl Into<String>, underlying: Object) -> Result<StoreObject> {
         let store = Arc::new(PrefixStore::new(prefix, underlying.store()?.store.clone()));
         let kind = Kind::Prefix(store.clone(), Arc::new(underlying));
-        Ok(StoreObject { store, kind })
+        Ok(Self::new(store, kind))
     }
 }
 
 impl From<HashStore> for StoreObject {
     fn from(store: HashStore) -> StoreObject {
-        StoreObject { store: Arc::new(store), kind: Kind::Hash }
+        StoreObject::new(Arc::new(store), Kind::Hash)
     }
 }
 
@@ -171,7 +178,7 @@ impl From<HashStore> for StoreObject {
 impl From<FileStore> for StoreObject {
     fn from(store: FileStore) -> StoreObject {
         let store = Arc::new(store);
-        StoreObject { store: store.clone(), kind: Kind::File(store) }
+        StoreObject::new(store.clone(), Kind::File(store))
     }
 }
 
@@ -179,7 +186,7 @@ impl From<FileStore> for StoreObject {
 impl From<TcpStore> for StoreObject {
     fn from(store: TcpStore) -> StoreObject {
         let store = Arc::new(store);
-        StoreObject { store: store.clone(), kind: Kind::Tcp(store) }
+        StoreObject::new(store.clone(), Kind::Tcp(store))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup};
+use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::Backend;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
@@ -96,6 +96,7 @@ impl ProcessGroup {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
         let inner = Inner {
+            identity: next_identity(),
             name: name.into(),
             description: options.description.clone(),
             rank,

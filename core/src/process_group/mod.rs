@@ -38,6 +38,7 @@ pub struct ProcessGroup {
 }
 
 struct Inner {
+    identity: u64,
     name: String,
     description: String,
     rank: u32,
@@ -66,9 +67,9 @@ impl ProcessGroup {
         self.inner.members.len() as u32
     }
 
-    /// A number that is this group's own in this process, as long as it is there.
-    pub fn identity(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
+    /// A number that no other group of this process ever has.
+    pub fn identity(&self) -> u64 {
+        self.inner.identity
     }
 
     /// The name, the same on all ranks.
@@ -157,6 +158,12 @@ impl ProcessGroup {
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
     pub fn shutdown(&self) {
         self.inner.cpu.shutdown(SHUTDOWN_LIMIT);
+    }
+
+    /// As [`ProcessGroup::shutdown`], with this long for the operations in flight; those that are
+    /// not done by then fail, on all ranks.
+    pub fn shutdown_within(&self, limit: Duration) {
+        self.inner.cpu.shutdown(limit);
     }
 
     /// As [`ProcessGroup::shutdown`], without blocking.
@@ -346,6 +353,12 @@ impl ProcessGroup {
         *count += 1;
         *count
     }
+}
+
+/// A number that nothing else of this process was given; from 1 on.
+pub(crate) fn next_identity() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl fmt::Debug for ProcessGroup {

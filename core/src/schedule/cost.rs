@@ -122,10 +122,17 @@ impl Traffic {
 /// ranks; none if they do not fit together.
 pub fn rounds(schedules: &[Schedule]) -> Option<u32> {
     let walk = Walk::new(schedules).ok()?;
+    let order = walk.order().ok()?;
+    Some(depths(&walk, &order).into_iter().max().unwrap_or(0))
+}
+
+/// For each step, the messages that follow one another until it has ended, its own among them if
+/// it receives.
+pub(super) fn depths(walk: &Walk, order: &[(At, Event)]) -> Vec<u32> {
     let mut depths = vec![0; walk.steps()];
-    for (at, event) in walk.order().ok()? {
+    for &(at, event) in order {
         let own = walk.index(at);
-        let step = &schedules[at.rank as usize].steps[at.step as usize];
+        let step = step(walk.schedules, at);
         match event {
             Event::Start => {
                 let before = step.after.iter().map(|&step| walk.index(At { step, ..at }));
@@ -138,7 +145,7 @@ pub fn rounds(schedules: &[Schedule]) -> Option<u32> {
             Event::Finish => {}
         }
     }
-    Some(depths.into_iter().max().unwrap_or(0))
+    depths
 }
 
 /// Seconds until the last rank is done, if the schedules fit together. Every block has
@@ -152,13 +159,25 @@ pub fn simulate(
 ) -> Option<f64> {
     let walk = Walk::new(schedules).ok()?;
     walk.order().ok()?;
+    let times = simulate_steps(&walk, block_bytes, prices, link);
+    Some(times.iter().map(|times| times.finish).fold(0.0, f64::max))
+}
+
+/// For each step of schedules that fit together, when it happens.
+pub(super) fn simulate_steps(
+    walk: &Walk,
+    block_bytes: f64,
+    prices: &Prices,
+    link: impl Fn(Rank, Rank) -> Link,
+) -> Vec<Times> {
+    let schedules = walk.schedules;
     let mut simulation = Simulation {
         missing: walk.all().map(|at| step(schedules, at).after.len() as u32).collect(),
         next: vec![Vec::new(); walk.steps()],
         times: vec![Times::default(); walk.steps()],
         heap: BinaryHeap::new(),
         ports: vec![[0.0; 2]; schedules.len()],
-        walk: &walk,
+        walk,
         block_bytes,
         prices,
     };
@@ -171,14 +190,16 @@ pub fn simulate(
     while let Some(Ready { at, .. }) = simulation.heap.pop() {
         simulation.run(at, &link);
     }
-    Some(simulation.times.iter().map(|times| times.finish).fold(0.0, f64::max))
+    simulation.times
 }
 
 /// When a step began, when its first segment was done, and when all of it.
 #[derive(Clone, Copy, Default)]
-struct Times {
+pub(super) struct Times {
+    /// When a message left its sender, or began to arrive; when local work began.
+    pub(super) begin: f64,
     first: f64,
-    finish: f64,
+    pub(super) finish: f64,
     done: bool,
 }
 
@@ -246,7 +267,7 @@ impl Simulation<'_> {
         let Some(partner) = self.walk.partner(at) else {
             let first = begin + segment * self.prices.local_byte_s;
             let finish = (begin + bytes * self.prices.local_byte_s).max(end);
-            return self.finish(at, first, finish);
+            return self.finish(at, begin, first, finish);
         };
         let link = link(at.rank, partner.rank);
         let (partner_begin, partner_end) = self.begin(partner);
@@ -264,13 +285,13 @@ impl Simulation<'_> {
         let finish = (arrives + bytes * (link.byte_s + local_byte_s))
             .max(end + link.latency_s + segment_s)
             .max(partner_end);
-        self.finish(at, sent, sent.max(finish - link.latency_s));
-        self.finish(partner, first, finish);
+        self.finish(at, begin.max(out), sent, sent.max(finish - link.latency_s));
+        self.finish(partner, arrives, first, finish);
     }
 
-    fn finish(&mut self, at: At, first: f64, finish: f64) {
+    fn finish(&mut self, at: At, begin: f64, first: f64, finish: f64) {
         let own = self.walk.index(at);
-        self.times[own] = Times { first: first.min(finish), finish, done: true };
+        self.times[own] = Times { begin, first: first.min(finish), finish, done: true };
         for next in std::mem::take(&mut self.next[own]) {
             let next_index = self.walk.index(next);
             self.missing[next_index] -= 1;

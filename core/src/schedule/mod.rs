@@ -15,6 +15,7 @@ pub mod check;
 pub mod cost;
 pub mod peers;
 pub mod select;
+pub mod timeline;
 
 // One module for each collective of the IDL: a new one needs no line here.
 #[path = "../generated/schedules.rs"]

@@ -34,7 +34,7 @@ impl File {
         match Path::new(&self.path).extension().and_then(|extension| extension.to_str()) {
             Some("rs") => Language::Rust,
             Some("py") => Language::Python,
-            Some("mjs" | "js" | "ts") => Language::JavaScript,
+            Some("mjs" | "js" | "ts" | "vue") => Language::JavaScript,
             Some("webidl") => Language::Idl,
             Some("toml") => Language::Toml,
             _ => Language::Other,
@@ -102,6 +102,11 @@ pub(crate) fn opening(file: &File) -> Vec<String> {
     let (wanted, is_there) = match file.language() {
         Language::Rust => ("//!", first.starts_with("//! ")),
         Language::Python => ("a docstring", first.starts_with("\"\"\"")),
+        Language::JavaScript => {
+            // A component opens with its script.
+            let script = first.strip_prefix("<script setup lang=\"ts\">\n").unwrap_or(first);
+            ("a comment", script.starts_with("// ") || script.starts_with("/**"))
+        }
         _ => return Vec::new(),
     };
     // An empty `__init__.py` holds nothing to speak of.
@@ -152,6 +157,10 @@ mod tests {
         );
         assert_eq!(opening(&File::new("a.py", "import x\n")).len(), 1);
         assert_eq!(opening(&File::new("a.toml", "x = 1\n")).len(), 0);
+        assert_eq!(opening(&File::new("a.ts", "// Holds.\n")).len(), 0);
+        assert_eq!(opening(&File::new("a.mjs", "import x;\n")).len(), 1);
+        let script = "<script setup lang=\"ts\">\n// Holds.\n";
+        assert_eq!(opening(&File::new("a.vue", script)).len(), 0);
     }
 
     #[test]

@@ -50,8 +50,8 @@ fn lines_fit_the_screen() {
 
 #[test]
 fn files_say_what_they_hold() {
-    let advice = "Open the file with //! (Rust) or a docstring (Python): what it holds, and what \
-                  it knows nothing of.";
+    let advice = "Open the file with //! (Rust), a docstring (Python) or a comment (JavaScript): \
+                  what it holds, and what it knows nothing of.";
     expect_none(check(files::opening), advice);
 }
 

@@ -61,12 +61,12 @@ export function operate(spec, self, given) {
   const signal = signalOf(call.options);
   if (isOutside(spec, call)) return doNothing(spec, value);
   if (signal?.aborted) return failed(signal.reason, value);
-  const { args, keywords, tensors, infos, arrays, bytes } = tensorArguments(spec, call);
+  const { args, keywords, tensors, infos, views, arrays, bytes } = tensorArguments(spec, call);
   const handle = handleOf(self);
   const work = wrapped(() => {
     return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin(bytes));
   });
-  const operation = new Operation(work, tensors, bytes);
+  const operation = new Operation(work, tensors, views, bytes);
   start(operation);
   if (signal !== null) endWith(signal, operation);
   return new Work(MADE_HERE, operation, value, arrays);

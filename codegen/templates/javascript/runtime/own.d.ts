@@ -16,9 +16,13 @@ export type ArrayLike =
 
 /** A `Float16Array`, where the runtime has one. */
 export interface Float16ArrayLike extends ArrayBufferView {
+  /** Two. */
   readonly BYTES_PER_ELEMENT: number;
+  /** The number of elements. */
   readonly length: number;
+  /** What tells it from other arrays. */
   readonly [Symbol.toStringTag]: "Float16Array";
+  /** The elements. */
   [index: number]: number;
 }
 
@@ -131,9 +135,13 @@ export interface WaitOptions {
 
 /** An `AbortSignal`, of whichever runtime. */
 export interface AbortSignalLike {
+  /** Whether it fired. */
   readonly aborted: boolean;
+  /** Why it fired. */
   readonly reason: any;
+  /** Adds a function to call when it fires. */
   addEventListener(type: "abort", listener: () => void, options?: any): void;
+  /** Takes such a function away. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
@@ -230,13 +238,21 @@ export const DEFAULT_TIMEOUT_MS: number;
 
 /** The names of backends; `gloo` is `tcp` here. */
 export const Backend: {
+  /** None. */
   readonly UNDEFINED: "undefined";
+  /** Another name of `tcp`. */
   readonly GLOO: "gloo";
+  /** NVIDIA's library, device memory. */
   readonly NCCL: "nccl";
+  /** Unified Collective Communication. */
   readonly UCC: "ucc";
+  /** A Message Passing Interface library. */
   readonly MPI: "mpi";
+  /** Intel's library. */
   readonly XCCL: "xccl";
+  /** Sockets, host memory. */
   readonly TCP: "tcp";
+  /** Ranks in browsers, and those that meet them. */
   readonly WEBSOCKET: "websocket";
 };
 

@@ -58,7 +58,7 @@ export function codeOf(view) {
   return CODES.get(view[Symbol.toStringTag]);
 }
 
-/** What the native half is told of a tensor, and the bytes to copy: none if it owns them. */
+/** What the native half is told of a tensor, and the array to copy: empty if it owns the memory. */
 export let described;
 
 const MADE_HERE = Symbol("polyrank.tensor");
@@ -119,8 +119,8 @@ export class Tensor {
 
   static {
     described = (tensor) => {
-      const bytes = tensor.#memory === null ? bytesOf(tensor.#data) : NO_BYTES;
-      return { info: tensor.#info, bytes };
+      if (tensor.#memory !== null) return { info: tensor.#info, view: NO_BYTES };
+      return { info: tensor.#info, view: tensor.#data };
     };
   }
 }

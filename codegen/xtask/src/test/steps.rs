@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use crate::workspace::Workspace;
 
 const PYTHON_PACKAGE: &str = "bindings-python";
+const NODE_PACKAGE: &str = "bindings-node";
 
 /// One line of the table.
 pub(super) struct Step {
@@ -34,10 +35,14 @@ pub(super) enum Action {
 /// This program's own path is unknown.
 pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
     let tools = Tools { workspace, own: std::env::current_exe().context("where am I?")? };
-    Ok([tools.checks(), tools.builds(), tools.suites(), tools.python_suites()]
-        .into_iter()
-        .flatten()
-        .collect())
+    let all = [
+        tools.checks(),
+        tools.builds(),
+        tools.suites(),
+        tools.python_suites(),
+        tools.node_suites(),
+    ];
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// The tools, as they are called from here.
@@ -166,7 +171,49 @@ impl Tools<'_> {
                 ])),
             ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
+            step(
+                "site",
+                "the site and its demos, in a browser",
+                &["node", "wasm"],
+                Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
+            ),
         ]
+    }
+
+    fn node_suites(&self) -> Vec<Step> {
+        let options = ["--test", "--test-concurrency=1", "--test-reporter=tap"];
+        let files = [self.test_files("tests"), self.test_files("tests/layer")].concat();
+        let words = options.into_iter().chain(files.iter().map(String::as_str));
+        let words: Vec<&str> = words.collect();
+        let types = |project: &str| {
+            let folder = self.workspace.path(NODE_PACKAGE);
+            let mut tsc = self.workspace.command(folder.join("node_modules/.bin/tsc"));
+            tsc.args(["--project", project]).current_dir(folder);
+            Action::Run(tsc)
+        };
+        vec![
+            step("node-suite", "Node suite", &["node"], self.node(&words)),
+            step("tsc", "right and wrong TypeScript, in Node", &["setup"], types("tests/types")),
+            step(
+                "tsc-dom",
+                "right TypeScript, in a browser",
+                &["setup"],
+                types("tests/types/tsconfig.dom.json"),
+            ),
+        ]
+    }
+
+    /// The test files in a folder of the Node package, from the root.
+    fn test_files(&self, folder: &str) -> Vec<String> {
+        let folder = format!("{NODE_PACKAGE}/{folder}");
+        let entries = std::fs::read_dir(self.workspace.path(&folder)).into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut files: Vec<String> = names
+            .filter(|name| name.ends_with(".test.js"))
+            .map(|name| format!("{folder}/{name}"))
+            .collect();
+        files.sort_unstable();
+        files
     }
 
     fn python_suites(&self) -> Vec<Step> {
@@ -193,9 +240,20 @@ impl Tools<'_> {
 
     /// A task of this program.
     fn own(&self, words: &[&str]) -> Action {
+        Action::Run(self.task(words))
+    }
+
+    fn task(&self, words: &[&str]) -> Command {
         let mut command = self.workspace.command(&self.own);
         command.args(words);
-        Action::Run(command)
+        command
+    }
+
+    /// Fails where there is no browser.
+    fn chromium(&self) -> Command {
+        let mut command = self.workspace.command("node");
+        command.arg("tests/javascript/chromium.mjs");
+        command
     }
 
     /// A module of the virtual environment, in the Python package's folder.

@@ -1,6 +1,7 @@
 //! `WebSocketStore`: the store's methods over a client. Knows nothing of how its packets travel.
 
 use std::any::Any;
+#[cfg(feature = "websocket")]
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,5 +4,9 @@
 mod inbox;
 mod outbox;
 
-pub(super) use self::inbox::{Inbox, Into, Spare, State};
-pub(super) use self::outbox::{Flushed, Outbox};
+pub(super) use self::inbox::{Inbox, Spare};
+#[cfg(feature = "tcp")]
+pub(super) use self::inbox::{Into, State};
+#[cfg(feature = "tcp")]
+pub(super) use self::outbox::Flushed;
+pub(super) use self::outbox::Outbox;

@@ -49,6 +49,8 @@ mount!(pipes, world::pipes);
 mount!(web_and_tcp, |size| world::mixed(size, 0));
 #[cfg(feature = "websocket")]
 mount!(tcp_and_web, |size| world::mixed(size, 1));
+#[cfg(feature = "websocket")]
+mount!(relayed, world::relayed);
 
 type Mount<'a> = &'a dyn Fn(u32) -> World;
 

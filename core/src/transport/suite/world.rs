@@ -86,6 +86,11 @@ pub(in crate::transport) fn mixed(size: u32, first: u32) -> World {
     world
 }
 
+#[cfg(feature = "websocket")]
+pub(in crate::transport) fn relayed(size: u32) -> World {
+    crate::transport::websocket::tests::relayed::world(size)
+}
+
 pub(in crate::transport) fn pipes(size: u32) -> World {
     crate::transport::websocket::tests::memory::world(size)
 }

@@ -11,4 +11,6 @@ pub(crate) mod groups;
 #[cfg(feature = "websocket")]
 mod hostile;
 pub(in crate::transport) mod memory;
+#[cfg(feature = "websocket")]
+pub(in crate::transport) mod relayed;
 mod sessions;

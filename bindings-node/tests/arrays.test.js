@@ -1,0 +1,39 @@
+// Every kind of array, element type and memory, on two processes.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("arrays");
+
+test("an array's class is its element type", async () => {
+  for (const got of await onRanks(2, SCENARIOS, "everyArray")) {
+    const { Buffer, DataView, shared, subarray, ...arrays } = got;
+    assert.ok(Object.keys(arrays).length >= 11);
+    for (const [name, values] of Object.entries(arrays)) {
+      assert.deepEqual(values, ["3", "20"], name);
+    }
+    assert.deepEqual(Buffer, ["1", "200"]);
+    assert.deepEqual(DataView, ["0", "11", "0", "0"], "the bytes around the view are left alone");
+    assert.deepEqual(shared, ["1", "6"]);
+    assert.deepEqual(subarray, ["9", "1", "1", "9"], "the elements around it are left alone");
+  }
+});
+
+test("tensors say what arrays cannot", async () => {
+  for (const got of await onRanks(2, SCENARIOS, "everyTensor")) {
+    assert.deepEqual(got.f16, [0x4200, 0x4400]);
+    assert.deepEqual(got.bf16, [0x4000, 0x3f80]);
+    assert.deepEqual(got.bool, [1, 0, 1]);
+    assert.deepEqual(got.c64, [1, 2, 4, 6]);
+    assert.deepEqual(got.c128, [1, 2]);
+    const rest = (at) => got.column[at] % 100;
+    assert.deepEqual([got.column[1], got.column[5], got.column[9]], [102, 110, 118]);
+    assert.deepEqual([rest(0), rest(2), rest(4), rest(11)], [0, 2, 4, 11]);
+    assert.deepEqual(got.transposed, [0, 2, 4, 6, 8, 10]);
+    assert.deepEqual(got.owned, [3, 3, 3, 3]);
+    assert.ok(got.ownedIsResult && got.ownedStays);
+    assert.deepEqual(got.between, [2, 77, 6, 4]);
+  }
+});

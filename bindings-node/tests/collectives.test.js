@@ -1,0 +1,38 @@
+// Every collective and message on worlds of 1, 2, 3 and 5 processes, against values worked out by
+// hand.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("collectives");
+
+for (const size of [1, 2, 3, 5]) {
+  test(`collectives on ${size} ranks`, async () => {
+    const results = await onRanks(size, SCENARIOS, "collectives");
+    const all = Array.from({ length: size }, (_, rank) => rank);
+    const sum = (f) => all.map(f).reduce((a, b) => a + b, 0);
+    results.forEach((got, rank) => {
+      assert.deepEqual([...got.allreduce], [sum((r) => r + 1), sum((r) => 10 * r)]);
+      assert.deepEqual([...got.allreduceOptions], [size]);
+      assert.deepEqual([...got.coalesced], [sum((r) => r), sum(() => 1)]);
+      assert.deepEqual([...got.reduce], rank === size - 1 ? [sum((r) => r)] : [rank]);
+      assert.deepEqual([...got.broadcast], [size - 1, 7]);
+      assert.deepEqual(got.allgather, all.map((r) => [r, r * r]));
+      assert.deepEqual([...got.allGatherSingle], all.flatMap((r) => [r, -r]));
+      assert.deepEqual(got.gather, rank === 0 ? all.map((r) => [r]) : []);
+      assert.deepEqual([...got.scatter], [100 + rank]);
+      assert.deepEqual([...got.reduceScatter], [sum((r) => r * 10 + rank)]);
+      assert.deepEqual([...got.reduceScatterSingle], [sum((r) => r * 10 + rank)]);
+      assert.deepEqual(got.alltoall, all.map((r) => [r * 10 + rank]));
+      assert.deepEqual([...got.allToAllSingle], all.map((r) => r * 10 + rank));
+      assert.equal(got.barrier, undefined);
+      assert.ok(got.sameArray && got.sameList);
+      if (size > 1) {
+        assert.deepEqual([...got.received], [(rank + size - 1) % size]);
+        assert.equal(got.sender, (rank + size - 1) % size);
+      }
+    });
+  });
+}

@@ -1,0 +1,77 @@
+// Errors: their classes and what they say; ranks that die, come late or disagree.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { onRanks, scenarios, startRanks } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("errors");
+
+test("wrong arguments throw at the call, as they do in every language", async () => {
+  const [got] = await onRanks(1, SCENARIOS, "wrongArguments");
+  const expected = {
+    noTensor: ["InvalidType", "no overload takes (str). Accepted forms:"],
+    nothing: ["InvalidType", "argument 'tensors' is missing"],
+    unknownOption: ["InvalidType", "there is no argument 'nonsense'"],
+    wrongOption: ["InvalidType", "option 'reduce_op' must be ReduceOp, not str"],
+    root: ["InvalidArgument", "root must be a rank in 0..1, got 7"],
+    negative: ["InvalidArgument", "must not be negative"],
+    timeout: ["InvalidArgument", "milliseconds that is not negative"],
+    dtype: ["UnsupportedDType", "BAND is not defined for f32"],
+    premul: ["InvalidType", "premulSum(factor)"],
+    shared: ["InvalidArgument", "expected 1 output tensors"],
+    peer: ["InvalidArgument", "should not be the same as the rank of the current process"],
+    unbuilt: ["Unsupported", "get_reconfigure_handle"],
+    uninitialized: ["NotInitialized", "has not been initialized"],
+    key: ["InvalidType", "argument 'key' must be str, not int"],
+    store: ["InvalidType", "argument 'store' must be Store"],
+  };
+  for (const [call, [kind, text]] of Object.entries(expected)) {
+    assert.ok(got[call] !== null, `${call} throws`);
+    assert.equal(got[call].kind, kind, call);
+    assert.ok(got[call].message.includes(text), `${call}: ${got[call].message}`);
+    assert.ok(got[call].base && got[call].name === got[call].class, call);
+  }
+});
+
+test("ranks that disagree all learn who", async () => {
+  for (const error of await onRanks(2, SCENARIOS, "mismatch")) {
+    assert.equal(error.kind, "CollectiveMismatch");
+    assert.equal(error.class, "CollectiveMismatchError");
+    assert.match(error.message, /ranks disagree on operation \d+/);
+    assert.equal(typeof error.seq, "number");
+  }
+});
+
+test("the death of a rank is named on all others, and by every later call", async () => {
+  const ranks = await startRanks(3, SCENARIOS, "death");
+  const [zero, one, two] = await Promise.all(ranks.map((rank) => rank.result));
+  assert.equal(one.signal, "SIGKILL");
+  for (const { value } of [zero, two]) {
+    assert.equal(value.first.kind, "RankFailed");
+    assert.equal(value.first.rank, 1);
+    assert.equal(value.first.collective, "allreduce");
+    assert.equal(value.later.kind, "RankFailed");
+  }
+});
+
+test("a failure that nobody asks for ends no process", async () => {
+  const ranks = await startRanks(2, SCENARIOS, "unasked");
+  const [zero] = await Promise.all(ranks.map((rank) => rank.result));
+  assert.deepEqual(zero.value?.kinds, ["RankFailed", "RankFailed", "RankFailed"], zero.error);
+});
+
+test("a wait that expires harms nothing", async () => {
+  const [got] = await onRanks(2, SCENARIOS, "patience");
+  assert.equal(got.expired.kind, "WaitTimeout");
+  assert.match(got.expired.message, /allreduce \(operation \d+\) goes on/);
+  assert.deepEqual(got.before, [0], "nothing is written before the end");
+  assert.deepEqual(got.after, [1]);
+});
+
+test("an operation that passes its deadline says what it waited for", async () => {
+  const [{ error }] = await onRanks(2, SCENARIOS, "deadline");
+  assert.equal(error.kind, "CollectiveTimeout");
+  assert.equal(error.collective, "allreduce");
+  assert.equal(error.rank, 0);
+});

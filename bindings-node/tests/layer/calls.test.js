@@ -1,0 +1,270 @@
+// Arguments over, answers back: options and positions, units, handles, objects, signals, groups
+// that this process is not in. The native half is a stand-in that writes down what it is told.
+
+import assert from "node:assert/strict";
+import { setImmediate as turn } from "node:timers/promises";
+import test from "node:test";
+
+import { nativeError, standIn } from "./standin.js";
+
+const { pr, native } = await standIn();
+native.answers.set("HASH_STORE_NEW", { type: "HashStore" });
+native.answers.set("PROCESS_GROUP_NEW", { type: "ProcessGroup", id: 7 });
+native.answers.set("DISTRIBUTED_DEFAULT_GROUP", { type: "ProcessGroup", id: 8 });
+
+const store = new pr.HashStore();
+const last = () => native.calls.at(-1);
+const duration = (ms) => ({ kind: "duration", ms });
+
+test("options are one object behind the others, in camelCase, times in ms", async () => {
+  await pr.TCPStore.connect("127.0.0.1", 0, {
+    isMaster: true,
+    worldSize: undefined,
+    timeout: 5000,
+  });
+  const { key, args, keywords } = last();
+  assert.equal(key, "TCP_STORE_NEW");
+  assert.deepEqual(args, ["127.0.0.1", 0]);
+  assert.deepEqual(keywords, { is_master: true, timeout: duration(5000) });
+
+  const array = new Float32Array(2);
+  pr.broadcast(array, { src: 3, groupSrc: null });
+  assert.deepEqual(last().keywords, { src: 3, group_src: null });
+  assert.deepEqual(last().args, [{ kind: "tensor", index: 0 }]);
+  assert.deepEqual(last().infos, [11]);
+});
+
+test("what may be given by position may be", async () => {
+  const pg = await pr.ProcessGroup.join(store, 0, 1);
+  const array = new Float64Array(2);
+  pg.allreduce(array, pr.ReduceOp.MAX, { timeout: 7 });
+  assert.deepEqual(last().args[1], { kind: "reduceOp", code: 4 });
+  assert.deepEqual(last().keywords, { timeout: duration(7) });
+  pg.allreduce(array, pr.premulSum(0.5), 9);
+  assert.deepEqual(last().args.slice(1), [
+    { kind: "reduceOp", code: 8, factor: 0.5 },
+    duration(9),
+  ]);
+  pg.allreduce([array], { reduceOp: pr.ReduceOp.MIN });
+  assert.deepEqual(last().keywords, { reduce_op: { kind: "reduceOp", code: 3 } });
+  pg.setTimeout(250);
+  assert.deepEqual(last().args, [duration(250)]);
+  await store.wait(["a"], { timeout: 3 });
+  assert.deepEqual(last().keywords, { timeout: duration(3) });
+  await store.wait(["a"], 4);
+  assert.deepEqual(last().args, [["a"], duration(4)]);
+  pr.getRank(undefined);
+  assert.deepEqual(last().args, []);
+  pr.getRank(pg);
+  assert.equal(last().args[0].kind, "handle");
+  await pr.newGroup([0, 1], { pgOptions: { groupName: "x", timeout: 8 } });
+  assert.deepEqual(last().args, [[0, 1]]);
+  const members = { group_name: "x", timeout: duration(8) };
+  assert.deepEqual(last().keywords, { pg_options: { kind: "record", members } });
+});
+
+test("every array is a tensor of its type", () => {
+  const codes = new Map([
+    [Uint8Array, 1],
+    [Uint8ClampedArray, 1],
+    [Int8Array, 2],
+    [Uint16Array, 3],
+    [Int16Array, 4],
+    [Uint32Array, 5],
+    [Int32Array, 6],
+    [BigUint64Array, 7],
+    [BigInt64Array, 8],
+    [Float32Array, 11],
+    [Float64Array, 12],
+  ]);
+  for (const [array, code] of codes) {
+    pr.allReduce(new array(3));
+    assert.deepEqual(last().infos, [code], array.name);
+  }
+  pr.allReduce(Buffer.alloc(3));
+  assert.deepEqual(last().infos, [1]);
+  pr.allReduce(new DataView(new ArrayBuffer(8), 2, 3));
+  assert.deepEqual(last().infos, [1]);
+  assert.equal(native.works.at(-1).bytes, 3);
+  pr.allReduce(new Float32Array(new SharedArrayBuffer(8)));
+  assert.equal(native.works.at(-1).bytes, 8);
+});
+
+test("a Tensor says what an array cannot", async () => {
+  const bits = new Uint16Array(12);
+  const view = pr.tensor(bits, { dtype: "bf16", shape: [2, 3], strides: [6, 1], offset: 2 });
+  assert.equal(await pr.allReduce(view), view);
+  assert.deepEqual(last().infos, [{ dtype: 10, shape: [2, 3], strides: [6, 1], offset: 2 }]);
+  assert.deepEqual([view.dtype, view.size, view.byteLength, view.offset], ["bf16", 6, 12, 2]);
+  assert.equal(view.data, bits);
+  const complex = pr.tensor(new Float32Array(6), { dtype: "complex64" });
+  assert.deepEqual([complex.dtype, complex.shape], ["c64", [3]]);
+
+  const owned = pr.alloc("f32", [2, 2]);
+  owned.data.fill(1);
+  assert.deepEqual([...owned.data], [1, 1, 1, 1]);
+  assert.deepEqual(owned.strides, [2, 1]);
+  pr.allReduce(owned);
+  assert.equal(native.works.at(-1).bytes, 0, "owned memory is not copied");
+  assert.equal(last().infos[0].memory.view().byteLength, 16);
+
+  const wrong = [
+    () => pr.tensor([1, 2]),
+    () => pr.tensor(new ArrayBuffer(4)),
+    () => pr.tensor(new Uint8Array(3), { dtype: "f32" }),
+    () => pr.tensor(new Uint8Array(4), { dtype: "f31" }),
+    () => pr.tensor(new Uint8Array(4), { shape: [5] }),
+    () => pr.tensor(new Uint8Array(4), { shape: [2, 2], strides: [3, 1] }),
+    () => pr.tensor(new Uint8Array(4), { shape: [2], strides: [1, 1] }),
+    () => pr.tensor(new Uint8Array(4), { offset: 5 }),
+    () => pr.tensor(new Uint8Array(4), { shape: [-1] }),
+    () => pr.tensor(new Uint8Array(4), { shape: 4 }),
+    () => pr.alloc("f32", [1.5]),
+    () => new pr.Tensor(),
+  ];
+  for (const call of wrong) {
+    assert.throws(call, (error) => /^Invalid(Argument|Type)Error$/.test(error.name), `${call}`);
+  }
+  assert.deepEqual(pr.tensor(new Uint8Array(4), { shape: [0, 9] }).size, 0);
+});
+
+test("stores take bytes of any kind and give numbers that are exact", async () => {
+  await store.set("k", new Uint16Array([1, 2]));
+  assert.deepEqual(last().args, ["k", new Uint8Array([1, 0, 2, 0])]);
+  await store.set("k", new Uint8Array([5]).buffer);
+  assert.deepEqual(last().args, ["k", new Uint8Array([5])]);
+  native.answers.set("STORE_ADD", 41n);
+  assert.equal(await store.add("k", 1n), 41);
+  native.answers.set("STORE_ADD", 2n ** 53n);
+  await assert.rejects(store.add("k", 1), { name: "InvalidArgumentError" });
+  native.answers.set("STORE_GET", new Uint8Array([1]));
+  assert.deepEqual(await store.get("k"), new Uint8Array([1]));
+  native.answers.set("STORE_GET", () => Promise.reject(nativeError("StoreTimeout", "late")));
+  await assert.rejects(store.get("k"), (error) => error instanceof pr.StoreTimeoutError);
+  native.answers.set("STORE_GET", nativeError("InvalidType", "get() takes a key"));
+  assert.throws(() => store.get(5), { name: "InvalidTypeError" });
+  assert.equal(await store.set("k", "v"), undefined);
+});
+
+test("a signal ends a request", async () => {
+  const controller = new AbortController();
+  native.answers.set("STORE_LIST_KEYS", () => new Promise(() => {}));
+  const keys = store.listKeys({ signal: controller.signal });
+  const { cancel, keywords } = last();
+  assert.equal(keywords, null);
+  const rejected = assert.rejects(keys, { name: "AbortError" });
+  controller.abort();
+  await rejected;
+  assert.deepEqual(native.cancelled, [cancel]);
+  const count = native.calls.length;
+  await assert.rejects(store.listKeys({ signal: controller.signal }), { name: "AbortError" });
+  assert.equal(native.calls.length, count);
+  native.answers.set("STORE_NUM_KEYS", 3);
+  const fine = new AbortController();
+  assert.equal(await store.numKeys({ signal: fine.signal }), 3);
+  fine.abort();
+  assert.equal(native.cancelled.length, 1);
+});
+
+test("one process group is one object", async () => {
+  assert.equal(pr.defaultGroup(), pr.defaultGroup());
+  assert.equal(await pr.initProcessGroup({ backend: "tcp" }), pr.defaultGroup());
+  assert.ok(pr.defaultGroup() instanceof pr.ProcessGroup);
+  assert.throws(() => new pr.ProcessGroup(), /made by ProcessGroup\.join/);
+  assert.throws(() => new pr.TCPStore("127.0.0.1", 0), /made by TCPStore\.connect/);
+  assert.ok(store instanceof pr.Store);
+});
+
+test("a group that this process is not in makes functions do nothing", async () => {
+  const outside = await pr.newGroup([1]);
+  assert.equal(outside, pr.NON_GROUP_MEMBER);
+  const count = native.calls.length;
+  const array = new Float32Array(2);
+  assert.equal(await pr.allReduce(array, { group: outside }), array);
+  assert.match(native.warnings.at(-1), /allReduce .*does not belong to the given group/);
+  assert.equal(pr.getRank(outside), -1);
+  assert.equal(pr.getWorldSize(outside), -1);
+  assert.equal(await pr.recvObjectList([null], { group: outside }), -1);
+  assert.equal(await pr.monitoredBarrier({ group: outside }), undefined);
+  assert.equal(await pr.destroyProcessGroup(outside), undefined);
+  assert.throws(() => pr.getBackend(outside), pr.InvalidGroupError);
+  assert.equal(native.calls.length, count);
+});
+
+test("what is not built says so", () => {
+  assert.throws(() => pr.registerBackend("x", () => {}), {
+    name: "UnsupportedError",
+    message: "polyrank 9.9.9 does not support distributed.register_backend",
+  });
+  assert.throws(() => pr.defaultGroup().newWindow(), pr.UnsupportedError);
+  assert.throws(() => pr.defaultGroup().usePgForSymmMemRendezvous, pr.UnsupportedError);
+  assert.throws(() => new pr.Window(), pr.UnsupportedError);
+});
+
+test("the current group", () => {
+  const pg = pr.defaultGroup();
+  native.answers.set("DISTRIBUTED_DEFAULT_GROUP", nativeError("NotInitialized", "no group"));
+  assert.throws(() => pr.currentProcessGroup(), pr.NotInitializedError);
+  assert.equal(pr.withProcessGroup(pg, () => pr.currentProcessGroup()), pg);
+  assert.throws(() => pr.withProcessGroup(store, () => 1), pr.InvalidTypeError);
+  native.answers.set("DISTRIBUTED_DEFAULT_GROUP", { type: "ProcessGroup", id: 8 });
+});
+
+test("ranks may meet by the user's own URLs", async () => {
+  const seen = [];
+  pr.registerRendezvousHandler("mine", async (url, request) => {
+    seen.push([url, request]);
+    return { store, rank: 1, worldSize: 2 };
+  });
+  assert.throws(() => pr.registerRendezvousHandler("mine", () => {}), pr.RendezvousError);
+  assert.throws(() => pr.registerRendezvousHandler("tcp", () => {}), pr.RendezvousError);
+  const met = await pr.rendezvous("mine://here", { worldSize: 2 });
+  assert.deepEqual({ ...met, store: met.store === store }, { store: true, rank: 1, worldSize: 2 });
+  await pr.initProcessGroup({ initMethod: "mine://here", timeout: 5 });
+  const joined = native.calls.findLast(({ key }) => key === "DISTRIBUTED_INIT_PROCESS_GROUP");
+  const { store: given, ...others } = joined.keywords;
+  assert.equal(given.typeName, "HashStore");
+  assert.deepEqual(others, { rank: 1, world_size: 2, timeout: duration(5) });
+  assert.deepEqual(seen.at(-1), ["mine://here", { rank: -1, worldSize: -1, timeout: 5 }]);
+  native.answers.set("DISTRIBUTED_RENDEZVOUS", {
+    store: { type: "HashStore" },
+    rank: 0,
+    worldSize: 1,
+  });
+  assert.ok((await pr.rendezvous("env://")).store instanceof pr.HashStore);
+});
+
+test("messages can be issued together", async () => {
+  const [here, there] = [new Uint8Array(1), new Uint8Array(2)];
+  const works = pr.batchIsendIrecv([
+    new pr.P2POp(pr.isend, here, 1, { tag: 4 }),
+    new pr.P2POp(pr.irecv, there, null, { groupPeer: 2 }),
+  ]);
+  const [send, receive] = native.calls.slice(-2);
+  assert.deepEqual([send.key, send.keywords], ["DISTRIBUTED_ISEND", { dst: 1, tag: 4 }]);
+  const keywords = { group_src: 2, tag: 0 };
+  assert.deepEqual([receive.key, receive.keywords], ["DISTRIBUTED_IRECV", keywords]);
+  assert.deepEqual(await Promise.all(works), [undefined, there]);
+  assert.throws(() => new pr.P2POp(pr.allReduce, here, 1), pr.InvalidArgumentError);
+  assert.throws(() => new pr.P2POp(pr.isend, here), pr.InvalidArgumentError);
+  assert.throws(() => pr.batchIsendIrecv([5]), pr.InvalidTypeError);
+});
+
+test("groups and stores are left at the end of a block", async () => {
+  const released = [];
+  native.answers.set("HASH_STORE_NEW", { type: "HashStore", release: () => released.push(1) });
+  new pr.HashStore()[Symbol.dispose]();
+  await new pr.HashStore()[Symbol.asyncDispose]();
+  assert.equal(released.length, 2);
+  const pg = await pr.ProcessGroup.join(store, 0, 1);
+  await pg[Symbol.asyncDispose]();
+  assert.equal(last().key, "DISTRIBUTED_DESTROY_PROCESS_GROUP");
+  native.answers.set("DISTRIBUTED_DESTROY_PROCESS_GROUP", () => {
+    return Promise.reject(nativeError("InvalidGroup", "unknown"));
+  });
+  pg[Symbol.dispose]();
+  await turn();
+  await turn();
+  assert.equal(last().key, "PROCESS_GROUP_SHUTDOWN");
+  assert.equal(last().self.id, 7);
+});

@@ -1,0 +1,275 @@
+// How operations go their way: order, slices, completion, failures, signals, arrays that change
+// while they are used. The native half is a stand-in that does what the test says.
+
+import assert from "node:assert/strict";
+import { setImmediate as turn } from "node:timers/promises";
+import test from "node:test";
+
+import { nativeError, standIn } from "./standin.js";
+
+const MIB = 1024 * 1024;
+const { pr, native, turns } = await standIn();
+const handle = (id) => ({ type: "ProcessGroup", id });
+
+native.answers.set("PROCESS_GROUP_NEW", ({ args }) => handle(args[1]));
+
+/** Group `id` of a store that nobody looks at. */
+const group = (id) => pr.ProcessGroup.join(new pr.HashStore(), id, 100);
+native.answers.set("HASH_STORE_NEW", { type: "HashStore" });
+
+/** Runs `body` while operations end only when the test ends them. */
+async function manually(body) {
+  native.completesAtOnce = false;
+  try {
+    await body();
+  } finally {
+    native.completesAtOnce = true;
+  }
+}
+
+/** The native half of the operation that was prepared last. */
+const last = () => native.works.at(-1);
+
+/** Turns of the event loop until `condition` holds. */
+async function until(condition) {
+  while (!condition()) await turn();
+}
+
+test("awaiting an operation gives back what was passed", async () => {
+  const pg = await group(1);
+  const array = Float32Array.of(1, 2, 3);
+  const list = [array, new Float64Array(2)];
+  assert.equal(await pg.allreduce(array), array);
+  assert.equal(await pg.allreduce(list), list);
+  assert.equal(await pg.broadcast(array, 0), array);
+  const outputs = [[new Int8Array(1)], [new Int8Array(1)]];
+  assert.equal(await pg.allgather(outputs, [new Int8Array(1)]), outputs);
+  assert.equal(await pg.barrier(), undefined);
+  assert.equal(await pr.send(array, { dst: 1 }), undefined);
+  const places = [array];
+  assert.equal(await pr.gather(array, { gatherList: places, dst: 0 }), places);
+  assert.equal(await pr.gather(array, places), places);
+  assert.equal(await pr.gather(array, { dst: 1 }), undefined);
+});
+
+test("a small operation that ends at once needs no turn of the event loop", async () => {
+  const before = turns.count;
+  const work = (await group(1)).allreduce(new Float32Array(4));
+  assert.equal(last().isWatched, false);
+  assert.ok(work.isCompleted());
+  await work;
+  assert.equal(turns.count, before);
+});
+
+test("operations of one group are issued in the order of the calls", async () => {
+  const pg = await group(2);
+  const other = await group(3);
+  const first = native.issuedInOrder.length;
+  const large = new Uint8Array(9 * MIB).fill(7);
+  const small = new Uint8Array(4);
+  const works = [pg.allreduce(large), pg.allreduce(small), pg.barrier(), other.allreduce(small)];
+  assert.equal(works[1].isCompleted(), false);
+  await Promise.all(works);
+  const issued = native.issuedInOrder.slice(first).filter((work) => work.group === 2);
+  assert.deepEqual(issued.map((work) => work.bytes), [9 * MIB, 4, 0]);
+  assert.ok(large.every((byte) => byte === 7));
+});
+
+test("no turn of the event loop copies more than 4 MiB", async () => {
+  const pg = await group(4);
+  await turn();
+  native.copiedInTurn = [0];
+  const before = turns.count;
+  const arrays = Array.from({ length: 6 }, (_, index) => new Uint8Array(3 * MIB).fill(index + 1));
+  await Promise.all(arrays.map((array) => pg.allreduce(array)));
+  const most = Math.max(...native.copiedInTurn);
+  assert.ok(most <= 4 * MIB, `${most} bytes were copied in one turn`);
+  // 36 MiB go in and out.
+  assert.ok(turns.count - before >= 8, `${turns.count - before} turns`);
+  arrays.forEach((array, index) => assert.ok(array.every((byte) => byte === index + 1)));
+});
+
+test("a result is written when the operation ends, whoever waits", () =>
+  manually(async () => {
+    const pg = await group(5);
+    const array = new Uint8Array(8);
+    pg.allreduce(array);
+    assert.ok(last().isWatched);
+    native.end(last(), { change: (bytes) => bytes.fill(9) });
+    await until(() => array[7] === 9);
+    const large = new Uint8Array(5 * MIB);
+    const work = pg.allreduce(large);
+    await until(() => last().issued);
+    native.end(last(), { change: (bytes) => bytes.fill(8) });
+    await work;
+    assert.ok(large.every((byte) => byte === 8));
+  }));
+
+test("a failure that nobody waits for disturbs nobody, and one that is waited for is thrown", () =>
+  manually(async () => {
+    const unhandled = [];
+    const onUnhandled = (reason) => unhandled.push(reason);
+    process.on("unhandledRejection", onUnhandled);
+    const pg = await group(6);
+    const fields = { group: "g", rank: 2, why: "EOF", collective: "allreduce", sequence: 4 };
+    const failure = { kind: "RankFailed", message: "rank 2 of group 'g' is gone", fields };
+    const forgotten = pg.allreduce(new Uint8Array(8));
+    native.end(last(), { failure });
+    await until(() => forgotten.isCompleted());
+    await turn();
+    await turn();
+    assert.deepEqual(unhandled, []);
+    process.off("unhandledRejection", onUnhandled);
+    await assert.rejects(forgotten, (error) => {
+      assert.ok(error instanceof pr.RankFailedError && error instanceof pr.DistBackendError);
+      assert.ok(error instanceof pr.PolyrankError && error instanceof Error);
+      const { name, kind, rank, collective, seq, why } = error;
+      assert.deepEqual(
+        { name, kind, rank, collective, seq, why },
+        {
+          name: "RankFailedError",
+          kind: "RankFailed",
+          rank: 2,
+          collective: "allreduce",
+          seq: 4,
+          why: "EOF",
+        },
+      );
+      return true;
+    });
+    assert.equal(forgotten.isSuccess(), false);
+    assert.equal(forgotten.exception().kind, "RankFailed");
+    assert.equal(await forgotten.getFutureResult(), pr.WorkResult.COMM_ERROR);
+  }));
+
+test("wait() with a timeout ends the wait, not the operation", () =>
+  manually(async () => {
+    const pg = await group(7);
+    const array = new Uint8Array(8);
+    const work = pg.allreduce(array);
+    await assert.rejects(work.wait({ timeout: 1 }), (error) => {
+      assert.ok(error instanceof pr.WaitTimeoutError);
+      assert.match(error.message, /^wait timed out after \d+ ms; allreduce \(operation \d+\) goes/);
+      return error.seq === work.sequence && error.waitedMs >= 0;
+    });
+    native.end(last(), { change: (bytes) => bytes.fill(1) });
+    assert.equal(await work.wait({ timeout: 60_000 }), array);
+    assert.equal(await work.wait(), array);
+    assert.throws(() => work.wait({ timeout: -1 }), pr.InvalidArgumentError);
+    assert.throws(() => work.wait({ timeout: "5" }), pr.InvalidTypeError);
+  }));
+
+test("a signal ends the wait with its reason, and nothing is written back", () =>
+  manually(async () => {
+    const pg = await group(8);
+    const array = new Uint8Array(8);
+    const controller = new AbortController();
+    const work = pg.allreduce(array, { signal: controller.signal });
+    const native_ = last();
+    const reason = new Error("the user left");
+    const rejected = assert.rejects(work, (error) => error === reason);
+    controller.abort(reason);
+    await rejected;
+    native.end(native_, { change: (bytes) => bytes.fill(3) });
+    await turn();
+    await turn();
+    assert.ok(array.every((byte) => byte === 0));
+
+    const count = native.works.length;
+    const early = pg.allreduce(array, { signal: controller.signal });
+    await assert.rejects(early, (error) => error === reason);
+    assert.equal(native.works.length, count, "nothing is issued after the signal");
+
+    const waiting = new AbortController();
+    const other = pg.allreduce(array);
+    const wait = assert.rejects(other.wait({ signal: waiting.signal }), { name: "AbortError" });
+    waiting.abort();
+    await wait;
+    native.end(last());
+    assert.equal(await other, array);
+  }));
+
+test("a queued operation is issued even if its signal fires: other ranks wait for it", async () => {
+  const pg = await group(9);
+  const controller = new AbortController();
+  const large = pg.allreduce(new Uint8Array(9 * MIB));
+  const queued = pg.allreduce(new Uint8Array(4), { signal: controller.signal });
+  const native_ = last();
+  controller.abort();
+  await assert.rejects(queued, { name: "AbortError" });
+  assert.ok(queued.isCompleted());
+  await large;
+  await until(() => native_.issued);
+  assert.ok(queued.isCompleted());
+});
+
+test("arrays that are detached or shrink in flight are not written", () =>
+  manually(async () => {
+    const pg = await group(10);
+    const gone = new Uint8Array(64);
+    const work = pg.allreduce(gone);
+    structuredClone(gone.buffer, { transfer: [gone.buffer] });
+    native.end(last(), { change: (bytes) => bytes.fill(5) });
+    await assert.rejects(work, { name: "InvalidArgumentError" });
+
+    const memory = new ArrayBuffer(64, { maxByteLength: 128 });
+    for (const view of [new Uint8Array(memory), new Float32Array(memory, 0, 16)]) {
+      memory.resize(64);
+      const shrinking = pg.allreduce(view);
+      memory.resize(16);
+      native.end(last(), { change: (bytes) => bytes.fill(5) });
+      await assert.rejects(shrinking, { name: "InvalidArgumentError" });
+      assert.ok(new Uint8Array(memory).every((byte) => byte === 0));
+    }
+    memory.resize(64);
+    for (const view of [new Uint8Array(memory), new Float32Array(memory)]) {
+      memory.resize(64);
+      const growing = pg.allreduce(view);
+      memory.resize(128);
+      native.end(last(), { change: (bytes) => bytes.fill(6) });
+      await assert.rejects(growing, { name: "InvalidArgumentError" });
+    }
+    memory.resize(64);
+    const part = pg.allreduce(new Uint8Array(memory, 0, 64));
+    memory.resize(128);
+    native.end(last(), { change: (bytes) => bytes.fill(6) });
+    await part;
+    assert.deepEqual([...new Uint8Array(memory)], [...Array(64).fill(6), ...Array(64).fill(0)]);
+  }));
+
+test("an array that is detached before it was copied does not stop those behind it", async () => {
+  const pg = await group(11);
+  const large = new Uint8Array(9 * MIB);
+  const blocked = pg.allreduce(large);
+  const gone = new Uint8Array(16);
+  const lost = pg.allreduce(gone);
+  const behind = pg.allreduce(new Uint8Array(16));
+  structuredClone(gone.buffer, { transfer: [gone.buffer] });
+  await assert.rejects(lost, { name: "InvalidArgumentError" });
+  await Promise.all([blocked, behind]);
+});
+
+test("wrong arguments throw at the call", async () => {
+  const pg = await group(12);
+  native.answers.set("PROCESS_GROUP_ALLREDUCE", nativeError("InvalidType", "no such form"));
+  assert.throws(() => pg.allreduce("x"), { name: "InvalidTypeError", message: "no such form" });
+  native.answers.delete("PROCESS_GROUP_ALLREDUCE");
+  assert.throws(() => pg.allreduce(new Int8Array(1), pr.ReduceOp.PREMUL_SUM), /needs its factor/);
+  assert.throws(() => pg.allreduce(new Int8Array(1), { signal: 5 }), pr.InvalidTypeError);
+  assert.throws(() => pg.allreduce(new Int8Array(1), { timeout: NaN }), pr.InvalidArgumentError);
+});
+
+test("a Work says what it is", async () => {
+  const array = new Float32Array(2);
+  const work = pr.recv(array, { src: 3 });
+  assert.equal(work.sourceRank(), 3);
+  assert.deepEqual(work.result(), [array]);
+  assert.deepEqual(await work.getFuture(), [array]);
+  assert.equal(await work.getFutureResult(), pr.WorkResult.SUCCESS);
+  assert.equal(work.timeout, 1000);
+  assert.equal(String(work), "[object Work]");
+  assert.equal(await work.finally(() => {}), array);
+  assert.equal(await work.synchronize(), array);
+  assert.throws(() => pr.allReduce(array).sourceRank(), pr.InvalidArgumentError);
+  assert.throws(() => new pr.Work(), pr.InvalidTypeError);
+});

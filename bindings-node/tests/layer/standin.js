@@ -1,0 +1,213 @@
+// A native half for tests of the layer: it copies, queues and completes as the real ones do, but
+// every operation ends when the test says so, and every call is written down.
+
+import { install } from "../../js/generated/native.js";
+
+/** Milliseconds that every operation says is its limit. */
+const LIMIT_MS = 1000;
+
+/** The stand-in and the API over it. */
+export async function standIn(options = {}) {
+  const native = new StandIn(options);
+  const turns = { count: 0 };
+  const groups = [];
+  install(native, {
+    nextTurn: (callback) =>
+      setImmediate(() => {
+        turns.count += 1;
+        native.copiedInTurn.push(0);
+        callback();
+      }),
+    warn: (text) => native.warnings.push(text),
+    currentGroup: {
+      run: (group, callback) => {
+        groups.push(group);
+        try {
+          return callback();
+        } finally {
+          groups.pop();
+        }
+      },
+      get: () => groups.at(-1),
+    },
+  });
+  const pr = await import("../../js/generated/index.js");
+  return { pr, native, turns };
+}
+
+/** An error as the native half throws them. */
+export function nativeError(kind, message, fields = {}) {
+  return Object.assign(new Error(message), { data: { kind, message, fields } });
+}
+
+class StandIn {
+  platform = "node";
+  /** What `invoke` and `invokeAsync` answer, by key. */
+  answers = new Map();
+  calls = [];
+  works = [];
+  issuedInOrder = [];
+  warnings = [];
+  cancelled = [];
+  copiedInTurn = [0];
+  #completed = () => {};
+  #cancellations = 0;
+
+  constructor({ completesAtOnce = true } = {}) {
+    this.completesAtOnce = completesAtOnce;
+  }
+
+  version() {
+    return "9.9.9";
+  }
+
+  alloc(bytes) {
+    const memory = new Uint8Array(bytes);
+    return { view: () => memory };
+  }
+
+  prepare(group, method, args, keywords, tensors, infos, startWithin) {
+    const refusal = this.answers.get(method);
+    if (refusal instanceof Error) throw refusal;
+    const key = group ?? keywords?.group?.handle ?? null;
+    const work = new StandInWork(this, key?.id ?? 0, method, tensors);
+    this.calls.push({ key: method, args, keywords, infos, startWithin });
+    this.works.push(work);
+    if (work.bytes <= startWithin) {
+      work.copyIn(tensors, work.bytes);
+      work.issue();
+    }
+    return work;
+  }
+
+  invoke(self, key, args, keywords) {
+    this.calls.push({ self, key, args, keywords });
+    const answer = this.answers.get(key);
+    if (answer instanceof Error) throw answer;
+    return typeof answer === "function" ? answer({ self, args, keywords }) : (answer ?? null);
+  }
+
+  invokeAsync(self, key, args, keywords, cancel) {
+    this.calls.push({ self, key, args, keywords, cancel });
+    const answer = this.answers.get(key);
+    if (answer instanceof Error) throw answer;
+    const value = typeof answer === "function" ? answer({ self, args, keywords }) : answer;
+    return Promise.resolve(value ?? null);
+  }
+
+  cancellation() {
+    this.#cancellations += 1;
+    return this.#cancellations;
+  }
+
+  cancel(id) {
+    this.cancelled.push(id);
+  }
+
+  onCompleted(callback) {
+    this.#completed = callback;
+  }
+
+  /** Ends an operation: `change` writes its staged tensors, or it fails with `failure`. */
+  end(work, { change = () => {}, failure = null } = {}) {
+    work.end(change, failure);
+    setImmediate(() => this.#completed([work.id]));
+  }
+}
+
+let works = 0;
+
+class StandInWork {
+  name = "allreduce";
+  sequence = -1;
+  timeoutMs = LIMIT_MS;
+  issued = false;
+  isWatched = false;
+  #done = false;
+  #failure = null;
+  #copiedIn = 0;
+  #copiedOut = 0;
+
+  constructor(native, group, method, tensors) {
+    this.native = native;
+    this.id = works++;
+    this.group = group;
+    this.method = method;
+    this.staged = tensors.map((tensor) => new Uint8Array(tensor.byteLength));
+    this.bytes = this.staged.reduce((all, { byteLength }) => all + byteLength, 0);
+    this.outputs = tensors.map((_, index) => index);
+  }
+
+  copyIn(tensors, budget) {
+    this.#check(tensors);
+    const to = Math.min(this.bytes, this.#copiedIn + budget);
+    this.#each(this.#copiedIn, to, (index, from, end) => {
+      this.staged[index].set(tensors[index].subarray(from, end), from);
+    });
+    this.#count(to - this.#copiedIn);
+    this.#copiedIn = to;
+    return this.bytes - to;
+  }
+
+  issue() {
+    if (this.#copiedIn < this.bytes) throw new Error("issued before it was copied");
+    this.issued = true;
+    this.sequence = this.native.issuedInOrder.push(this) - 1;
+    if (this.native.completesAtOnce) this.#done = true;
+  }
+
+  isDone() {
+    return this.#done;
+  }
+
+  watch() {
+    this.isWatched = true;
+  }
+
+  error() {
+    return this.#failure;
+  }
+
+  copyOut(tensors, budget) {
+    this.#check(tensors);
+    const to = Math.min(this.bytes, this.#copiedOut + budget);
+    this.#each(this.#copiedOut, to, (index, from, end) => {
+      tensors[index].set(this.staged[index].subarray(from, end), from);
+    });
+    this.#count(to - this.#copiedOut);
+    this.#copiedOut = to;
+    return this.bytes - to;
+  }
+
+  sourceRank() {
+    return this.method.includes("RECV") ? 3 : null;
+  }
+
+  end(change, failure) {
+    this.staged.forEach(change);
+    this.#failure = failure;
+    this.#done = true;
+  }
+
+  #check(tensors) {
+    tensors.forEach(({ byteLength }, index) => {
+      if (byteLength !== this.staged[index].byteLength) {
+        throw nativeError("InvalidArgument", "the memory of a tensor was detached or shortened");
+      }
+    });
+  }
+
+  /** Calls `copy` with the parts of each tensor between two bytes of all of them together. */
+  #each(from, to, copy) {
+    let start = 0;
+    this.staged.forEach(({ byteLength }, index) => {
+      const [first, end] = [Math.max(from - start, 0), Math.min(to - start, byteLength)];
+      if (first < end) copy(index, first, end);
+      start += byteLength;
+    });
+  }
+
+  #count(bytes) {
+    this.native.copiedInTurn[this.native.copiedInTurn.length - 1] += bytes;
+  }
+}

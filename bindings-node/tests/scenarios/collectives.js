@@ -1,0 +1,55 @@
+// What each rank does in the tests of collectives. Knows no expected values.
+
+/** On each rank: what every collective leaves in its outputs. */
+export async function collectives({ pr, group, rank, size }) {
+  const f32 = (...values) => Float32Array.from(values);
+  const many = (make) => Array.from({ length: size }, (_, other) => make(other));
+  const got = {};
+
+  const a = f32(rank + 1, rank * 10);
+  got.sameArray = (await group.allreduce(a)) === a;
+  got.allreduce = a;
+  const list = [f32(rank + 1)];
+  const works = group.allreduce(list, { reduceOp: pr.ReduceOp.MAX });
+  got.sameList = (await works) === list;
+  got.allreduceOptions = list[0];
+  const [x, y] = [f32(rank), f32(1)];
+  await group.allreduceCoalesced([x, y]);
+  got.coalesced = f32(...x, ...y);
+  got.reduce = f32(rank);
+  await group.reduce(got.reduce, size - 1);
+  got.broadcast = rank === size - 1 ? f32(rank, 7) : f32(0, 0);
+  await group.broadcast(got.broadcast, size - 1);
+  const outputs = many(() => f32(0, 0));
+  await group.allgather(outputs, f32(rank, rank * rank));
+  got.allgather = outputs.map((output) => [...output]);
+  got.allGatherSingle = new Float64Array(2 * size);
+  await group.allGatherSingle(got.allGatherSingle, Float64Array.of(rank, -rank));
+  const gathered = rank === 0 ? many(() => f32(9)) : [];
+  await group.gather(gathered, f32(rank), 0);
+  got.gather = gathered.map((output) => [...output]);
+  got.scatter = f32(0);
+  await group.scatter(got.scatter, rank === 0 ? many((other) => f32(100 + other)) : [], 0);
+  got.reduceScatter = f32(0);
+  await group.reduceScatter(got.reduceScatter, many((other) => f32(rank * 10 + other)));
+  got.reduceScatterSingle = f32(0);
+  const flat = f32(...many((other) => rank * 10 + other));
+  await group.reduceScatterSingle(got.reduceScatterSingle, flat);
+  const swapped = many(() => f32(0));
+  await group.alltoall(swapped, many((other) => f32(rank * 10 + other)));
+  got.alltoall = swapped.map((output) => [...output]);
+  got.allToAllSingle = f32(...many(() => 0));
+  await group.allToAllSingle(got.allToAllSingle, flat);
+  got.barrier = await group.barrier();
+  if (size > 1) await ring(group, rank, size, got);
+  return got;
+}
+
+/** Sends its rank to the next one, and receives from whoever sends. */
+async function ring(group, rank, size, got) {
+  const sent = group.send([Int32Array.of(rank)], (rank + 1) % size, { tag: 3 });
+  got.received = new Int32Array(1);
+  const work = group.recvAnysource([got.received], { tag: 3 });
+  await Promise.all([sent, work]);
+  got.sender = work.sourceRank();
+}

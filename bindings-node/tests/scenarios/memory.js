@@ -1,0 +1,137 @@
+// What each rank does in the tests of memory that goes away while an operation is in flight. Rank 0
+// takes it away; rank 1 comes to each operation only after that.
+
+import { Worker } from "node:worker_threads";
+
+const ROUNDS = 50;
+const ELEMENTS = 64 * 1024;
+
+async function failure(promise) {
+  try {
+    await promise;
+  } catch (error) {
+    return { kind: error.kind, message: error.message };
+  }
+  return null;
+}
+
+/** Fills the holes that freed memory left, so that a write into them would be noticed. */
+function collect() {
+  globalThis.gc();
+  const filler = Array.from({ length: 8 }, () => new Float32Array(ELEMENTS).fill(-1));
+  globalThis.gc();
+  return filler;
+}
+
+/** Rank 0 begins, `takeAway`s and lets rank 1 come; what its operations ended with. */
+async function rounds({ group, store, rank, argument }, make, takeAway) {
+  const ended = [];
+  for (let round = 0; round < (argument?.rounds ?? ROUNDS); round += 1) {
+    const key = `round ${round}`;
+    if (rank === 1) {
+      await store.get(key);
+      await group.allreduce(new Float32Array(ELEMENTS).fill(1));
+      continue;
+    }
+    const array = make();
+    const work = group.allreduce(array);
+    const kept = takeAway(array);
+    const filler = collect();
+    await store.set(key, "1");
+    ended.push(await failure(work));
+    if (!filler.every((one) => one.every((value) => value === -1))) throw new Error("overwritten");
+    kept?.(array);
+  }
+  // The group is as good as before.
+  const last = Float32Array.of(rank + 1);
+  await group.allreduce(last);
+  return { ended, last: [...last] };
+}
+
+/** The array's memory is transferred away, and collected. */
+export function transfer(given) {
+  const make = () => new Float32Array(ELEMENTS).fill(2);
+  return rounds(given, make, (array) => {
+    structuredClone(array.buffer, { transfer: [array.buffer] });
+  });
+}
+
+/** The array's memory shrinks. */
+export function shrink(given) {
+  const bytes = ELEMENTS * 4;
+  const make = () => new Float32Array(new ArrayBuffer(bytes, { maxByteLength: bytes })).fill(2);
+  return rounds(given, make, (array) => array.buffer.resize(0));
+}
+
+/** The array's memory shrinks and grows again: it is as long as it was, and gets the result. */
+export function shrinkAndGrow(given) {
+  const bytes = ELEMENTS * 4;
+  const make = () => new Float32Array(new ArrayBuffer(bytes, { maxByteLength: bytes })).fill(2);
+  return rounds(given, make, (array) => {
+    array.buffer.resize(0);
+    array.buffer.resize(bytes);
+    return () => {
+      if (!array.every((value) => value === 3)) throw new Error("not the result");
+    };
+  });
+}
+
+/** Owned memory whose tensor and views are collected while an operation uses it. */
+export function forget({ pr, ...given }) {
+  const make = () => {
+    const tensor = pr.alloc("f32", [ELEMENTS]);
+    tensor.data.fill(2);
+    return tensor;
+  };
+  return rounds(given, make, () => null);
+}
+
+/** Owned memory cannot be given away: what is transferred is a copy, or nothing. */
+export async function ownedStays({ pr }) {
+  const tensor = pr.alloc("f32", [4]);
+  try {
+    structuredClone(tensor.data.buffer, { transfer: [tensor.data.buffer] });
+  } catch (error) {
+    if (error.name !== "DataCloneError") throw error;
+  }
+  tensor.data[3] = 5;
+  return [...tensor.data];
+}
+
+/** Workers of rank 0 are terminated in the middle of operations that rank 1 never comes to. */
+export async function terminate({ rank, store, argument }) {
+  if (rank === 1) {
+    await store.get("over");
+    return { staysOpen: true };
+  }
+  const kinds = [];
+  for (let round = 0; round < argument.rounds; round += 1) {
+    kinds.push(await terminateOne(store.port, round, argument.kind));
+    collect();
+  }
+  await store.set("over", "1");
+  return { kinds, staysOpen: true };
+}
+
+/** Two Workers in one group of their own: one is terminated, the other learns of it. */
+async function terminateOne(port, round, kind) {
+  const begin = (rank) => {
+    const workerData = { port, round, rank, kind };
+    return new Worker(new URL("./memory-worker.js", import.meta.url), { workerData });
+  };
+  const [doomed, other] = [begin(0), begin(1)];
+  const told = (worker, word) => {
+    return new Promise((resolve, reject) => {
+      worker.on("error", reject);
+      worker.on("message", (message) => {
+        if (message[0] === word) resolve(message[1]);
+      });
+    });
+  };
+  const learned = told(other, "ended");
+  await told(doomed, "begun");
+  await doomed.terminate();
+  const kindOfError = await learned;
+  await other.terminate();
+  return kindOfError;
+}

@@ -1,0 +1,151 @@
+// Calls that must compile, and the types that they must have. Compiled, never run.
+
+import * as pr from "polyrank";
+
+/** Fails to compile unless the two types are the same one. */
+function same<A, B>(..._: [A] extends [B] ? ([B] extends [A] ? [] : [never]) : [never]): void {}
+
+/** An optional value, which `exactOptionalPropertyTypes` tells from an absent one. */
+declare const perhaps: number | undefined;
+declare const signal: pr.AbortSignalLike;
+declare const float16: pr.Float16ArrayLike;
+
+export async function collectives(group: pr.ProcessGroup): Promise<void> {
+  const array = new Float32Array(4);
+  same<typeof array, Awaited<ReturnType<typeof one>>>();
+  async function one() {
+    return group.allreduce(array);
+  }
+  const reduced: Float32Array = await group.allreduce(array, { op: pr.ReduceOp.MAX, timeout: 5 });
+  const list: [Float32Array, pr.Tensor] = [reduced, pr.alloc("bf16", [2, 3])];
+  same<typeof list, Awaited<ReturnType<typeof several>>>();
+  async function several() {
+    return group.allreduce(list, { reduceOp: pr.premulSum(0.5), signal });
+  }
+  await group.allreduce(array, pr.ReduceOp.SUM, { timeout: perhaps });
+  await group.allreduce([array], pr.ReduceOp.SUM);
+  await group.allreduce(new BigInt64Array(1));
+  await group.allreduce(new DataView(new ArrayBuffer(8)));
+  await group.allreduce(float16);
+  await group.allreduce(pr.tensor(new Uint16Array(4), { dtype: "bf16", shape: [2, 2] }));
+  const sum: bigint | undefined = (await group.allreduce(new BigUint64Array(1)))[0];
+  void sum;
+  const gathered: Int32Array[] = await group.allgather([new Int32Array(1)], new Int32Array(1));
+  const lists: Int8Array[][] = await group.allgather([[new Int8Array(1)]], [new Int8Array(1)]);
+  void [gathered, lists];
+  await group.reduce([array], { rootRank: 1, reduceOp: pr.ReduceOp.BOR });
+  await group.reduce(array, 0, { op: pr.ReduceOp.MIN });
+  await group.allToAllSingle(array, array, { outputSplitSizes: [1, 3], inputSplitSizes: [2, 2] });
+  await group.gatherSingle(null, array, { rootRank: 2 });
+  same<void, Awaited<ReturnType<typeof group.barrier>>>();
+  await group.barrier({ timeout: 5, deviceIds: [0] });
+  await group.monitoredBarrier({ waitAllRanks: true, signal });
+  same<void, Awaited<ReturnType<typeof group.send>>>();
+  await group.recv([array], 3, { tag: 2 });
+}
+
+export async function functions(): Promise<void> {
+  const world: pr.ProcessGroup = await pr.initProcessGroup({
+    backend: "tcp",
+    initMethod: "env://",
+    timeout: perhaps,
+    signal,
+  });
+  const array = new Float64Array(2);
+  const reduced: Float64Array = await pr.allReduce(array, { op: pr.ReduceOp.AVG, group: world });
+  const places: Float64Array[] | undefined = await pr.gather(reduced, { dst: 1 });
+  const filled: Float64Array[] = await pr.gather(reduced, { gatherList: [array], dst: 0 });
+  const other: Float64Array[] = await pr.gather(reduced, [array]);
+  void [places, filled, other];
+  await pr.broadcast(array, { src: 0, groupSrc: undefined });
+  await pr.scatter(array, { scatterList: null, src: 1 });
+  await pr.allGatherIntoTensor(array, array);
+  await pr.allGatherSingle(array, array);
+  const rank: number = pr.getRank() + pr.getRank(world) + pr.getWorldSize(null);
+  void rank;
+  const half = await pr.newGroup([0, 1], { timeout: 5000, groupDesc: "half" });
+  same<pr.ProcessGroup | pr.NonGroupMember, typeof half>();
+  if (half instanceof pr.ProcessGroup) await half.allreduce(array);
+  await pr.allReduce(array, { group: half });
+  const part: pr.ProcessGroup | null = await world.splitGroup([0]);
+  await part?.barrier();
+  await pr.destroyProcessGroup(half, { signal });
+  await pr.destroyProcessGroup();
+  const works = pr.batchIsendIrecv([
+    new pr.P2POp(pr.isend, array, 1),
+    new pr.P2POp(pr.irecv, array, null, { groupPeer: 2, tag: 7 }),
+  ]);
+  await Promise.all(works);
+  const back: string = pr.withProcessGroup(world, () => pr.currentProcessGroup().groupName);
+  void back;
+}
+
+export async function stores(): Promise<void> {
+  const store = await pr.TCPStore.connect("127.0.0.1", 0, { isMaster: true, timeout: 60_000 });
+  const base: pr.Store = store;
+  await base.set("key", "text");
+  await base.set("key", new Uint8Array(2));
+  same<Uint8Array, Awaited<ReturnType<typeof base.get>>>();
+  const value: Uint8Array = await store.get("key", { signal });
+  const count: number = (await store.add("n", 1)) + (await store.add("n", 1n));
+  void [value, count, store.port];
+  await store.wait(["a", "b"], { timeout: 5 });
+  await store.queuePop("q", { block: false });
+  const view = new pr.PrefixStore("job", new pr.HashStore());
+  const under: pr.Store = view.underlyingStore;
+  void under;
+  const group = await pr.ProcessGroup.join(await pr.FileStore.open("/tmp/x"), 0, 1);
+  same<pr.ProcessGroup, typeof group>();
+}
+
+export async function works(work: pr.Work<Float32Array>): Promise<void> {
+  const promise: PromiseLike<Float32Array> = work;
+  const length: number = await work.then((array) => array.length);
+  const waited: Float32Array = await work.wait({ timeout: 5, signal });
+  const result: pr.WorkResult = await work.getFutureResult();
+  if (result === pr.WorkResult.TIMEOUT) return;
+  void [promise, length, waited, work.sequence];
+  const [first, second] = await Promise.all([work, work.wait()]);
+  same<Float32Array, typeof first>();
+  same<Float32Array, typeof second>();
+}
+
+export async function objects(): Promise<void> {
+  const list: { loss: number }[] = await pr.allGatherObject([], { loss: 1 });
+  const named: string[] = await pr.broadcastObjectList(["a"], { src: 0 });
+  const gathered = await pr.gatherObject(1, { objectGatherList: [0], dst: 0 });
+  same<number[] | null | undefined, typeof gathered>();
+  const sender: number = await pr.recvObjectList([null]);
+  void [list, named, sender];
+}
+
+export function errors(error: unknown): string {
+  if (error instanceof pr.RankFailedError) return `${error.rank} ${error.why} ${error.seq}`;
+  if (error instanceof pr.CollectiveMismatchError) return `${error.ours} ${error.otherRank}`;
+  if (error instanceof pr.StoreTimeoutError) return `${error.keys} ${error.waitedMs}`;
+  if (error instanceof pr.DistStoreError) return error.message;
+  if (error instanceof pr.PolyrankError) return `${error.kind} ${error.rank ?? ""}`;
+  return String(error);
+}
+
+export function tensors(): void {
+  const floats: Float32Array = pr.alloc("f32", [2, 3]).data;
+  const flags: Uint8Array = pr.alloc("bool", 4).data;
+  const complex: Float64Array = pr.alloc("c128", [1]).data;
+  const view: pr.Tensor<Uint16Array> = pr.tensor(new Uint16Array(4), { dtype: "f16" });
+  const dtype: pr.DType = pr.DType.bf16;
+  void [floats, flags, complex, view.data.length, dtype, pr.ReduceOp.SUM.value];
+}
+
+export async function blocks(): Promise<void> {
+  await using group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1);
+  using store = new pr.HashStore();
+  void [group, store];
+}
+
+export function meetings(): void {
+  pr.registerRendezvousHandler("mine", async (url, { rank, worldSize, timeout }) => {
+    void [url, timeout];
+    return { store: new pr.HashStore(), rank, worldSize };
+  });
+}

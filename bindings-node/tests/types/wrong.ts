@@ -1,0 +1,85 @@
+// Calls that must not compile: each line below a `@ts-expect-error` is an error, or the compiler
+// says that the comment is one. Compiled, never run.
+
+import * as pr from "polyrank";
+
+declare const group: pr.ProcessGroup;
+declare const store: pr.Store;
+const array = new Float32Array(1);
+
+export async function arguments_(): Promise<void> {
+  // @ts-expect-error: lists of numbers are no tensors
+  group.allreduce([1, 2, 3]);
+  // @ts-expect-error: nor are numbers
+  group.allreduce(5);
+  // @ts-expect-error: nor are raw buffers
+  group.allreduce(new ArrayBuffer(4));
+  // @ts-expect-error: a misspelt option
+  group.allreduce(array, { opp: pr.ReduceOp.SUM });
+  // @ts-expect-error: an option of the list form
+  group.allreduce(array, { reduceOp: pr.ReduceOp.SUM });
+  // @ts-expect-error: an operator is no text
+  group.allreduce(array, { op: "SUM" });
+  // @ts-expect-error: a length of time is a number of ms
+  group.allreduce(array, { timeout: "5s" });
+  // @ts-expect-error: a root is needed
+  group.broadcast(array);
+  // @ts-expect-error: a root is a number
+  group.broadcast(array, "0");
+  // @ts-expect-error: one output for each rank
+  group.allgather(array, array);
+  // @ts-expect-error: no such operator
+  pr.ReduceOp.MEAN;
+  // @ts-expect-error: there is no word for waiting
+  pr.allReduce(array, { asyncOp: true });
+  // @ts-expect-error: names are in camelCase
+  pr.all_reduce(array);
+  // @ts-expect-error: a store is no group
+  pr.getRank(store);
+  // @ts-expect-error: no pickle in JavaScript
+  pr.broadcastObjectList([1], { codec: "pickle" });
+}
+
+export async function results(): Promise<void> {
+  // @ts-expect-error: what is reduced is what comes back
+  const wrong: Float64Array = await group.allreduce(array);
+  // @ts-expect-error: a barrier gives nothing
+  (await group.barrier()).length;
+  // @ts-expect-error: the result is not there before it is awaited
+  group.allreduce(array).length;
+  // @ts-expect-error: a new group may be one that this process is not in
+  const half: pr.ProcessGroup = await pr.newGroup([0]);
+  // @ts-expect-error: a promise is no number
+  const count: number = store.add("n", 1);
+  // @ts-expect-error: values are bytes
+  const text: string = await store.get("k");
+  void [wrong, half, count, text];
+}
+
+export function construction(): void {
+  // @ts-expect-error: it waits: TCPStore.connect
+  new pr.TCPStore("127.0.0.1", 0);
+  // @ts-expect-error: it waits: ProcessGroup.join
+  new pr.ProcessGroup(store, 0, 1);
+  // @ts-expect-error: the base class of all stores
+  new pr.Store();
+  // @ts-expect-error: operations give it
+  new pr.Work();
+  // @ts-expect-error: a prefix is needed
+  new pr.PrefixStore(store);
+  // @ts-expect-error: no such dtype
+  pr.alloc("float32", [1]);
+  // @ts-expect-error: the memory comes first
+  pr.tensor({ dtype: "f32" });
+  // @ts-expect-error: it is read only
+  group.groupName = "other";
+  // @ts-expect-error: only sends and receives
+  new pr.P2POp(pr.barrier, array, 1);
+}
+
+export function errors(error: pr.RankFailedError): void {
+  // @ts-expect-error: another kind's field
+  error.waitedMs;
+  // @ts-expect-error: errors are thrown by the package
+  new pr.RankFailedError("x");
+}

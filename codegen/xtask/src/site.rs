@@ -1,0 +1,137 @@
+//! `cargo xtask site`: builds the documentation with its demos, and serves it with a store server
+//! beside it. Knows the tools; nothing of what the pages say.
+
+use std::process::{Child, Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::node;
+use crate::progress::Progress;
+use crate::setup;
+use crate::wasm;
+use crate::workspace::Workspace;
+
+/// Where the site lies.
+const FOLDER: &str = "site";
+/// The store that pages dial unless told otherwise: see `site/src/rooms/address.ts`.
+const STORE_PORT: u16 = 29510;
+/// How often the two servers are looked after.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The options of `cargo xtask site`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only build
+    #[arg(long)]
+    build: bool,
+    /// Check types, build, and test in a browser, instead of serving
+    #[arg(long, conflicts_with = "build")]
+    test: bool,
+    /// The port of the pages, on this machine only
+    #[arg(long, default_value_t = 4173)]
+    port: u16,
+    /// The port of the store, on this machine only
+    #[arg(long, default_value_t = STORE_PORT)]
+    store_port: u16,
+}
+
+/// Builds the site, then tests or serves it as asked.
+///
+/// # Errors
+/// Set-up, a build or a test fails; a server cannot be started, or ends.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let progress = Progress::new(workspace.target("xtask"))?;
+    progress.clear("site")?;
+    setup::node(&workspace, &progress)?;
+    wasm::build(&workspace, &progress, false)?;
+    if arguments.test {
+        demand(&progress, &mut npm(&workspace, &["run", "check"]))?;
+    }
+    demand(&progress, &mut npm(&workspace, &["run", "build"]))?;
+    if arguments.build {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.test { test(&workspace, &progress) } else { serve(&workspace, &progress, arguments) }
+}
+
+/// The end-to-end tests; they start their own servers.
+fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
+    // With the features of the Rust suites, so that the library is compiled once for both.
+    let cargo = ["build", "-p", "polyrank", "--bin", "polyrank", "--all-features"];
+    demand(progress, &mut workspace.cargo(&cargo))?;
+    node::build(workspace, progress, false)?;
+    let mut tests = npm(workspace, &["test"]);
+    tests.env("POLYRANK", workspace.target("debug/polyrank"));
+    let status = tests.status().context("cannot start npm")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves until one of the two servers ends, or an interrupt ends all.
+fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> Result<ExitCode> {
+    let cargo = ["build", "--release", "-p", "polyrank", "--bin", "polyrank"];
+    demand(progress, &mut workspace.cargo(&cargo))?;
+    let Arguments { port, store_port, .. } = *arguments;
+    let mut store = workspace.command(workspace.target("release/polyrank"));
+    store.args(["store", "--host", "127.0.0.1", "--port", &store_port.to_string()]);
+    let mut pages = workspace.command("node");
+    pages.arg("node_modules/vitepress/bin/vitepress.js");
+    pages.args(["preview", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    pages.current_dir(workspace.path(FOLDER));
+    let mut servers = [Server::start("store", store)?, Server::start("site", pages)?];
+    let choice = if store_port == STORE_PORT {
+        String::new()
+    } else {
+        format!("demos/allreduce?store=ws://127.0.0.1:{store_port}/")
+    };
+    eprintln!("[site] pages: http://127.0.0.1:{port}/{choice}");
+    eprintln!("[site] store: ws://127.0.0.1:{store_port}/");
+    loop {
+        for server in &mut servers {
+            server.demand_running()?;
+        }
+        sleep(LOOK);
+    }
+}
+
+/// A process that is ended when this is dropped.
+struct Server {
+    name: &'static str,
+    child: Child,
+}
+
+impl Server {
+    fn start(name: &'static str, mut command: Command) -> Result<Server> {
+        let child = command.spawn().with_context(|| format!("cannot start the {name} server"))?;
+        Ok(Server { name, child })
+    }
+
+    fn demand_running(&mut self) -> Result<()> {
+        let ended = self.child.try_wait()?;
+        let name = self.name;
+        ensure!(ended.is_none(), "the {name} server has ended; is its port in use?");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn npm(workspace: &Workspace, words: &[&str]) -> Command {
+    let mut command = workspace.command("npm");
+    command.args(words).current_dir(workspace.path(FOLDER));
+    command
+}
+
+fn demand(progress: &Progress, command: &mut Command) -> Result<()> {
+    let finished = progress.run("site", command)?;
+    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
+    Ok(())
+}

@@ -1,0 +1,64 @@
+// What VitePress needs to know: navigation, search, and how the demos are bundled.
+
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitepress";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+export default defineConfig({
+  title: "polyrank",
+  description: "One process group, ranks in any language.",
+  lang: "en",
+  cleanUrls: true,
+  srcExclude: ["node_modules", "src", "tests"],
+  head: [["link", { rel: "icon", type: "image/svg+xml", href: "/favicon.svg" }]],
+  themeConfig: {
+    logo: "/favicon.svg",
+    search: { provider: "local" },
+    outline: [2, 3],
+    nav: [
+      { text: "Start", link: "/start/", activeMatch: "^/start/" },
+      { text: "Concepts", link: "/concepts/groups", activeMatch: "^/concepts/" },
+      { text: "Demos", link: "/demos/", activeMatch: "^/demos/" },
+    ],
+    sidebar: {
+      "/start/": [
+        {
+          text: "Getting started",
+          items: [
+            { text: "Which language?", link: "/start/" },
+            { text: "Rust", link: "/start/rust" },
+            { text: "Python", link: "/start/python" },
+            { text: "Node", link: "/start/node" },
+            { text: "Browser", link: "/start/browser" },
+          ],
+        },
+      ],
+      "/concepts/": [
+        {
+          text: "Concepts",
+          items: [
+            { text: "One process group", link: "/concepts/groups" },
+            { text: "Stores", link: "/concepts/stores" },
+            { text: "Schedules", link: "/concepts/schedules" },
+            { text: "Errors", link: "/concepts/errors" },
+          ],
+        },
+      ],
+    },
+    footer: { message: "MIT or Apache-2.0, as you like." },
+  },
+  vite: {
+    resolve: {
+      alias: [
+        { find: /^polyrank-web\/drawing$/, replacement: `${root}bindings-wasm/js/drawing.js` },
+        { find: /^polyrank-web$/, replacement: `${root}bindings-wasm/js/index.js` },
+      ],
+    },
+    // The browser package waits for its WebAssembly while it is loaded.
+    build: { target: "es2022" },
+    worker: { format: "es" },
+    // The browser package and the data set lie beside the site.
+    server: { fs: { allow: [root] } },
+  },
+});

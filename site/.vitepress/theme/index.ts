@@ -1,0 +1,18 @@
+// The default theme with the demos as components that only browsers load.
+
+import { defineAsyncComponent, type Component } from "vue";
+import DefaultTheme from "vitepress/theme";
+import type { Theme } from "vitepress";
+import FourRanks from "../../src/FourRanks.vue";
+import "./style.css";
+
+export default {
+  extends: DefaultTheme,
+  enhanceApp({ app }) {
+    app.component("FourRanks", FourRanks);
+    const lazy = (load: () => Promise<Component>) => defineAsyncComponent(load);
+    app.component("AllreduceDemo", lazy(() => import("../../src/allreduce/AllreduceDemo.vue")));
+    app.component("ScheduleDemo", lazy(() => import("../../src/schedule/ScheduleDemo.vue")));
+    app.component("TrainDemo", lazy(() => import("../../src/train/TrainDemo.vue")));
+  },
+} satisfies Theme;

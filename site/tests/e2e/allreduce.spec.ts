@@ -1,0 +1,125 @@
+// "Allreduce in your tabs" in a browser: two pages and a Node rank in one group, running the same
+// program; what happens when a tab is closed; workers of one tab.
+
+import type { Page } from "@playwright/test";
+import { takeTurns, VALUES, type Turn, type Wishes } from "../../src/allreduce/program";
+import { newRoomName, Room, type Pr } from "../../src/rooms/room";
+import { expect, test } from "../servers";
+
+// Both packages have the same declarations.
+const NODE_PACKAGE = new URL("../../../bindings-node/js/index.js", import.meta.url).href;
+const pr = (await import(NODE_PACKAGE)) as Pr;
+
+const address = (site: string, store: string, room: string, size: number) =>
+  `${site}/demos/allreduce?room=${room}&size=${size}&store=${store}`;
+
+/** A rank of this process that takes part until it is told to stop. */
+class NodeRank {
+  turns: Turn[] = [];
+  wishes: Wishes = { values: new Array<number>(VALUES).fill(1), operator: null, payload: null };
+  #isOver = false;
+  #ended: Promise<unknown> = Promise.resolve();
+
+  /** Waits for the others, and takes turns with them. */
+  async join(store: string, room: string, size: number): Promise<void> {
+    const place = await (
+      await Room.enter(pr, { url: store, room, size })
+    ).join(new AbortController().signal, () => {});
+    await pr.initProcessGroup({
+      store: place.store,
+      rank: place.rank,
+      worldSize: place.size,
+    });
+    this.#ended = takeTurns(
+      pr,
+      () => this.wishes,
+      (turn) => this.turns.push(turn),
+      () => this.#isOver,
+    ).catch((error: unknown) => error);
+  }
+
+  /** What ended its turns; undefined if it was told to stop. */
+  async ended(): Promise<unknown> {
+    const reason = await this.#ended;
+    pr.abortProcessGroup();
+    return reason;
+  }
+
+  stop(): Promise<unknown> {
+    this.#isOver = true;
+    return this.ended();
+  }
+}
+
+const results = async (page: Page) =>
+  (await page.getByTestId("result").allInnerTexts()).map(Number);
+
+async function setValue(page: Page, index: number, value: number): Promise<void> {
+  const slider = page.getByTestId("sliders").getByRole("slider").nth(index);
+  await slider.fill(String(value));
+}
+
+test("two pages and a Node rank add up what their users set", async ({ context, site, store }) => {
+  const room = newRoomName();
+  const [first, second] = [await context.newPage(), await context.newPage()];
+  await first.goto(address(site, store, room, 3));
+  await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
+  await second.goto(address(site, store, room, 3));
+  await expect(second.getByTestId("status")).toHaveText("Waiting for 1 more rank of 3.");
+  const rank = new NodeRank();
+  await rank.join(store, room, 3);
+  for (const page of [first, second]) {
+    await expect(page.getByTestId("status")).toHaveText("Running with 3 ranks.");
+  }
+  for (let index = 0; index < VALUES; index += 1) {
+    await setValue(first, index, index);
+    await setValue(second, index, 0.5);
+  }
+  const sum = Array.from({ length: VALUES }, (_, index) => index + 0.5 + 1);
+  for (const page of [first, second]) {
+    await expect.poll(() => results(page)).toEqual(sum);
+  }
+  await expect.poll(() => rank.turns.at(-1)!.result).toEqual(sum);
+
+  await second.getByRole("radio", { name: "MAX" }).click();
+  const most = Array.from({ length: VALUES }, (_, index) => Math.max(index, 1));
+  for (const page of [first, second]) {
+    await expect.poll(() => results(page)).toEqual(most);
+  }
+  await first.getByLabel("Size of the tensor").selectOption("1 MiB");
+  await expect.poll(() => rank.turns.at(-1)!.payloadBytes).toBe(1 << 20);
+  await expect.poll(() => results(second)).toEqual(most);
+  await expect(first.getByTestId("latency")).toHaveText(/\d+(\.\d+)? (µs|ms|s)/);
+
+  // A tab that is closed is named everywhere, and the others may start again.
+  await second.close();
+  await expect(first.getByTestId("status")).toContainText("The group has ended: rank 1");
+  expect(await rank.ended()).toMatchObject({ kind: "RankFailed", rank: 1 });
+  await first.getByTestId("again").click();
+  await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
+});
+
+test("workers of one tab are ranks too", async ({ page, site, store }) => {
+  await page.goto(`${site}/demos/allreduce?store=${store}`);
+  await page.getByTestId("size").fill("4");
+  await page.getByTestId("open").click();
+  for (const missing of ["3 more ranks", "2 more ranks", "1 more rank"]) {
+    await expect(page.getByTestId("status")).toHaveText(`Waiting for ${missing} of 4.`);
+    await page.getByTestId("add-worker").click();
+  }
+  await expect(page.getByTestId("status")).toHaveText("Running with 4 ranks.");
+  await expect(page.getByTestId("sliders")).toHaveCount(4);
+  const all = page.getByTestId("sliders").getByRole("slider");
+  for (const [index, slider] of (await all.all()).entries()) {
+    await slider.fill(String(index % VALUES));
+  }
+  const sum = Array.from({ length: VALUES }, (_, index) => 4 * index);
+  await expect.poll(() => results(page)).toEqual(sum);
+  await expect(page.getByText("the same bits on all 4 ranks here")).toBeVisible();
+});
+
+test("a store that is not there is said to be missing", async ({ page, site }) => {
+  await page.goto(address(site, "ws://127.0.0.1:9/", "nobody", 2));
+  await expect(page.getByTestId("status")).toContainText("Could not join");
+  await expect(page.getByText("Is the store running?")).toBeVisible();
+});
