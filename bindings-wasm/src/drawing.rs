@@ -59,9 +59,8 @@ pub fn schedule(
     let contract = collective.contract();
     let parts = places.zip(&schedules).zip(&timeline.ranks).map(|((place, schedule), moments)| {
         let (input, output) = (contract.before)(place);
-        let steps = list(schedule.steps.iter().zip(moments), |(step, moment)| {
-            step_text(step, moment)
-        });
+        let steps =
+            list(schedule.steps.iter().zip(moments), |(step, moment)| step_text(step, moment));
         format!(
             r#"{{"input":{},"output":{},"after":{},"scratch":{},"steps":{steps}}}"#,
             list(input, |holds| holds_text(&holds)),

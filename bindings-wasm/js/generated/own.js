@@ -2,7 +2,7 @@
 // What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
 // together, the names of backends.
 
-import { duration, isPlain } from "./arguments.js";
+import { duration, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative } from "./calls.js";
 import {
   InvalidArgumentError,
@@ -57,7 +57,6 @@ export function currentProcessGroup() {
 
 const handlers = new Map();
 const RENDEZVOUS = { key: "DISTRIBUTED_RENDEZVOUS", required: 1 };
-const INIT = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", required: 0, gives: "nothing" };
 
 /** Adds a URL scheme, which later meetings of this realm know. */
 export function registerRendezvousHandler(scheme, handler) {
@@ -86,16 +85,13 @@ export function rendezvous(url, options = {}) {
 
 /** Makes the default group, and gives it. */
 export function initProcessGroup(spec, given) {
-  const options = given.at(-1);
-  const place = isPlain(options) ? given.length - 1 : given.length;
-  const url = place > 1 ? given[1] : options?.initMethod;
-  const handler = typeof url === "string" ? handlerOf(url) : undefined;
+  const { initMethod, ...others } = split(spec, given).options ?? {};
+  const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
   const begun =
     handler === undefined
-      ? invokeAsync({ ...spec, gives: INIT.gives }, null, given)
-      : meet(handler, url, { ...options }).then((met) => {
-          const { initMethod, ...others } = { ...options, ...met };
-          return invokeAsync(INIT, null, [others]);
+      ? invokeAsync(spec, null, given)
+      : meet(handler, initMethod, others).then((met) => {
+          return invokeAsync(spec, null, [{ ...others, ...met }]);
         });
   return begun.then(() => invoke(DEFAULT_GROUP, null, []));
 }

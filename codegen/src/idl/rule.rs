@@ -84,6 +84,10 @@ rules! {
     AttributeValue = "attribute-value",
     /// What they need beside them is there.
     MissingAttribute = "missing-attribute",
+    /// `Positional` stands on optional parameters: required ones come by position anyway.
+    PositionalRequired = "positional-required",
+    /// `Factory` stands on constructors that wait: others are called with `new`.
+    FactoryWithoutWaits = "factory-without-waits",
     /// `Throws` names kinds of error.
     UnknownError = "unknown-error",
 

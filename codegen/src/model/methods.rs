@@ -34,6 +34,11 @@ pub(super) fn method<'a>(
         method.overloads.push(overload);
     }
     for ((member, _), attributes) in members.iter().zip(&attributes) {
+        if let Some(span) = attributes.span("Factory").filter(|_| attributes.lacks("Waits")) {
+            let message = "a constructor that does not wait needs no factory";
+            let advice = "say that it waits: `[Factory=…, Waits]`";
+            builder.report(Rule::FactoryWithoutWaits, span, message.to_owned(), advice);
+        }
         if is_static(member) != method.is_static {
             let what = "either all overloads are static or none";
             conflict(builder, what, member.name.span, first.name.span);
@@ -69,6 +74,12 @@ pub(super) fn parameters<'a>(
             _ => {}
         }
         let attributes = builder.attributes(Place::Parameter, &parameter.attributes);
+        if let Some(span) = attributes.span("Positional").filter(|_| !parameter.optional) {
+            let message =
+                format!("`{}` is required: it stands before the options anyway", name.text);
+            let advice = "take `Positional` away, or make the parameter optional";
+            builder.report(Rule::PositionalRequired, span, message, advice);
+        }
         let ty = builder.value_type(&parameter.ty);
         let default = parameter.default.as_ref();
         parameters.push(Parameter {

@@ -54,7 +54,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.build {
         return Ok(ExitCode::SUCCESS);
     }
-    if arguments.test { test(&workspace, &progress) } else { serve(&workspace, &progress, arguments) }
+    if arguments.test {
+        test(&workspace, &progress)
+    } else {
+        serve(&workspace, &progress, arguments)
+    }
 }
 
 /// The end-to-end tests; they start their own servers.

@@ -1,4 +1,4 @@
-//! How long functions are, in Rust by its grammar and in Python by its indentation.
+//! How long functions are: in Rust by its grammar, in Python and JavaScript by indentation.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -12,6 +12,7 @@ pub(crate) fn too_long(file: &File) -> Vec<String> {
     let functions = match file.language() {
         Language::Rust => rust(file),
         Language::Python => python(&file.text),
+        Language::JavaScript => javascript(&file.text),
         _ => return Vec::new(),
     };
     let long = functions.into_iter().filter(|function| function.lines > MOST_LINES);
@@ -91,6 +92,36 @@ fn python(text: &str) -> Vec<Function> {
     found
 }
 
+/// A function goes from a line that opens its body to the next line that is indented alike and
+/// closes it.
+fn javascript(text: &str) -> Vec<Function> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.trim();
+        if !opens_a_function(code) {
+            continue;
+        }
+        let closes = |next: &&str| next.trim().starts_with('}') && indent(next) == indent(line);
+        let more = lines[at + 1..].iter().position(closes);
+        let name = code.trim_end_matches('{').trim().to_owned();
+        found.extend(more.map(|more| Function { name, first: at + 1, lines: more + 2 }));
+    }
+    found
+}
+
+/// `function f() {`, `const f = () => {`, `test("…", async () => {`, `f() {` in a class.
+fn opens_a_function(code: &str) -> bool {
+    let Some(head) = code.strip_suffix('{') else { return false };
+    let head = head.trim();
+    let first = head.split(['(', ' ']).next().unwrap_or_default();
+    let is_statement =
+        ["if", "for", "while", "switch", "}", "else", "catch", "do"].contains(&first);
+    let is_function = head.ends_with("=>") || (head.ends_with(')') && head.contains('('));
+    is_function && !is_statement
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +145,16 @@ mod tests {
                     # odd\n        return 1\n\n    def d(self): pass\nx = 1\n";
         let expected = [("a", 1, 4), ("c", 8, 3), ("d", 12, 1)];
         let found = shape(python(text));
+        assert_eq!(found, expected.map(|(name, first, lines)| (name.to_owned(), first, lines)));
+    }
+
+    #[test]
+    fn javascript_functions_are_measured() {
+        let text = "export function a() {\n  if (x) {\n    y();\n  }\n}\nclass B {\n  \
+                    async #c(d) {\n    for (;;) {\n    }\n  }\n}\ntest(\"e\", () => {\n});\n";
+        let expected =
+            [("export function a()", 1, 5), ("async #c(d)", 7, 4), ("test(\"e\", () =>", 12, 2)];
+        let found = shape(javascript(text));
         assert_eq!(found, expected.map(|(name, first, lines)| (name.to_owned(), first, lines)));
     }
 

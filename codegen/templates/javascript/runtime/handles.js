@@ -25,6 +25,9 @@ export function keep(object, handle) {
   const interfaces = classes.get(handle.type)?.interfaces ?? [];
   const marked = { kind: "handle", handle, typeName: handle.type, interfaces };
   Object.defineProperty(object, HANDLE, { value: { handle, marked } });
+  if (handle.id === undefined) return;
+  alive.set(handle.id, new WeakRef(object));
+  ended.register(object, handle.id);
 }
 
 /** The native handle of `object`; none if it stands for nothing native. */
@@ -41,10 +44,5 @@ export function isHandle(value) {
 export function wrap(handle) {
   const known = handle.id === undefined ? undefined : alive.get(handle.id)?.deref();
   if (known !== undefined) return known;
-  const object = new (classes.get(handle.type).made)(MADE, handle);
-  if (handle.id !== undefined) {
-    alive.set(handle.id, new WeakRef(object));
-    ended.register(object, handle.id);
-  }
-  return object;
+  return new (classes.get(handle.type).made)(MADE, handle);
 }

@@ -155,6 +155,34 @@ impl Tools<'_> {
                     "tests/javascript/closed_tab.test.mjs",
                 ]),
             ),
+            step(
+                "web",
+                "browser package under Node, in tabs and in Workers of Chromium",
+                &["wasm", "rust"],
+                self.node(&[
+                    "--test",
+                    "--test-concurrency=1",
+                    "--test-reporter=tap",
+                    "bindings-wasm/tests/node.test.mjs",
+                    "bindings-wasm/tests/chromium.test.mjs",
+                    "bindings-wasm/tests/groups.test.mjs",
+                ]),
+            ),
+            step(
+                "threadless",
+                "ranks as tasks of one thread, as in a browser",
+                &[],
+                Action::Run(self.cargo(&[
+                    "test",
+                    "-p",
+                    "polyrank",
+                    "--no-default-features",
+                    "--features",
+                    "objects",
+                    "--test",
+                    "interleaved",
+                ])),
+            ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
             step(
                 "site",
@@ -167,25 +195,11 @@ impl Tools<'_> {
 
     fn node_suites(&self) -> Vec<Step> {
         let options = ["--test", "--test-concurrency=1", "--test-reporter=tap"];
-        let files = [self.test_files("tests"), self.test_files("tests/layer")].concat();
+        let files = [self.test_files("tests/layer"), self.test_files("tests")].concat();
         let words = options.into_iter().chain(files.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
-        let types = |project: &str| {
-            let folder = self.workspace.path(NODE_PACKAGE);
-            let mut tsc = self.workspace.command(folder.join("node_modules/.bin/tsc"));
-            tsc.args(["--project", project]).current_dir(folder);
-            Action::Run(tsc)
-        };
-        vec![
-            step("node-suite", "Node suite", &["node"], self.node(&words)),
-            step("tsc", "right and wrong TypeScript, in Node", &["setup"], types("tests/types")),
-            step(
-                "tsc-dom",
-                "right TypeScript, in a browser",
-                &["setup"],
-                types("tests/types/tsconfig.dom.json"),
-            ),
-        ]
+        // The launcher is of the Rust suites' build.
+        vec![step("node-suite", "Node suite", &["node", "rust"], self.node(&words))]
     }
 
     /// The test files in a folder of the Node package, from the root.

@@ -1,0 +1,79 @@
+// How fast groups of two Node processes are, next to two Rust processes, on this host and in this
+// run: the time of `await pg.allreduce(4 bytes)`, and of a large array that is staged, and of one in
+// memory that polyrank owns. The runs take turns, so that what else the host does disturbs all alike.
+//
+//   cargo build --release -p polyrank-node -p polyrank --lib --example group_speed
+//   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]
+//
+// POLYRANK_TARGET: the target folder, if it is another one; POLYRANK_NODE: the addon to load.
+
+import { execFile, fork } from "node:child_process";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { parseArgs, promisify } from "node:util";
+
+const { values } = parseArgs({
+  options: {
+    turns: { type: "string", default: "3" },
+    calls: { type: "string", default: "5000" },
+    mib: { type: "string", default: "64" },
+    rounds: { type: "string", default: "8" },
+    profile: { type: "string", default: "release" },
+  },
+});
+const calls = Number(values.calls);
+const bytes = Number(values.mib) << 20;
+const rounds = Number(values.rounds);
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const target = process.env.POLYRANK_TARGET ?? `${root}target`;
+const rust = `${target}/${values.profile}/examples/group_speed`;
+const rank = fileURLToPath(new URL("./rank.mjs", import.meta.url));
+const run = promisify(execFile);
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function inRust() {
+  const port = await freePort();
+  const words = (number) => [number, 2, port, calls, bytes, rounds].map(String);
+  const both = [0, 1].map((number) => run(rust, words(number), { maxBuffer: 1 << 26 }));
+  const [zero] = await Promise.all(both);
+  return JSON.parse(zero.stdout);
+}
+
+async function inNode() {
+  const port = await freePort();
+  const words = JSON.stringify({ port, calls, bytes, rounds });
+  const both = [0, 1].map((number) => {
+    const child = fork(rank, [String(number), words]);
+    return new Promise((resolve, reject) => {
+      child.once("message", resolve);
+      child.once("exit", (code) => reject(new Error(`a rank ended with code ${code}`)));
+    });
+  });
+  const [zero] = await Promise.all(both);
+  return zero;
+}
+
+const median = (sorted) => sorted[Math.floor(sorted.length / 2)];
+const middle = (list) => median([...list].sort((a, b) => a - b));
+const fixed = (number) => number.toFixed(1).padStart(9);
+const rate = (seconds) => bytes / middle(seconds) / 2 ** 30;
+
+console.log("              4 bytes, us             MiB/s of a large array, and of Rust's");
+console.log(" turn      Rust      Node      more     Rust  staged           owned");
+for (let turn = 1; turn <= Number(values.turns); turn += 1) {
+  const [inOne, inOther] = [await inRust(), await inNode()];
+  const small = [median(inOne.micros), median(inOther.micros)];
+  const large = [inOne.seconds, inOther.staged, inOther.owned].map(rate);
+  const share = (at) => `${((100 * large[at]) / large[0]).toFixed(0).padStart(3)}%`;
+  const row = [turn, ...small, small[1] - small[0]].map(fixed).join(" ");
+  const rates = large.map((one) => (1024 * one).toFixed(0).padStart(7));
+  console.log(`${row}  ${rates[0]} ${rates[1]} ${share(1)}  ${rates[2]} ${share(2)}`);
+}

@@ -1,0 +1,49 @@
+// The default group under `polyrank run`, groups of it, objects, messages; signals and aborts.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("groups");
+const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
+const TARGET = process.env.POLYRANK_TARGET ?? path("../../target/debug");
+
+test("ranks that `polyrank run` started form the default group", async () => {
+  const launcher = `${TARGET}/polyrank`;
+  assert.ok(existsSync(launcher), "the launcher is built: cargo build -p polyrank");
+  const words = ["run", "-n", "3", "--", process.execPath, path("support/launched.js")];
+  const { stdout } = await promisify(execFile)(launcher, words, { timeout: 120_000 });
+  const line = stdout.split("\n").find((one) => one.includes('[{"'));
+  const all = JSON.parse(line.slice(line.indexOf("[{")));
+  all.forEach((found, rank) => {
+    assert.deepEqual([found.rank, found.size, found.max], [rank, 3, 3]);
+    assert.equal(found.outside, rank !== 1);
+    assert.equal(found.rankInOdd, rank === 1 ? 0 : -1);
+    assert.equal(found.oddSum, 1);
+    assert.deepEqual([found.reversedRank, found.ranks], [2 - rank, [2, 1, 0]]);
+    assert.equal(found.fromReversedRoot, 2);
+    assert.deepEqual(found.objects, [0, 1, 2].map((other) => [other, 3, [other]]));
+    assert.deepEqual(found.told, ["hello", { deep: true }]);
+    assert.equal(found.scattered, `for ${rank}`);
+  });
+  assert.deepEqual([all[1].sender, all[1].received], [0, 2.5]);
+  assert.deepEqual(all.map((found) => found.count), [1, 2, 1]);
+});
+
+test("signals end waits, and harm nothing else", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "signals");
+  assert.deepEqual([zero.get, zero.join, zero.work], ["enough", "enough", "enough"]);
+  assert.equal(zero.after, "1");
+  assert.deepEqual(zero.array, [1], "what nobody waits for is not written back");
+  assert.deepEqual(one.array, [3], "but the other rank gets its sum");
+  assert.deepEqual([zero.before, one.before], ["before", "before"]);
+});
+
+test("an aborted group says so on every rank", async () => {
+  for (const got of await onRanks(2, SCENARIOS, "abort")) assert.equal(got.kind, "Aborted");
+});

@@ -1,0 +1,114 @@
+// What each rank does in the tests of groups, objects and messages. The default group is made from
+// the environment that a launcher gives.
+
+import * as pr from "polyrank";
+
+/** Runs as a program of `polyrank run`; rank 0 prints what all ranks found. */
+export async function launched() {
+  const group = await pr.initProcessGroup({ timeout: 60_000 });
+  const [rank, size] = [pr.getRank(), pr.getWorldSize()];
+  const found = { rank, size };
+
+  const x = Float32Array.of(rank + 1);
+  await pr.allReduce(x, { op: pr.ReduceOp.MAX });
+  found.max = x[0];
+
+  const odd = await pr.newGroup([1]);
+  found.outside = odd === pr.NON_GROUP_MEMBER;
+  found.rankInOdd = pr.getRank(odd);
+  const nothing = await pr.allReduce(Float32Array.of(1), { group: odd });
+  found.oddSum = nothing[0];
+
+  const reversed = await group.splitGroup([...Array(size).keys()].reverse());
+  found.reversedRank = reversed.rank();
+  found.ranks = reversed.ranks();
+  const y = Int32Array.of(rank);
+  await reversed.broadcast(y, 0);
+  found.fromReversedRoot = y[0];
+  await reversed.shutdown();
+
+  const all = new Array(size).fill(null);
+  await pr.allGatherObject(all, { rank, list: [1, "x", null], bytes: Uint8Array.of(rank) });
+  found.objects = all.map((object) => [object.rank, object.list.length, [...object.bytes]]);
+  const told = rank === 0 ? ["hello", { deep: true }] : [null, null];
+  await pr.broadcastObjectList(told, { src: 0 });
+  found.told = told;
+  const scattered = [null];
+  const parts = rank === 0 ? Array.from({ length: size }, (_, to) => `for ${to}`) : null;
+  await pr.scatterObjectList(scattered, parts, { src: 0 });
+  found.scattered = scattered[0];
+
+  if (rank === 0) await pr.send(Float64Array.of(2.5), { dst: 1, tag: 9 });
+  if (rank === 1) {
+    const received = new Float64Array(1);
+    const work = pr.recv(received, { tag: 9 });
+    found.received = (await work)[0];
+    found.sender = work.sourceRank();
+  }
+  await pr.monitoredBarrier({ timeout: 20_000 });
+  found.count = pr.getPgCount();
+  const everything = new Array(size).fill(null);
+  await pr.allGatherObject(everything, found);
+  await pr.destroyProcessGroup();
+  found.after = pr.isInitialized();
+  if (rank === 0) console.log(JSON.stringify(everything));
+  if (found.after) throw new Error("still initialized");
+}
+
+/** Signals end waits: of stores, of joining, of operations. */
+export async function signals({ group, store, rank }) {
+  const ended = async (begin) => {
+    const end = new AbortController();
+    const promise = begin(end.signal);
+    await new Promise(setImmediate);
+    end.abort(new Error("enough"));
+    try {
+      await promise;
+    } catch (error) {
+      return error.message;
+    }
+    return "ended well";
+  };
+  const got = {};
+  if (rank === 0) {
+    got.get = await ended((signal) => store.get("never", { signal }));
+    // The connection is free again at once: nobody else waits for what was given up.
+    await store.set("after", "1");
+    got.after = new TextDecoder().decode(await store.get("after"));
+    const other = new pr.PrefixStore("alone", store);
+    got.join = await ended((signal) => {
+      return pr.ProcessGroup.join(other, 0, 2, { signal, groupName: "alone" });
+    });
+    const x = Float32Array.of(1);
+    got.work = await ended((signal) => group.allreduce(x, { signal }));
+    got.array = [...x];
+    await store.set("come", "1");
+  } else {
+    await store.get("come");
+    const x = Float32Array.of(2);
+    await group.allreduce(x);
+    got.array = [...x];
+  }
+  await group.barrier();
+  try {
+    await store.get("k", { signal: AbortSignal.abort(new Error("before")) });
+  } catch (error) {
+    got.before = error.message;
+  }
+  return got;
+}
+
+/** A group that is aborted fails everywhere. */
+export async function abort({ group, rank }) {
+  await group.barrier();
+  const work = group.allreduce(Float32Array.of(1));
+  if (rank === 0) await work;
+  const next = rank === 0 ? null : group.allreduce(Float32Array.of(1));
+  if (rank === 0) group.abort();
+  try {
+    await (next ?? group.allreduce(Float32Array.of(1)));
+  } catch (error) {
+    return { kind: error.kind, staysOpen: true };
+  }
+  return { kind: null, staysOpen: true };
+}

@@ -1,0 +1,5 @@
+// A rank that a launcher starts.
+
+import { launched } from "../scenarios/groups.js";
+
+await launched();

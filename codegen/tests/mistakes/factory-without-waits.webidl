@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// An empty store.
+  [Factory=open] constructor();
+};

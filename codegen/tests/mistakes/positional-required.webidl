@@ -1,0 +1,5 @@
+/// A store.
+interface Store {
+  /// Sets `key`.
+  undefined set([Positional] DOMString key);
+};
