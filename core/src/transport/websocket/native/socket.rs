@@ -54,7 +54,9 @@ enum Stage {
 }
 
 /// Judges the request of whoever wants to upgrade; an error is the text of the answer.
-pub(super) struct Guard(pub(super) Box<dyn FnOnce(&Request) -> Result<(), String> + Send>);
+pub(super) struct Guard(pub(super) Judge);
+
+type Judge = Box<dyn FnOnce(&Request) -> Result<(), String> + Send>;
 
 impl Callback for Guard {
     #[allow(clippy::result_large_err, reason = "the trait wants it so")]
@@ -88,7 +90,10 @@ impl NativeSocket {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Connecting(mut connecting) => match connecting.advance() {
                 Ok(false) => Stage::Connecting(connecting),
-                Ok(true) => dialing(connecting.upgrade(config())),
+                Ok(true) => {
+                    let (request, wire) = connecting.into_parts();
+                    dialing(tungstenite::client::client_with_config(request, wire, Some(config())))
+                }
                 Err(why) => Stage::Ended(broken(why)),
             },
             Stage::Dialing(dialing_on) => dialing(dialing_on.handshake()),

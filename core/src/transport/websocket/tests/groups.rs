@@ -20,8 +20,11 @@ pub(super) const GENERATION: u32 = 5;
 #[derive(Clone, Default)]
 pub(crate) struct MemoryRelay {
     number: u64,
-    waiting: Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>,
+    waiting: Waiting,
 }
+
+/// Ends of pipes by the lower number, the higher number and the name.
+type Waiting = Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>;
 
 impl MemoryRelay {
     /// The same relay, as another process sees it.
