@@ -37,6 +37,8 @@ pub(super) struct Pipes {
     wanted: HashMap<PipeName, Wanted>,
     /// Those that others opened and this side has not asked for, oldest first.
     unwanted: VecDeque<(PipeName, PipeKey)>,
+    /// Those that this side closed before the other opened them, and how; oldest first.
+    left: VecDeque<(PipeName, RelayKind)>,
     opened: u32,
 }
 
@@ -59,7 +61,8 @@ struct State {
     state: PipeState,
 }
 
-/// Most pipes that wait for this side to ask for them; one more puts out the oldest.
+/// Most pipes that wait for this side to ask for them, or that it closed before they were opened;
+/// one more puts out the oldest.
 const MAX_UNWANTED: usize = 64;
 
 /// The relay's messages were not those of a server.
@@ -77,6 +80,7 @@ impl Pipes {
     /// Asks for a pipe, being number `own`; what to tell the server, if anything.
     pub(super) fn open(&mut self, own: u64, name: PipeName) -> Option<Message> {
         let waiting = self.unwanted.iter().position(|(other, _)| *other == name);
+        self.left.retain(|(other, _)| *other != name);
         if let Some((_, key)) = waiting.and_then(|at| self.unwanted.remove(at)) {
             self.wanted.insert(name, Wanted::Opened(key));
             return None;
@@ -146,11 +150,20 @@ impl Pipes {
 
     /// Forgets the pipe; the message that says so, unless it is gone already.
     pub(super) fn close(&mut self, name: PipeName, orderly: bool) -> Option<Message> {
-        let key = self.key(name);
-        self.wanted.remove(&name);
-        let key = key?;
-        let pipe = self.pipes.remove(&key)?;
         let kind = if orderly { RelayKind::Goodbye } else { RelayKind::Abandon };
+        let key = match self.wanted.remove(&name)? {
+            Wanted::Opened(key) => key,
+            Wanted::Lost(_) => return None,
+            Wanted::Awaited => {
+                // Whoever opens it is told then.
+                self.left.push_back((name, kind));
+                if self.left.len() > MAX_UNWANTED {
+                    self.left.pop_front();
+                }
+                return None;
+            }
+        };
+        let pipe = self.pipes.remove(&key)?;
         (pipe.state == PipeState::Open).then(|| key.header(kind).message(&[]))
     }
 
@@ -165,9 +178,14 @@ impl Pipes {
     fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, Malformed> {
         let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)?;
         let name = PipeName { peer: key.peer, id };
-        if key.mine || self.pipes.insert(key, State::new()).is_some() {
+        if key.mine || self.pipes.contains_key(&key) {
             return Err(Malformed);
         }
+        if let Some(at) = self.left.iter().position(|(other, _)| *other == name) {
+            let left = self.left.remove(at);
+            return Ok(left.map(|(_, kind)| key.header(kind).message(&[])));
+        }
+        self.pipes.insert(key, State::new());
         if matches!(self.wanted.get(&name), Some(Wanted::Awaited)) {
             self.wanted.insert(name, Wanted::Opened(key));
             return Ok(None);

@@ -34,8 +34,7 @@ fn group(size: u32) -> (Vec<Box<dyn Transport>>, (TcpStore, Vec<WebSocketStore>)
     let means: Vec<_> = means.collect();
     let card = |(rank, means): (u32, &Means)| Card { process_id: rank, ..means.card() };
     let cards = (0..).zip(&means).map(card).collect();
-    let options = Options { connect_timeout: Duration::from_secs(2), ..Options::default() };
-    (connect((means, cards), options), (server, stores))
+    (connect((means, cards), Options::default()), (server, stores))
 }
 
 pub(in crate::transport) fn world(size: u32) -> World {
