@@ -3,6 +3,7 @@
 import datetime
 import os
 import signal
+import socket
 import threading
 
 import pytest
@@ -10,15 +11,20 @@ import pytest
 import polyrank
 
 
-@pytest.fixture(params=["hash", "file", "tcp", "prefix"])
+@pytest.fixture(params=["hash", "file", "tcp", "websocket", "prefix"])
 def store(request, tmp_path):
     if request.param == "hash":
-        return polyrank.HashStore()
-    if request.param == "file":
-        return polyrank.FileStore(str(tmp_path / "store"), -1)
-    if request.param == "tcp":
-        return polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    return polyrank.PrefixStore("prefix", polyrank.HashStore())
+        yield polyrank.HashStore()
+    elif request.param == "file":
+        yield polyrank.FileStore(str(tmp_path / "store"), -1)
+    elif request.param == "tcp":
+        yield polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    elif request.param == "websocket":
+        server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        yield polyrank.WebSocketStore(f"ws://127.0.0.1:{server.port}", timeout=30)
+        del server
+    else:
+        yield polyrank.PrefixStore("prefix", polyrank.HashStore())
 
 
 def test_values(store):
@@ -114,6 +120,39 @@ def test_tcp_clients_and_queues():
     twin = client.clone()
     twin.set("from twin", "x")
     assert client.get("from twin") == b"x"
+
+
+def test_websocket_and_tcp_clients_share_a_server():
+    server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    url = f"ws://127.0.0.1:{server.port}/"
+    client = polyrank.WebSocketStore(url)
+    assert client.url == url
+    client.set("key", "value")
+    assert server.get("key") == b"value"
+    client.queue_push("queue", "1")
+    assert server.queue_pop("queue") == b"1"
+    # Its requests do not wait for each other.
+    waiting = threading.Thread(target=lambda: client.wait(["late"], 30))
+    waiting.start()
+    client.set("late", "x")
+    waiting.join()
+    with pytest.raises(polyrank.InvalidArgumentError, match="ws://host:port"):
+        polyrank.WebSocketStore("localhost:1")
+
+
+def test_a_store_without_a_websocket_side_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # PyTorch's server closes a connection whose first byte is no request's.
+        def hang_up():
+            for _ in range(3):
+                listener.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(polyrank.DistNetworkError, match="PyTorch"):
+            polyrank.WebSocketStore(url, timeout=30)
+        thread.join()
 
 
 def test_no_server_is_a_network_error():

@@ -1,7 +1,7 @@
 //! What the core returns, as JavaScript's values.
 
 use js_sys::{Array, Object, Uint8Array};
-use polyrank::calls::Answer;
+use polyrank::calls::{Answer, Object as CoreObject};
 use wasm_bindgen::JsValue;
 
 use super::error::set;
@@ -29,6 +29,8 @@ pub(crate) fn answer(answer: Answer) -> JsValue {
             }
             object.into()
         }
+        // What stands for a group without this process is the JavaScript half's.
+        Answer::Object(CoreObject::NonGroupMember) => JsValue::UNDEFINED,
         Answer::Object(object) => NativeObject::new(object).into(),
     }
 }

@@ -81,6 +81,12 @@ impl Reader<'_> {
         self.marked(value, depth)
     }
 
+    fn keep(&mut self, object: CoreObject) -> Value {
+        let value = Value::of_object(&object, self.objects.len());
+        self.objects.push(object);
+        value
+    }
+
     fn members(&mut self, object: &JsValue, depth: u32) -> Result<Vec<(String, Value)>> {
         let Some(object) = object.dyn_ref::<Object>() else { return Ok(Vec::new()) };
         if depth == DEEPEST {
@@ -103,17 +109,18 @@ impl Reader<'_> {
             "reduceOp" => reduce_op(value).map(Value::ReduceOp),
             "dtype" => dtype(number(value, "code")).map(Value::DType),
             "duration" => {
+                // What is no length of time stays a number, which the resolver says no to.
                 let ms = number(value, "ms");
                 let duration = Duration::try_from_secs_f64(ms / 1000.0);
-                let refused = || invalid(&format!("{ms} ms is no length of time"));
-                duration.map(Value::Duration).map_err(|_| refused())
+                Ok(duration.map_or(Value::Float(ms), Value::Duration))
             }
             "handle" => {
                 let object = objects::given(&get(value, "handle"))?;
                 let object = object.ok_or_else(|| invalid("a handle is missing"))?;
-                let value = Value::of_object(&object, self.objects.len());
-                self.objects.push(object);
-                Ok(value)
+                Ok(self.keep(object))
+            }
+            "foreign" if text(value, "typeName") == CoreObject::NonGroupMember.type_name() => {
+                Ok(self.keep(CoreObject::NonGroupMember))
             }
             "record" => self.members(&get(value, "members"), depth).map(Value::Members),
             "object" => Ok(payload(value)),
@@ -131,16 +138,21 @@ impl Reader<'_> {
 /// An object that is sent: its bytes, or why it could not be encoded; else the objects of a list, or
 /// the number of places of a list for objects.
 fn payload(value: &JsValue) -> Value {
-    if let Some(bytes) = get(value, "bytes").dyn_ref::<Uint8Array>() {
-        return Value::Bytes(bytes.to_vec());
+    let length = get(value, "length").as_f64();
+    if length.is_some_and(|length| length < 0.0) {
+        // It is no list, which the core says no to.
+        return Value::Bool(false);
+    }
+    if let Some(items) = get(value, "items").dyn_ref::<Array>() {
+        return Value::List(items.iter().map(|item| payload(&item)).collect());
     }
     if let Some(why) = get(value, "failed").as_string() {
         return Value::Str(why);
     }
-    match get(value, "items").dyn_ref::<Array>() {
-        Some(items) => Value::List(items.iter().map(|item| payload(&item)).collect()),
-        None => Value::Int(number(value, "length") as i64),
+    if let Some(bytes) = get(value, "bytes").dyn_ref::<Uint8Array>() {
+        return Value::Bytes(bytes.to_vec());
     }
+    length.map_or(Value::None, |length| Value::Int(length as i64))
 }
 
 fn reduce_op(value: &JsValue) -> Result<ReduceOp> {

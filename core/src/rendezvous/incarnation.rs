@@ -105,7 +105,7 @@ fn random_name() -> Result<Vec<u8>> {
     Ok(format!("{:032x}", u128::from_le_bytes(random::bytes()?)).into_bytes())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tcp"))]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;

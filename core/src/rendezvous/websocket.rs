@@ -100,3 +100,75 @@ fn is_own(host: &str) -> bool {
     let addresses = (host, 0).to_socket_addrs();
     addresses.is_ok_and(|mut addresses| addresses.any(|address| UdpSocket::bind(address).is_ok()))
 }
+
+#[cfg(all(test, feature = "websocket"))]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::rendezvous::{join, rendezvous};
+    use crate::store::{TcpStore, TcpStoreOptions};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Three ranks meet at `address`, which has no query; whether rank 0 hosted the store.
+    fn meet_three(address: &str, query: &str) -> bool {
+        let hosting = std::thread::scope(|scope| {
+            let rank = |rank: u32| {
+                let url = format!("{address}?rank={rank}&world_size=3{query}");
+                scope.spawn(move || {
+                    let met = rendezvous(&url, None, None, LIMIT).unwrap();
+                    join(&*met.store, "group", met.rank, met.world_size, LIMIT).unwrap();
+                    met.store.set(&format!("seen by {rank}"), b"1").unwrap();
+                    let keys = ["seen by 0", "seen by 1", "seen by 2"];
+                    met.store.wait(&keys, Some(LIMIT)).unwrap();
+                    // The host leaves last.
+                    met.store.barrier("done", 3, Some(LIMIT)).unwrap();
+                    if met.hosting {
+                        met.store.wait(&["left 1", "left 2"], Some(LIMIT)).unwrap();
+                    } else {
+                        met.store.set(&format!("left {rank}"), b"1").unwrap();
+                    }
+                    met.hosting
+                })
+            };
+            let ranks: Vec<_> = (0..3).map(rank).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(!hosting[1] && !hosting[2]);
+        hosting[0]
+    }
+
+    #[test]
+    fn rank_0_hosts_the_store_where_no_server_is() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        assert!(meet_three(&format!("ws://127.0.0.1:{port}"), ""));
+    }
+
+    #[test]
+    fn a_server_that_stands_serves_several_rooms() {
+        let options = TcpStoreOptions::new("localhost", 0).is_master(true);
+        let server = TcpStore::new(options).unwrap();
+        let address = format!("ws://localhost:{}/path", server.port());
+        for room in ["one", "two"] {
+            assert!(!meet_three(&address, &format!("&room={room}")));
+            assert!(server.check(&[&format!("room/{room}/seen by 2")]).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (url, part) in [
+            ("ws://localhost:1", "rank parameter missing"),
+            ("ws://localhost:1?rank=0", "world size parameter missing"),
+            ("ws://?rank=0&world_size=1", "host missing"),
+            ("ws://localhost:99999?rank=0&world_size=1", "99999"),
+            ("wss://localhost:99999?rank=1&world_size=2", "ws://host:port"),
+        ] {
+            let error = rendezvous(url, None, None, LIMIT).unwrap_err().to_string();
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+}

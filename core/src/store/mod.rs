@@ -8,6 +8,10 @@ mod file;
 mod hash;
 mod interrupt;
 mod prefix;
+#[cfg_attr(
+    not(feature = "tcp"),
+    allow(dead_code, unused_imports, reason = "a part is for servers and clients over TCP")
+)]
 mod protocol;
 mod request;
 #[cfg(test)]
@@ -96,7 +100,7 @@ pub trait Store: Send + Sync {
     /// first polled; one that cannot block (in a browser) answers here alone, and its methods that
     /// wait raise [`Error::Unsupported`].
     ///
-    /// The methods are there as futures too: [`get_async`](<dyn Store>::get_async) and the others.
+    /// The methods are there as futures too, on `dyn Store`: `get_async` and the others.
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
         Box::pin(async move { request::carry_out(self, request) })
     }

@@ -9,6 +9,10 @@ mod mixed;
 #[cfg(feature = "tcp")]
 mod readiness;
 pub mod sim;
+#[cfg_attr(
+    not(feature = "tcp"),
+    allow(dead_code, unused_imports, reason = "a part is for streams of sockets")
+)]
 mod stream;
 #[cfg(test)]
 mod suite;

@@ -6,9 +6,7 @@ import { takeTurns, VALUES, type Turn, type Wishes } from "../../src/allreduce/p
 import { newRoomName, Room, type Pr } from "../../src/rooms/room";
 import { expect, test } from "../servers";
 
-// Both packages have the same declarations.
 const NODE_PACKAGE = new URL("../../../bindings-node/js/index.js", import.meta.url).href;
-const pr = (await import(NODE_PACKAGE)) as Pr;
 
 const address = (site: string, store: string, room: string, size: number) =>
   `${site}/demos/allreduce?room=${room}&size=${size}&store=${store}`;
@@ -16,22 +14,24 @@ const address = (site: string, store: string, room: string, size: number) =>
 /** A rank of this process that takes part until it is told to stop. */
 class NodeRank {
   turns: Turn[] = [];
+  pr!: Pr;
   wishes: Wishes = { values: new Array<number>(VALUES).fill(1), operator: null, payload: null };
   #isOver = false;
   #ended: Promise<unknown> = Promise.resolve();
 
   /** Waits for the others, and takes turns with them. */
-  async join(store: string, room: string, size: number): Promise<void> {
-    const place = await (
-      await Room.enter(pr, { url: store, room, size })
-    ).join(new AbortController().signal, () => {});
-    await pr.initProcessGroup({
+  async join(store: string, name: string, size: number): Promise<void> {
+    // Both packages have the same declarations.
+    this.pr = (await import(NODE_PACKAGE)) as Pr;
+    const room = await Room.enter(this.pr, { url: store, room: name, size });
+    const place = await room.join(new AbortController().signal, () => {});
+    await this.pr.initProcessGroup({
       store: place.store,
       rank: place.rank,
       worldSize: place.size,
     });
     this.#ended = takeTurns(
-      pr,
+      this.pr,
       () => this.wishes,
       (turn) => this.turns.push(turn),
       () => this.#isOver,
@@ -41,7 +41,7 @@ class NodeRank {
   /** What ended its turns; undefined if it was told to stop. */
   async ended(): Promise<unknown> {
     const reason = await this.#ended;
-    pr.abortProcessGroup();
+    this.pr.abortProcessGroup();
     return reason;
   }
 
@@ -116,6 +116,18 @@ test("workers of one tab are ranks too", async ({ page, site, store }) => {
   const sum = Array.from({ length: VALUES }, (_, index) => 4 * index);
   await expect.poll(() => results(page)).toEqual(sum);
   await expect(page.getByText("the same bits on all 4 ranks here")).toBeVisible();
+});
+
+test("who leaves while others wait sends them on", async ({ context, site, store }) => {
+  const room = newRoomName();
+  const [first, second] = [await context.newPage(), await context.newPage()];
+  await first.goto(address(site, store, room, 3));
+  await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
+  await second.goto(address(site, store, room, 3));
+  await expect(first.getByTestId("status")).toHaveText("Waiting for 1 more rank of 3.");
+  await second.getByRole("button", { name: "Leave" }).click();
+  await expect(second.getByTestId("status")).toHaveText("This tab has left the group.");
+  await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
 });
 
 test("a store that is not there is said to be missing", async ({ page, site }) => {

@@ -81,6 +81,11 @@ impl Client {
         self.with(|link| link.session().is_open())
     }
 
+    /// Whether the server has ever welcomed this client.
+    pub fn is_welcomed(&self) -> bool {
+        self.with(|link| link.session().number() != 0)
+    }
+
     /// Whether everything that was to be sent has been given to the socket.
     pub fn is_flushed(&self) -> bool {
         self.with(|link| link.session().is_flushed())

@@ -19,6 +19,8 @@ mod requests;
 #[cfg(feature = "websocket")]
 mod socket;
 mod store;
+#[cfg(all(test, feature = "websocket"))]
+mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;

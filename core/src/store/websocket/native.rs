@@ -178,13 +178,18 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
             End::Lost(why) => why,
         };
         tracing::debug!("the store's WebSocket was lost: {why}");
-        let Some(returned) = shared.unless_stopped(come_back(client, target)).await else { return };
-        match returned {
-            Some(next) => stream = next,
-            None => {
-                let text = &target.text;
-                return client.lose(format!("the connection to {text} was lost: {why}"));
+        let next = async {
+            if !client.is_welcomed() {
+                return reach(client, target, shared).await;
             }
+            let text = &target.text;
+            let lost = || format!("the connection to {text} was lost: {why}");
+            come_back(client, target).await.ok_or_else(lost)
+        };
+        let Some(next) = shared.unless_stopped(next).await else { return };
+        match next {
+            Ok(next) => stream = next,
+            Err(why) => return client.lose(why),
         }
     }
 }

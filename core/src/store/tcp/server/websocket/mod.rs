@@ -5,6 +5,8 @@ mod relay;
 mod requests;
 mod sessions;
 mod socket;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
 

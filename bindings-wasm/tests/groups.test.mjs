@@ -1,0 +1,122 @@
+// Groups of ranks in tabs and Workers of Chromium, which reach each other through a store's server:
+// results, large tensors, objects, splitting, and tabs that are closed.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { launchChromium } from "../../tests/javascript/chromium.mjs";
+import { serve } from "../../tests/javascript/server.mjs";
+import { startStore } from "./store.mjs";
+
+let server;
+let store;
+let browser;
+let rooms = 0;
+
+before(async () => {
+  [server, store] = await Promise.all([serve(), startStore()]);
+  browser = await launchChromium();
+});
+
+after(async () => {
+  await browser?.close();
+  store?.stop();
+  server?.close();
+});
+
+/** Opens `size` tabs that join one group; `act(pr, group)` runs in them, and what it gives is given. */
+async function ranks(size) {
+  rooms += 1;
+  const open = async (_, rank) => {
+    const page = await browser.newPage();
+    await page.goto(server.origin);
+    const url = `${store.url}/?rank=${rank}&world_size=${size}&room=${rooms}`;
+    await page.evaluate(`globalThis.joined = import("polyrank-web").then(async (pr) => {
+      const group = await pr.initProcessGroup("websocket", "${url}");
+      return { pr, group };
+    }); joined.then(() => null)`);
+    return page;
+  };
+  return Promise.all(Array.from({ length: size }, open));
+}
+
+/** What `act({ pr, group })` gives in a tab; an error as its kind, rank and text. */
+function run(page, act) {
+  return page.evaluate(`joined.then(${act}).catch((error) => {
+    return { kind: error.kind ?? error.name, rank: error.rank, text: error.message };
+  })`);
+}
+
+function runAll(pages, act) {
+  return Promise.all(pages.map((page) => run(page, act)));
+}
+
+async function close(pages) {
+  await runAll(pages, "({ pr }) => pr.destroyProcessGroup().then(() => null)");
+  await Promise.all(pages.map((page) => page.close()));
+}
+
+test("tabs reduce tensors of any size through the relay", { timeout: 120_000 }, async () => {
+  const pages = await ranks(3);
+  for (const count of [1, 1000, 100_000, 1_000_000]) {
+    const sums = await runAll(pages, `async ({ pr, group }) => {
+      const tensor = new Float32Array(${count}).map((_, at) => at % 7 + group.rank());
+      await group.allreduce(tensor);
+      return tensor.every((value, at) => value === 3 * (at % 7) + 3);
+    }`);
+    assert.deepEqual(sums, [true, true, true], `${count} elements`);
+  }
+  await close(pages);
+});
+
+test("tabs exchange objects, split, and use the store", { timeout: 120_000 }, async () => {
+  const pages = await ranks(3);
+  const objects = await runAll(pages, `async ({ pr, group }) => {
+    const list = [null, null, null];
+    await pr.allGatherObject(list, { rank: group.rank() });
+    return list.map(({ rank }) => rank);
+  }`);
+  assert.deepEqual(objects, [[0, 1, 2], [0, 1, 2], [0, 1, 2]]);
+  const parts = await runAll(pages, `async ({ pr, group }) => {
+    const part = await pr.newGroup([0, 2]);
+    if (part === pr.NON_GROUP_MEMBER) return "outside";
+    const tensor = Int32Array.of(group.rank() + 1);
+    await part.allreduce(tensor);
+    return tensor[0];
+  }`);
+  assert.deepEqual(parts, [4, "outside", 4]);
+  const counts = await runAll(pages, `async ({ group }) => {
+    const store = await group.getGroupStore();
+    await store.add("count", 1 + group.rank());
+    await group.barrier();
+    return store.add("count", 0);
+  }`);
+  assert.deepEqual(counts, [6, 6, 6]);
+  await close(pages);
+});
+
+test("the others hear of a tab that is closed", { timeout: 120_000 }, async () => {
+  const pages = await ranks(3);
+  await runAll(pages, "({ group }) => group.barrier()");
+  const waiting = [pages[0], pages[2]].map((page) => run(page, `async ({ group }) => {
+    await group.allreduce(new Float32Array(10));
+    return "nothing happened";
+  }`));
+  await pages[1].close({ runBeforeUnload: false });
+  for (const error of await Promise.all(waiting)) {
+    assert.equal(error.kind, "RankFailed", JSON.stringify(error));
+    assert.equal(error.rank, 1, JSON.stringify(error));
+  }
+  await Promise.all([pages[0].close(), pages[2].close()]);
+});
+
+test("nobody answers at an address without a store", { timeout: 120_000 }, async () => {
+  const page = await browser.newPage();
+  await page.goto(server.origin);
+  const url = server.origin.replace("http:", "ws:");
+  const text = await page.evaluate(`import("polyrank-web").then(async (pr) => {
+    return pr.WebSocketStore.connect("${url}", { timeout: 300 }).then(() => "?", String);
+  })`);
+  assert.match(text, /Network.*cannot reach a store at ws:.*PyTorch/);
+  await page.close();
+});
