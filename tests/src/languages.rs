@@ -86,9 +86,9 @@ pub fn built(name: &str) -> OsString {
 /// Runs one job with so many ranks of each language, in this order of ranks. `None`, after saying
 /// so, where a language is missing here.
 pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
-    let program = built("polyrank");
-    let mut launcher = Command::new(&program);
-    launcher.arg("run").env("POLYRANK_PROGRAM", program);
+    let polyrank = built("polyrank");
+    let mut launcher = Command::new(&polyrank);
+    launcher.arg("run").env("POLYRANK_PROGRAM", polyrank);
     for (index, (language, rank_count)) in parts.iter().enumerate() {
         let command = match language.command(program) {
             Ok(command) => command,

@@ -72,13 +72,16 @@ pub fn connect(size: u32) -> Vec<InprocTransport> {
     (0..size).map(|rank| InprocTransport::new(rank, mailboxes.clone())).collect()
 }
 
+/// By token: how many ranks are still to come, and the mailboxes of all.
+type Groups = BTreeMap<[u8; 16], (usize, Arc<[Mailbox]>)>;
+
 /// The transport of `rank` in the group of `size` ranks of this process that have `token`, which
 /// no other group has. Each rank asks once.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for a rank outside of 0..size, or if the others gave another size.
 pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
-    static GROUPS: Mutex<BTreeMap<[u8; 16], (usize, Arc<[Mailbox]>)>> = Mutex::new(BTreeMap::new());
+    static GROUPS: Mutex<Groups> = Mutex::new(BTreeMap::new());
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     // Whoever came to a group and left it leaves mailboxes that only this map holds.
     groups.retain(|_, (_, mailboxes)| Arc::strong_count(mailboxes) > 1);

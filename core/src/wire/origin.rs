@@ -62,8 +62,8 @@ impl AllowedOrigins {
         let origin: String =
             origin.chars().filter(|letter| !letter.is_control()).take(200).collect();
         format!(
-            "Pages of {origin} may not connect to this polyrank process. To allow them, set {}={origin} \
-             (a list, or * for all) where it is started, or start the store with `polyrank store \
+            "Pages of {origin} may not connect to this polyrank process. To allow them, set \
+             {}={origin} (a list, or * for all) where it is started, or start the store with `polyrank store \
              --allow-origin {origin}`.\n",
             AllowedOrigins::VARIABLE
         )

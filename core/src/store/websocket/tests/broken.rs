@@ -75,8 +75,7 @@ impl Shared {
             let mut left = if most == 0 { u64::MAX } else { 600 + self.random() % most };
             std::thread::spawn(move || {
                 let mut buffer = vec![0; 16 << 10];
-                loop {
-                    let Ok(bytes @ 1..) = from.read(&mut buffer) else { break };
+                while let Ok(bytes @ 1..) = from.read(&mut buffer) {
                     let carried = bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
                     if to.write_all(&buffer[..carried]).is_err() {
                         break;
