@@ -135,7 +135,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn write(&mut self, host: &Host, number: u64, context: &mut Context<'_>) -> Result<(), End> {
         let lost = |error: SocketError| End::Lost(error.to_string());
         let mut stream = Pin::new(&mut self.stream);
-        let mut wrote = false;
         loop {
             match stream.as_mut().poll_ready(context) {
                 Poll::Ready(ready) => ready.map_err(lost)?,
@@ -148,9 +147,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             host.tell_woken(None);
             let Some(packet) = next.map_err(End::Fault)? else { break };
             stream.as_mut().start_send(Message::Binary(Bytes::from_owner(packet))).map_err(lost)?;
-            wrote = true;
         }
-        if wrote && let Poll::Ready(flushed) = stream.poll_flush(context) {
+        // What an earlier flush left behind goes now, even if nothing was added to it.
+        if let Poll::Ready(flushed) = stream.poll_flush(context) {
             flushed.map_err(lost)?;
         }
         Ok(())
