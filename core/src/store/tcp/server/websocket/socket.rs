@@ -102,8 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         id: SocketId,
         context: &mut Context<'_>,
     ) -> Poll<End> {
-        if !host.web.sessions.borrow_mut().claim(number, id, context.waker()) {
-            return Poll::Ready(End::Replaced);
+        let claimed = host.web.sessions.borrow_mut().claim(number, id, context.waker());
+        if let Err(fault) = claimed {
+            return Poll::Ready(fault.map_or(End::Replaced, End::Fault));
         }
         if let Some(end) = self.poll_alive(host, number, context) {
             return Poll::Ready(end);
@@ -124,7 +125,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 return Poll::Ready(End::Fault(fault));
             }
             if host.is_overloaded() {
-                return Poll::Ready(End::Fault(Fault::Overloaded));
+                // Whoever keeps most has to go, which is rarely the one who comes last.
+                host.relieve(0);
+                break;
             }
         }
         context.waker().wake_by_ref();
