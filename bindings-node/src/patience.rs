@@ -1,33 +1,31 @@
 //! How long a JavaScript thread waits for an operation that it just issued, in the hope that it is
-//! done before a thread could be woken. Knows no operation.
+//! done before another thread could be woken and wake this one in turn. Knows no operation.
 
-use std::cell::Cell;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Longer than this a JavaScript thread never waits.
-const LONGEST: Duration = Duration::from_micros(60);
-/// It always waits as long as this, to learn whether waiting has become worth it.
+const LONGEST: Duration = Duration::from_micros(150);
+/// It always waits as long as this: many operations are done at once.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// The time that waiting was worth lately.
-pub(crate) struct Patience(Cell<Duration>);
-
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience(Cell::new(LONGEST))
-    }
-}
+/// How long operations took lately, on average, in nanoseconds.
+#[derive(Clone, Default)]
+pub(crate) struct Patience(Arc<AtomicU32>);
 
 impl Patience {
-    /// How long to wait now.
+    /// How long to wait now: as long as twice an average operation, if that is short enough.
     pub(crate) fn limit(&self) -> Duration {
-        self.0.get()
+        let average = Duration::from_nanos(self.0.load(Ordering::Relaxed).into());
+        if average > LONGEST { SHORTEST } else { (2 * average).clamp(LONGEST / 4, LONGEST) }
     }
 
-    /// Learns whether the operation was done by then.
-    pub(crate) fn learn(&self, was_done: bool) {
-        let limit = self.0.get();
-        let next = if was_done { (limit * 2).min(LONGEST) } else { (limit * 3 / 4).max(SHORTEST) };
-        self.0.set(next);
+    /// Learns that an operation which was issued at `start` is done now. On any thread.
+    pub(crate) fn learn(&self, start: Instant) {
+        // One that takes very long says no more than one that takes too long.
+        let took = start.elapsed().min(4 * LONGEST).as_nanos() as u32;
+        let average = self.0.load(Ordering::Relaxed);
+        self.0.store(average - average / 4 + took / 4, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,7 @@
 //! `NativeWork`: an operation on tensors, from its preparation to its result.
 
+use std::time::Instant;
+
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
@@ -151,6 +153,7 @@ impl NativeWork {
 
     /// Issues it, and sees to it that somebody moves it on.
     fn go(&mut self, env: Env) -> Result<()> {
+        let start = Instant::now();
         // Nobody else is woken for what is done in a moment.
         self.staged.issue(Waiting::Soon).map_err(|error| raise(env, &error))?;
         let (Some(work), Some(group)) = (self.staged.work(), self.staged.group()) else {
@@ -159,14 +162,12 @@ impl NativeWork {
         if work.is_completed() {
             return Ok(());
         }
-        if !waiters::is_attended(group) {
-            let realm = realm(env)?;
-            let is_done = work.wait_slice(realm.patience.limit()).is_some();
-            realm.patience.learn(is_done);
-            if is_done {
-                return Ok(());
-            }
+        let patience = realm(env)?.patience.clone();
+        if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
+            patience.learn(start);
+            return Ok(());
         }
+        work.on_done(move |_| patience.learn(start));
         waiters::attend(group, work.clone());
         Ok(())
     }

@@ -126,6 +126,18 @@ impl Work {
         Ok(std::mem::take(&mut *self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
+    /// Whether it is done, as far as is known: moves nothing.
+    pub(crate) fn is_done(&self) -> bool {
+        self.inner.whole.is_done()
+    }
+
+    /// Lets go of the tensors that hold the result.
+    pub(crate) fn release_outputs(&self) {
+        drop(std::mem::take(
+            &mut *self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner),
+        ));
+    }
+
     /// The sender, for a receive that is done.
     pub fn source_rank(&self) -> Option<u32> {
         self.inner.parts.first().and_then(|(completion, _)| completion.source_rank())

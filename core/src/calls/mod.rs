@@ -18,6 +18,8 @@ mod types;
 mod value;
 
 #[cfg(test)]
+mod dispatch_tests;
+#[cfg(test)]
 mod tests;
 
 /// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.

@@ -204,6 +204,7 @@ impl Staged {
     pub fn copy_out<M: CallerMemory>(&mut self, memories: &[M], budget: usize) -> Result<usize> {
         let State::Issued(work) = &self.state else { return Ok(0) };
         if let Some(error) = work.error() {
+            self.release();
             return Err(error);
         }
         let name = self.name;
@@ -211,7 +212,7 @@ impl Staged {
             let message = format!("{name} is not complete");
             return Err(Error::InvalidArgument { message });
         }
-        self.copied_out.advance(
+        let left = self.copied_out.advance(
             &self.outputs,
             &self.tensors,
             budget,
@@ -223,15 +224,22 @@ impl Staged {
                     })
                 }))
             },
-        )
+        );
+        // The copies are not for the language's collector to free, some time: others can use them.
+        if !matches!(left, Ok(1..)) {
+            self.release();
+        }
+        left
     }
 
     /// Gives up the copies, when nothing is to be copied any more.
     pub fn release(&mut self) {
         self.tensors = Tensors::default();
         self.inputs = Vec::new();
-        if let State::Prepared(_) = self.state {
-            self.state = State::Over;
+        match &self.state {
+            State::Prepared(_) => self.state = State::Over,
+            State::Issued(work) if work.is_done() => work.release_outputs(),
+            State::Issued(_) | State::Over => {}
         }
     }
 
