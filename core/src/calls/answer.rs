@@ -65,7 +65,8 @@ macro_rules! from_list {
     ($($rust:ty),*) => {$(
         impl IntoAnswer for $rust {
             fn into_answer(self) -> Result<Answer> {
-                self.into_iter().map(IntoAnswer::into_answer).collect::<Result<_>>().map(Answer::List)
+                let answers = self.into_iter().map(IntoAnswer::into_answer);
+                answers.collect::<Result<_>>().map(Answer::List)
             }
         }
     )*};

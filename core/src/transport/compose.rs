@@ -1,5 +1,5 @@
-//! The one transport of a rank, out of what it has and what the others' cards offer. Knows nothing of
-//! stores, schedules or groups.
+//! The one transport of a rank, out of what it has and what the others' cards offer. Knows nothing
+//! of stores, schedules or groups.
 //!
 //! Ranks that listen reach each other by TCP. A rank that cannot listen, as in a browser, dials the
 //! WebSocket of each that does; two of them talk through the relay of the store's server.

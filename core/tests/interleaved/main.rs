@@ -1,6 +1,6 @@
 //! Everything that takes time, as futures on one thread that never blocks, over a store that
-//! answers later: what a browser does, without a browser. With the feature `tcp` the connections are real;
-//! without it there is no other thread at all.
+//! answers later: what a browser does, without a browser. With the feature `tcp` the connections
+//! are real; without it there is no other thread at all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,13 +1,12 @@
 // A rank: a worker of its own, so that it goes on while its tab is in the background. Knows rooms
 // and programs; nothing of how they are shown.
 
-import * as pr from "polyrank-web";
 import digits from "../../../tests/data/digits.csv?url";
 import { takeTurns, type Wishes } from "../allreduce/program";
 import { readExamples } from "../train/model";
 import { train, type Progress } from "../train/program";
 import type { News, Order, Phase, Program } from "./messages";
-import { Room, RoomIsFull, type Ticket } from "./room";
+import { Room, RoomIsFull, type Pr, type Ticket } from "./room";
 
 /** How long a rank is missed before its group is given up, in milliseconds. */
 const TIMEOUT_MS = 60_000;
@@ -41,6 +40,9 @@ async function live(program: Program, ticket: Ticket): Promise<void> {
   const { signal } = (leaving = new AbortController());
   let during: Phase = "connecting";
   tell({ kind: "connecting" });
+  // Not a static import: the package waits for its WebAssembly, and orders that came in the
+  // meantime would find nobody listening.
+  const pr = await import("polyrank-web");
   try {
     const room = await Room.enter(pr, ticket);
     const again = (generation: number) => async () => {
@@ -61,18 +63,19 @@ async function live(program: Program, ticket: Ticket): Promise<void> {
     await pr.initProcessGroup({ store, rank, worldSize: size, timeout: TIMEOUT_MS, signal });
     during = "running";
     tell({ kind: "running", rank, size });
-    await run(program, signal);
+    await run(pr, program, signal);
     await pr.destroyProcessGroup();
     tell({ kind: signal.aborted ? "left" : "done" });
   } catch (error) {
     if (pr.isInitialized()) {
       pr.abortProcessGroup();
     }
-    tell(report(error, signal, during));
+    const failedRank = error instanceof pr.RankFailedError ? error.rank : null;
+    tell(report(error, signal, during, failedRank));
   }
 }
 
-async function run(program: Program, signal: AbortSignal): Promise<void> {
+async function run(pr: Pr, program: Program, signal: AbortSignal): Promise<void> {
   if (program === "train") {
     const response = await fetch(digits);
     const examples = readExamples(await response.text());
@@ -88,7 +91,12 @@ async function run(program: Program, signal: AbortSignal): Promise<void> {
   }
 }
 
-function report(error: unknown, signal: AbortSignal, during: Phase): News {
+function report(
+  error: unknown,
+  signal: AbortSignal,
+  during: Phase,
+  failedRank: number | null,
+): News {
   if (signal.aborted) {
     return { kind: "left" };
   }
@@ -96,6 +104,5 @@ function report(error: unknown, signal: AbortSignal, during: Phase): News {
   if (error instanceof RoomIsFull) {
     return { kind: "full", message };
   }
-  const failedRank = error instanceof pr.RankFailedError ? error.rank : null;
   return { kind: "failed", message, during, failedRank };
 }

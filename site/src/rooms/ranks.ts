@@ -109,7 +109,11 @@ export function useRanks(program: Program, newWishes: () => Wishes) {
   return { ranks, first, add, wish, leave, startAgain, clear };
 }
 
-/** What can be sent to a worker. */
-function plain(wishes: Wishes): Wishes {
-  return { ...wishes, values: [...wishes.values] };
+/** What can be sent to a worker: reactive objects cannot. */
+function plain({ values, operator, payload }: Wishes): Wishes {
+  return {
+    values: [...values],
+    operator: operator && { ...operator },
+    payload: payload && { ...payload },
+  };
 }

@@ -106,7 +106,8 @@ mod here {
         group.exchange(Way::NATURAL).send(mine, peer).await.into_answer()
     }
 
-    /// Receives objects: the bytes of the list (`payload`), and the sender's global rank (`source`).
+    /// Receives objects: the bytes of the list (`payload`), and the sender's global rank
+    /// (`source`).
     pub(crate) async fn recv_object_list(mut call: Invocation) -> Result<Answer> {
         if call.is_outside(2) {
             return ().into_answer();

@@ -1,5 +1,5 @@
-//! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of what
-//! the chunks say.
+//! An ordered, reliable pipe of chunks between two ranks, whatever carries it. Knows nothing of
+//! what the chunks say.
 
 use crate::clock::Instant;
 use bytes::Bytes;

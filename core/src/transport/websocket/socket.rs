@@ -1,5 +1,5 @@
-//! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing of
-//! what the messages say.
+//! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing
+//! of what the messages say.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,5 @@
-//! WebSockets of this process, by tungstenite on sockets that do not block: those that it opens, and
-//! those that come to its data port. Knows nothing of what they carry.
+//! WebSockets of this process, by tungstenite on sockets that do not block: those that it opens,
+//! and those that come to its data port. Knows nothing of what they carry.
 
 mod arrivals;
 mod connect;

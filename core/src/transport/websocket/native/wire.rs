@@ -1,4 +1,5 @@
-//! A connected TCP socket that does not block, as tungstenite wants it. Knows nothing of WebSockets.
+//! A connected TCP socket that does not block, as tungstenite wants it. Knows nothing of
+//! WebSockets.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
