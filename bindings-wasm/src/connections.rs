@@ -271,7 +271,7 @@ fn unreachable(url: &str, why: &str) -> String {
     let why = if why.is_empty() { "it did not answer" } else { why };
     format!(
         "cannot reach a store at {url} ({why}). Is the address right, and may this page connect to \
-         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: start \
-         one of polyrank's"
+         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: \
+         start one of polyrank's"
     )
 }

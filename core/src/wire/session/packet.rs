@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! byte   0 kind   1 channel   2 zero   4 as the kind says
-//! Hello    1      0           0        version u32 · token 16 · received u64 · window u32
-//!                                      · grace u32
-//! Welcome  2      0           0        as Hello · number u64
+//! Hello    1      0           0        version u32 · token 16 · received u64 · window u32 ·
+//!                                      grace u32
+//! Welcome  2      0           0        version u32 · token 16 · received u64 · window u32 ·
+//!                                      grace u32 · number u64
 //! Data     3      any         0        zero u32 · number u64 · taken u64 · body
 //! Ack      4      0           0        zero u32 · taken u64
 //! ```

@@ -62,8 +62,8 @@ enum Stage {
     Over,
 }
 
-/// A socket that was closed for what the other side did. Closing it for the system while bytes still
-/// come would be a reset, which overtakes the reason.
+/// A socket that was closed for what the other side did. Closing it for the system while bytes
+/// still come would be a reset, which overtakes the reason.
 struct Lingering {
     socket: Box<WebSocket<Wire>>,
     closed: Closed,
