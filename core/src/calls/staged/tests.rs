@@ -102,8 +102,7 @@ fn memory_that_is_gone_or_shorter_is_left_alone() {
     let fails = |change: fn(&Array), says: &str| {
         let array = Array::of(&[1.0, 2.0]);
         let tensors = vec![array.described(0)];
-        let mut staged =
-            prepare(&group, "PROCESS_GROUP_ALLREDUCE", tensors, list, vec![]).unwrap();
+        let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", tensors, list, vec![]).unwrap();
         staged.copy_in(&[&array], 100).unwrap();
         staged.issue(Waiting::Later).unwrap();
         staged.work().unwrap().wait(None).unwrap();
