@@ -1,6 +1,7 @@
 // How fast groups of two Node processes are, next to two Rust processes, on this host and in this
-// run: the time of `await pg.allreduce(4 bytes)`, and of a large array that is staged, and of one in
-// memory that polyrank owns. The runs take turns, so that what else the host does disturbs all alike.
+// run: the time of `await pg.allreduce(4 bytes)`, and of a large array that is staged, and of one
+// in memory that polyrank owns. The runs take turns, so that what else the host does disturbs all
+// alike.
 //
 //   cargo build --release -p polyrank-node -p polyrank --lib --example group_speed
 //   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]

@@ -1,8 +1,8 @@
 //! What becomes of a group when JavaScript lets go of it. Knows nothing of values.
 //!
 //! A group that lost its last handle in the normal course of things ends when its operations do.
-//! But where a JavaScript thread itself ended, as a Worker does that is terminated, the group is left
-//! at once: no rank shall wait for one that is no more. Not so the groups that the process keeps,
+//! But where a JavaScript thread itself ended, as a Worker does that is terminated, the group is
+//! left at once: no rank shall wait for one that is no more. Not so the groups that the process keeps,
 //! which other threads may use.
 
 use std::collections::HashMap;

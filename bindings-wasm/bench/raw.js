@@ -35,7 +35,11 @@ export class RawPipe {
     this.#socket.binaryType = "arraybuffer";
     this.ready = new Promise((resolve, reject) => {
       this.#socket.onopen = () => this.#socket.send(hello());
-      this.#socket.onclose = ({ code, reason }) => reject(new Error(`closed: ${code} ${reason}`));
+      this.#socket.onclose = ({ code, reason }) => {
+        const error = new Error(`closed: ${code} ${reason}`);
+        reject(error);
+        this.#incoming?.reject(error);
+      };
       this.#socket.onmessage = ({ data }) => this.#packet(new DataView(data), resolve);
     });
   }
@@ -49,8 +53,8 @@ export class RawPipe {
 
   /** Sends `bytes`, and fills `into` with what comes. */
   exchange(bytes, into) {
-    return new Promise((resolve) => {
-      this.#incoming = { into, at: 0, resolve };
+    return new Promise((resolve, reject) => {
+      this.#incoming = { into, at: 0, resolve, reject };
       this.#outgoing = { bytes, at: 0 };
       for (const chunk of this.#early.splice(0)) this.#chunk(chunk);
       this.#pump();
@@ -121,7 +125,8 @@ export class RawPipe {
     const outgoing = this.#outgoing;
     while (outgoing !== null && outgoing.at < outgoing.bytes.length) {
       const chunk = outgoing.bytes.subarray(outgoing.at, outgoing.at + CHUNK_BYTES);
-      const cost = chunk.length + 256;
+      // Credits, which are small, go through a full window.
+      const cost = chunk.length + 8192;
       if (this.#keptBytes + cost > WINDOW_BYTES || this.#room < cost) return;
       this.#room -= chunk.length + CHUNK_COST_BYTES;
       outgoing.at += chunk.length;

@@ -61,10 +61,16 @@ try {
   await onBoth(prepare, { url: store.url });
   console.log("bytes     raw ms  messages ms  ratio  allreduce ms");
   for (const bytes of SIZES) {
-    const of = async (kind) => median((await onBoth(measure, { kind, bytes, rounds: ROUNDS })).flat());
-    const [raw, messages, allreduce] = [await of("raw"), await of("messages"), await of("allreduce")];
-    const columns = [raw, messages, messages / raw, allreduce].map((it) => it.toFixed(2).padStart(10));
-    console.log(String(bytes).padEnd(9), columns.join(" "));
+    const of = async (kind) => {
+      const times = await onBoth(measure, { kind, bytes, rounds: ROUNDS });
+      return median(times.flat());
+    };
+    const raw = await of("raw");
+    const messages = await of("messages");
+    const allreduce = await of("allreduce");
+    const columns = [raw, messages, messages / raw, allreduce];
+    const padded = columns.map((it) => it.toFixed(2).padStart(10));
+    console.log(String(bytes).padEnd(9), padded.join(" "));
   }
 } finally {
   await browser.close();

@@ -1,6 +1,6 @@
 /**
- * Schedules, their timelines and their prices, as polyrank itself makes them: `polyrank-web/drawing`.
- * Needs no group and no network.
+ * `polyrank-web/drawing`: schedules, their timelines and their prices, as polyrank itself makes
+ * them. Needs no group and no network.
  */
 
 /** A collective and the ways to carry it out. */

@@ -17,6 +17,10 @@ use crate::events;
 /// How often something is said, so that the server's side does not seem dead.
 const BEAT: Duration = Duration::from_secs(10);
 
+/// Without any sign of life from the server for so long, its socket counts as broken: the server
+/// says something every [`BEAT`], too.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// How long a server that does not answer is asked before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
@@ -39,6 +43,7 @@ struct Connection {
     socket: Option<Box<dyn Socket>>,
     attempts: Attempts,
     next_beat: Instant,
+    last_heard: Instant,
     /// When the session is ended at the latest, once nobody uses it.
     ends: Option<Instant>,
 }
@@ -80,6 +85,7 @@ pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, until: Instant) -> (Cli
         socket: None,
         attempts: Attempts::First { next: now, until, why: String::new() },
         next_beat: now + BEAT,
+        last_heard: now,
         ends: None,
     };
     CONNECTIONS.with_borrow_mut(|all| all.push(connection));
@@ -118,8 +124,7 @@ impl Connection {
         self.dial(now);
         self.listen(now);
         if now >= self.next_beat {
-            self.next_beat = now + BEAT;
-            self.client.acknowledge();
+            self.beat(now);
         }
         self.send();
         self.end_if_unused(now);
@@ -160,12 +165,28 @@ impl Connection {
 
     fn listen(&mut self, now: Instant) {
         while let Some(event) = self.socket.as_mut().and_then(|socket| socket.receive()) {
+            self.last_heard = now;
             match event {
                 SocketEvent::Opened => self.client.attach(),
                 SocketEvent::Alive => {}
                 SocketEvent::Packet(packet) => self.receive(packet, now),
                 SocketEvent::Closed(closed) => self.closed(&closed, now),
             }
+        }
+    }
+
+    /// Says that this side is there, or finds that the other is not.
+    fn beat(&mut self, now: Instant) {
+        if now >= self.next_beat + BEAT {
+            // This page was suspended: what came meanwhile is still to be heard.
+            self.last_heard = now;
+        }
+        self.next_beat = now + BEAT;
+        if self.client.is_open() && now >= self.last_heard + SILENCE {
+            let reason = format!("it was silent for {} s", SILENCE.as_secs());
+            self.closed(&Closed { clean: false, code: close_code::ABNORMAL, reason }, now);
+        } else {
+            self.client.acknowledge();
         }
     }
 
@@ -250,7 +271,7 @@ fn unreachable(url: &str, why: &str) -> String {
     let why = if why.is_empty() { "it did not answer" } else { why };
     format!(
         "cannot reach a store at {url} ({why}). Is the address right, and may this page connect to \
-         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: start \
-         one of polyrank's"
+         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: \
+         start one of polyrank's"
     )
 }

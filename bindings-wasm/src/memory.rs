@@ -67,14 +67,11 @@ pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
         JsValue::from(js_sys::RangeError::new(&message))
     };
     let fits = bytes >= 0.0 && bytes.fract() == 0.0 && bytes <= f64::from(i32::MAX);
-    let mut memory: Vec<u8> = Vec::new();
-    if !fits || memory.try_reserve_exact(bytes as usize).is_err() {
-        return Err(refused());
-    }
-    memory.resize(bytes as usize, 0);
+    // Aligned for every element type, which an array that looks at it demands.
+    let region = if fits { Region::for_elements(bytes as usize) } else { None };
+    let region = region.ok_or_else(refused)?;
     let id = LAST.get().wrapping_add(1);
     LAST.set(id);
-    let region = Region::from_vec(memory);
     MEMORIES.with_borrow_mut(|memories| memories.insert(id, region.clone()));
     Ok(NativeMemory { id, region })
 }

@@ -24,7 +24,7 @@ export async function fails(kind, text, act) {
   throw new Error(`${shown(came)} came, expected ${kind}`);
 }
 
-/** A text that is the same for the same content: of typed arrays too, and of integers of any size. */
+/** A text that is the same for the same content: of typed arrays too, and of large integers. */
 function shown(value) {
   return JSON.stringify(value, (_, item) => {
     if (typeof item === "bigint") return `${item}n`;

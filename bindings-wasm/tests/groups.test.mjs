@@ -24,7 +24,7 @@ after(async () => {
   server?.close();
 });
 
-/** Opens `size` tabs that join one group; `act(pr, group)` runs in them, and what it gives is given. */
+/** Opens `size` tabs that join one group; gives what `act(pr, group)` gives in each of them. */
 async function ranks(size) {
   rooms += 1;
   const open = async (_, rank) => {

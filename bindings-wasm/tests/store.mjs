@@ -8,7 +8,11 @@ import { createInterface } from "node:readline";
 
 import { ROOT } from "../../tests/javascript/server.mjs";
 
-const folders = [process.env.POLYRANK_TARGET, join(ROOT, "target/release"), join(ROOT, "target/debug")];
+const folders = [
+  process.env.POLYRANK_TARGET,
+  join(ROOT, "target/release"),
+  join(ROOT, "target/debug"),
+];
 
 /** Starts a server on a free port of this host: `{ url, stop }`. */
 export async function startStore() {

@@ -17,6 +17,8 @@ mod random;
 pub mod rendezvous;
 mod request;
 pub mod schedule;
+#[cfg(all(unix, feature = "launch", feature = "websocket"))]
+mod serve;
 pub mod store;
 pub mod tensor;
 pub mod transport;

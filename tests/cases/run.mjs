@@ -267,7 +267,8 @@ function plain(pr, call, role) {
     return [];
   }
   const { rank } = call;
-  return call.peers((peer) => (role === "OutSplits" ? call.length(peer, rank) : call.length(rank, peer)));
+  const isOutput = role === "OutSplits";
+  return call.peers((peer) => (isOutput ? call.length(peer, rank) : call.length(rank, peer)));
 }
 
 function camelCase(name) {

@@ -215,7 +215,8 @@ def main():
         if difference:
             failed += 1
             print(f"FAILED {case.name}: rank {rank}, {difference}", flush=True)
-    print(f"Python rank {rank} of {world}: {len(rows) - failed} passed, {failed} failed", flush=True)
+    passed = len(rows) - failed
+    print(f"Python rank {rank} of {world}: {passed} passed, {failed} failed", flush=True)
     pr.destroy_process_group()
     return 1 if failed else 0
 

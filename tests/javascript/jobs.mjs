@@ -15,7 +15,8 @@ export function roundsIn(language) {
   const tests = join(ROOT, "tests");
   const rust = join(TARGET, "examples/rounds");
   const python = process.env.POLYRANK_PYTHON;
-  const through = (rank) => ["node", join(tests, "javascript", rank), join(tests, "rounds/run.mjs")];
+  const program = join(tests, "rounds/run.mjs");
+  const through = (rank) => ["node", join(tests, "javascript", rank), program];
   const commands = {
     Rust: existsSync(rust) && [rust],
     Python: python && [python, join(tests, "rounds/run.py")],

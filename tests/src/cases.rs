@@ -1,6 +1,6 @@
-//! The conformance cases of `cases/cases.json`: reads them, gives a rank its tensors, and says what
-//! must stand in them afterwards. `cases/README.md` is the description; the other languages' readers
-//! stand beside it. Knows nothing of how a collective is carried out.
+//! The conformance cases of `cases/cases.json`: reads them, gives a rank its tensors, and says
+//! what must stand in them afterwards. `cases/README.md` is the description; the other languages'
+//! readers stand beside it. Knows nothing of how a collective is carried out.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -274,7 +274,8 @@ impl Here<'_> {
                     let end = start + self.case.dtype.size_bytes();
                     let (got, expected) = (&got[start..end], &expected[start..end]);
                     return Err(format!(
-                        "rank {} {side} {at}: byte {byte} is of {got:02x?}, expected {expected:02x?}",
+                        "rank {} {side} {at}: byte {byte} is of {got:02x?}, expected \
+                         {expected:02x?}",
                         self.rank
                     ));
                 }

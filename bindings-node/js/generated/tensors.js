@@ -65,6 +65,10 @@ export let described;
 const MADE_HERE = Symbol("polyrank.tensor");
 const NO_BYTES = new Uint8Array(0);
 
+/** The memory that arrays look at: it must not go as long as they are there, though their tensor
+ * may be gone. In WebAssembly nothing else keeps it, for all of it is one buffer. */
+const owners = new WeakMap();
+
 /** A view of memory as a tensor: element type, shape, strides and offset, in elements. */
 export class Tensor {
   #data;
@@ -111,7 +115,10 @@ export class Tensor {
     if (this.#memory === null) return this.#data;
     const bytes = this.#memory.view();
     const View = VIEWS[this.#dtype];
-    return new View(bytes.buffer, bytes.byteOffset, bytes.byteLength / View.BYTES_PER_ELEMENT);
+    const length = bytes.byteLength / View.BYTES_PER_ELEMENT;
+    const view = new View(bytes.buffer, bytes.byteOffset, length);
+    owners.set(view, this.#memory);
+    return view;
   }
 
   get [Symbol.toStringTag]() {

@@ -12,8 +12,8 @@ use super::errors::raise;
 use super::js::{Js, Kind};
 use crate::memory::NativeMemory;
 
-/// The tensors over `arrays`; `infos` says of each what it is: a dtype's number for a flat array, or
-/// an object with dtype, shape, strides, offset, readOnly, memory.
+/// The tensors over `arrays`; `infos` says of each what it is: a dtype's number for a flat array,
+/// or an object with dtype, shape, strides, offset, readOnly, memory.
 pub(crate) fn tensors(arrays: Js<'_>, infos: Js<'_>) -> Result<Tensors> {
     let env = arrays.env();
     let mut described = Vec::new();

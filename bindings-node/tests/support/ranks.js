@@ -35,7 +35,8 @@ export async function startRanks(size, module, name, { flags = [], argument = nu
   const ranks = [];
   for (let rank = 0; rank < size; rank += 1) {
     const words = { module, name, rank, size, port: store.port, argument };
-    const child = fork(RANK, [JSON.stringify(words)], { execArgv: flags, serialization: "advanced" });
+    const options = { execArgv: flags, serialization: "advanced" };
+    const child = fork(RANK, [JSON.stringify(words)], options);
     child.result = resultOf(child);
     ranks.push(child);
   }

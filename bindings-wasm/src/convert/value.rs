@@ -135,8 +135,8 @@ impl Reader<'_> {
     }
 }
 
-/// An object that is sent: its bytes, or why it could not be encoded; else the objects of a list, or
-/// the number of places of a list for objects.
+/// An object that is sent: its bytes, or why it could not be encoded; else the objects of a list,
+/// or the number of places of a list for objects.
 fn payload(value: &JsValue) -> Value {
     let length = get(value, "length").as_f64();
     if length.is_some_and(|length| length < 0.0) {

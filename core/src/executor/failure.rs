@@ -238,7 +238,10 @@ impl State {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
-        [self.earliest, farewell, suspicion].into_iter().flatten().min()
+        // What has ended leaves its deadline behind until then.
+        let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
+        let earliest = self.earliest.filter(|_| !is_idle);
+        [earliest, farewell, suspicion].into_iter().flatten().min()
     }
 
     /// The death that is suspected, as a reason for breaking the group.

@@ -54,8 +54,8 @@ pub(super) enum Command {
     /// Ranks join by init_method "tcp://HOST:PORT" or "ws://HOST:PORT"; a browser only by the
     /// latter. Ctrl-C ends the store.
     #[cfg(feature = "websocket")]
-    #[command(after_help = super::store::EXAMPLES)]
-    Store(super::store::StoreArguments),
+    #[command(after_help = crate::serve::EXAMPLES)]
+    Store(crate::serve::StoreArguments),
 }
 
 /// The options of `polyrank run`.

@@ -13,15 +13,13 @@
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
 //! `environment` sets.
 //!
-//! `polyrank store`: serves a store without ranks, for those that come and go.
+//! `polyrank store`, which serves a store without ranks, shares the command line and nothing else.
 
 mod arguments;
 mod environment;
 mod output;
 mod process;
 mod report;
-#[cfg(feature = "websocket")]
-mod store;
 mod supervise;
 
 use std::ffi::OsString;
@@ -63,6 +61,6 @@ pub fn main(args: Vec<OsString>) -> i32 {
             }
         },
         #[cfg(feature = "websocket")]
-        Command::Store(arguments) => store::serve(&arguments),
+        Command::Store(arguments) => crate::serve::serve(&arguments),
     }
 }

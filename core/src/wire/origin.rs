@@ -63,8 +63,8 @@ impl AllowedOrigins {
             origin.chars().filter(|letter| !letter.is_control()).take(200).collect();
         format!(
             "Pages of {origin} may not connect to this polyrank process. To allow them, set \
-             {}={origin} (a list, or * for all) where it is started, or start the store with `polyrank store \
-             --allow-origin {origin}`.\n",
+             {}={origin} (a list, or * for all) where it is started, or start the store with \
+             `polyrank store --allow-origin {origin}`.\n",
             AllowedOrigins::VARIABLE
         )
     }

@@ -39,15 +39,7 @@ export function useRanks(program: Program, newWishes: () => Wishes) {
   function add(ticket: Ticket): void {
     const worker = new Worker(new URL("./rank.worker.ts", import.meta.url), { type: "module" });
     const id = next++;
-    ranks.push({
-      id,
-      state: { kind: "connecting" },
-      rank: null,
-      size: ticket.size,
-      wishes: newWishes(),
-      turn: null,
-      history: [],
-    });
+    ranks.push(newRank(id, ticket.size, newWishes()));
     const one = ranks.at(-1)!;
     workers.set(id, worker);
     worker.addEventListener("message", ({ data }: MessageEvent<News>) => hear(one, data));
@@ -55,27 +47,6 @@ export function useRanks(program: Program, newWishes: () => Wishes) {
       hear(one, { kind: "failed", message, during: "connecting", failedRank: null });
     });
     send(one, { kind: "join", program, ticket, wishes: plain(one.wishes) });
-  }
-
-  function hear(one: LocalRank, news: News): void {
-    switch (news.kind) {
-      case "turn":
-        one.turn = news.turn;
-        break;
-      case "progress":
-        one.history.push(news.progress);
-        break;
-      default:
-        one.state = news;
-        if (news.kind === "meeting" || news.kind === "running") {
-          one.rank = news.rank;
-          one.size = news.size;
-        }
-        if (news.kind === "running") {
-          one.turn = null;
-          one.history = [];
-        }
-    }
   }
 
   /** Tells the rank what its user wants now. */
@@ -107,6 +78,33 @@ export function useRanks(program: Program, newWishes: () => Wishes) {
   const first = computed(() => ranks.find(({ state }) => state.kind !== "left") ?? null);
   onBeforeUnmount(clear);
   return { ranks, first, add, wish, leave, startAgain, clear };
+}
+
+function newRank(id: number, size: number, wishes: Wishes): LocalRank {
+  const state: State = { kind: "connecting" };
+  return { id, state, rank: null, size, wishes, turn: null, history: [] };
+}
+
+/** Notes what a rank tells. */
+function hear(one: LocalRank, news: News): void {
+  switch (news.kind) {
+    case "turn":
+      one.turn = news.turn;
+      break;
+    case "progress":
+      one.history.push(news.progress);
+      break;
+    default:
+      one.state = news;
+      if (news.kind === "meeting" || news.kind === "running") {
+        one.rank = news.rank;
+        one.size = news.size;
+      }
+      if (news.kind === "running") {
+        one.turn = null;
+        one.history = [];
+      }
+  }
 }
 
 /** What can be sent to a worker: reactive objects cannot. */

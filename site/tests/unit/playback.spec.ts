@@ -55,7 +55,8 @@ test("both clocks begin with the start and end with the result", () => {
   for (const clock of ["rounds", "seconds"] as const) {
     const total = duration(playback, clock);
     const first = stateAt(playback, clock, 0).map((own) => own[0]!.cells);
-    expect(first.map((cells) => cells.map((cell) => cell.length))).toEqual(Array.from({ length: 4 }, () => [1, 1, 1, 1]));
+    const counts = first.map((cells) => cells.map((cell) => cell.length));
+    expect(counts).toEqual(Array.from({ length: 4 }, () => [1, 1, 1, 1]));
     const last = stateAt(playback, clock, total).map((own) => own[0]!.cells);
     expect(last.flat().every((cell) => new Set(cell.map(([rank]) => rank)).size === 4)).toBe(true);
     for (const message of playback.messages) {

@@ -32,7 +32,10 @@ impl Layout {
         };
         let too_many = || format!("the shape {shape:?} has too many elements");
         let elements = shape.iter().try_fold(1usize, |product, &it| product.checked_mul(it));
-        let elements = elements.ok_or_else(too_many)?;
+        // What is repeated, by strides of 0, may have more bytes than the memory.
+        let countable =
+            |elements: &usize| elements.checked_mul(element_bytes).is_some_and(is_memory);
+        let elements = elements.filter(countable).ok_or_else(too_many)?;
         if strides.as_ref().is_some_and(|strides| strides.len() != shape.len()) {
             return Err(format!("{} dimensions have as many strides", shape.len()));
         }
@@ -156,6 +159,11 @@ impl Layout {
     }
 }
 
+/// Whether one piece of memory can have so many bytes.
+fn is_memory(bytes: usize) -> bool {
+    isize::try_from(bytes).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -204,6 +212,10 @@ mod tests {
         assert!(layout(&[2], Some(&[1, 1]), 0).is_err());
         assert!(layout(&[0, 7], Some(&[9, 9]), 4).is_ok());
         assert!(Layout::new(4, 15, None, None, 0).is_err());
+        // One element, more often than memory has bytes.
+        let endless = |count| Layout::new(4, 4, Some(vec![count]), Some(vec![0]), 0);
+        assert_eq!(endless(7).unwrap().bytes(), 28);
+        assert!(endless(usize::MAX / 4 + 2).is_err() && endless(usize::MAX / 4).is_err());
         assert_eq!(Layout::new(4, 16, None, None, 1).unwrap().shape(), [3]);
     }
 }

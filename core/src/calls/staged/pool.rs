@@ -25,14 +25,24 @@ struct Kept {
 /// Memory that goes back to the pool when it is dropped.
 struct Block(Vec<u8>);
 
-/// Memory of `len` bytes with any content.
-pub(super) fn region(len: usize) -> Region {
+/// Memory of `len` bytes with any content; none if there is not as much.
+pub(super) fn region(len: usize) -> Option<Region> {
     if len < SMALLEST_BYTES {
-        return Region::zeroed(len);
+        return Some(Region::zeroed(len));
     }
     let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take(len);
-    let block = Block(kept.unwrap_or_else(|| vec![0; len]));
-    Region::from_owner(block, |block| (block.0.as_mut_ptr(), block.0.len()))
+    let block = Block(kept.or_else(|| fresh(len))?);
+    Some(Region::from_owner(block, |block| (block.0.as_mut_ptr(), block.0.len())))
+}
+
+fn fresh(len: usize) -> Option<Vec<u8>> {
+    // Asked for first, as programs may want anything and the process shall outlive that; what is
+    // then made is cleared by the system, not here.
+    let mut probe: Vec<u8> = Vec::new();
+    probe.try_reserve_exact(len).ok()?;
+    // Or the compiler would leave out what is not used, and take it to be there.
+    drop(std::hint::black_box(probe));
+    Some(vec![0; len])
 }
 
 impl Kept {

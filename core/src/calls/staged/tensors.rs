@@ -66,7 +66,7 @@ impl Tensors {
     /// # Errors
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
     pub fn new(described: Vec<Described>) -> Result<Tensors> {
-        let regions = regions(&described);
+        let regions = regions(&described)?;
         let all = described.into_iter().zip(regions).map(|(it, region)| Staging::new(it, region));
         Ok(Tensors { all: all.collect::<Result<_>>()? })
     }
@@ -100,7 +100,7 @@ impl Staging {
         let tensor = match &memory {
             Memory::Own(region) => over(region, dtype, &layout),
             Memory::Foreign { .. } => {
-                let region = shared.unwrap_or_else(|| pool::region(layout.bytes()));
+                let region = shared.map_or_else(|| memory_of(layout.bytes()), Ok)?;
                 Tensor::contiguous(region, dtype, layout.shape().to_vec())
             }
         };
@@ -130,10 +130,10 @@ fn over(region: &Region, dtype: DType, layout: &Layout) -> Tensor {
 
 /// Memory for those flat tensors of the language that share memory with others: their copies share
 /// it in the same way, so that the same calls are right and wrong as in every language.
-fn regions(described: &[Described]) -> Vec<Option<Region>> {
+fn regions(described: &[Described]) -> Result<Vec<Option<Region>>> {
     let mut regions = vec![None; described.len()];
     if described.len() < 2 {
-        return regions;
+        return Ok(regions);
     }
     let mut spans: Vec<(usize, usize, usize, usize)> = Vec::with_capacity(described.len());
     for (index, it) in described.iter().enumerate() {
@@ -158,14 +158,20 @@ fn regions(described: &[Described]) -> Vec<Option<Region>> {
             until += 1;
         }
         if until - from > 1 {
-            let all = pool::region(end - start);
+            let all = memory_of(end - start)?;
             for &(_, first, last, index) in &spans[from..until] {
                 regions[index] = Some(all.slice(first - start..last - start));
             }
         }
         from = until;
     }
-    regions
+    Ok(regions)
+}
+
+/// Memory for copies of so many bytes.
+fn memory_of(bytes: usize) -> Result<Region> {
+    let region = pool::region(bytes);
+    region.ok_or_else(|| invalid(format!("there is no memory for a copy of {bytes} bytes")))
 }
 
 impl Described {

@@ -99,19 +99,19 @@ fn an_operation_goes_in_and_out_in_slices() {
 #[test]
 fn memory_that_is_gone_or_shorter_is_left_alone() {
     let group = group();
-    let array = Array::of(&[1.0, 2.0]);
-    let mut staged =
-        prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![array.described(0)], list, vec![]).unwrap();
-    staged.copy_in(&[&array], 100).unwrap();
-    staged.issue(Waiting::Later).unwrap();
-    staged.work().unwrap().wait(None).unwrap();
-    array.gone.set(true);
-    let error = staged.copy_out(&[&array], 100).unwrap_err();
-    assert!(error.to_string().contains("transferred or detached"), "{error}");
-    array.gone.set(false);
-    array.bytes.borrow_mut().truncate(4);
-    let error = staged.copy_out(&[&array], 100).unwrap_err();
-    assert!(error.to_string().contains("had 8 bytes"), "{error}");
+    let fails = |change: fn(&Array), says: &str| {
+        let array = Array::of(&[1.0, 2.0]);
+        let tensors = vec![array.described(0)];
+        let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", tensors, list, vec![]).unwrap();
+        staged.copy_in(&[&array], 100).unwrap();
+        staged.issue(Waiting::Later).unwrap();
+        staged.work().unwrap().wait(None).unwrap();
+        change(&array);
+        let error = staged.copy_out(&[&array], 100).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    fails(|array| array.gone.set(true), "transferred or detached");
+    fails(|array| array.bytes.borrow_mut().truncate(4), "had 8 bytes");
 }
 
 #[test]

@@ -168,9 +168,16 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
         Ok(stream) => stream,
         Err(why) => return client.lose(why),
     };
+    let start = Instant::now();
+    let now_ms = || start.elapsed().as_millis() as u64;
+    let mut reconnect = Reconnect::new(client.grace_ms());
     loop {
         client.attach();
         let end = run(client, &mut stream, shared.stopped()).await;
+        if client.is_open() {
+            // Each time the session stood again, the server waits anew.
+            reconnect = Reconnect::new(client.grace_ms());
+        }
         client.detach();
         let why = match end {
             End::Stopped => return,
@@ -184,7 +191,8 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
             }
             let text = &target.text;
             let lost = || format!("the connection to {text} was lost: {why}");
-            come_back(client, target).await.ok_or_else(lost)
+            reconnect.lost(now_ms());
+            come_back(client, target, &mut reconnect, now_ms).await.ok_or_else(lost)
         };
         let Some(next) = shared.unless_stopped(next).await else { return };
         match next {
@@ -195,11 +203,12 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
 }
 
 /// The socket after one that was lost, if there is one before the server gives the session up.
-async fn come_back(client: &Client, target: &SocketUrl) -> Option<Stream> {
-    let start = Instant::now();
-    let now_ms = || start.elapsed().as_millis() as u64;
-    let mut reconnect = Reconnect::new(client.grace_ms());
-    reconnect.lost(now_ms());
+async fn come_back(
+    client: &Client,
+    target: &SocketUrl,
+    reconnect: &mut Reconnect,
+    now_ms: impl Fn() -> u64,
+) -> Option<Stream> {
     loop {
         match reconnect.next(now_ms()) {
             Next::Nothing | Next::Try => {

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::transport::Lost;
 use crate::transport::websocket::PipeState;
 use crate::wire::channel::{
-    CHUNK_COST_BYTES, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind,
+    CHUNK_COST_BYTES, MAX_PIPES, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind,
 };
 use crate::wire::session::Message;
 
@@ -37,6 +37,10 @@ pub(super) struct Pipes {
     wanted: HashMap<PipeName, Wanted>,
     /// Those that others opened and this side has not asked for, oldest first.
     unwanted: VecDeque<(PipeName, PipeKey)>,
+    /// What came over them.
+    unwanted_bytes: usize,
+    /// Those that this side closed before the other opened them, and how; oldest first.
+    left: VecDeque<(PipeName, RelayKind)>,
     opened: u32,
 }
 
@@ -57,10 +61,19 @@ struct State {
     /// What was read and the other side does not know.
     unsaid: usize,
     state: PipeState,
+    /// This side has asked for it.
+    wanted: bool,
 }
 
-/// Most pipes that wait for this side to ask for them; one more puts out the oldest.
-const MAX_UNWANTED: usize = 64;
+/// Most pipes that wait for this side to ask for them: as many as it could ask for, for all of a
+/// large group may be earlier than this side. One more puts out the oldest of whoever has most.
+const MAX_UNWANTED: usize = MAX_PIPES;
+/// Most bytes that came over them; a pipe that brings more is closed. Ranks say no more than hello
+/// before they are answered.
+const MAX_UNWANTED_BYTES: usize = 16 * PIPE_WINDOW_BYTES;
+/// Most pipes that are remembered which this side closed before they were opened; one more puts out
+/// the oldest.
+const MAX_LEFT: usize = 64;
 
 /// The relay's messages were not those of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +89,18 @@ impl PipeKey {
 impl Pipes {
     /// Asks for a pipe, being number `own`; what to tell the server, if anything.
     pub(super) fn open(&mut self, own: u64, name: PipeName) -> Option<Message> {
+        if own == name.peer {
+            let why = Lost::Protocol("a pipe to itself".into());
+            self.wanted.insert(name, Wanted::Lost(why));
+            return None;
+        }
         let waiting = self.unwanted.iter().position(|(other, _)| *other == name);
+        self.left.retain(|(other, _)| *other != name);
         if let Some((_, key)) = waiting.and_then(|at| self.unwanted.remove(at)) {
+            if let Some(pipe) = self.pipes.get_mut(&key) {
+                pipe.wanted = true;
+                self.unwanted_bytes -= pipe.inbox_bytes();
+            }
             self.wanted.insert(name, Wanted::Opened(key));
             return None;
         }
@@ -89,7 +112,7 @@ impl Pipes {
         }
         let key = PipeKey { peer: name.peer, pipe: self.opened, mine: true };
         self.opened = self.opened.wrapping_add(1);
-        self.pipes.insert(key, State::new());
+        self.pipes.insert(key, State::new(true));
         self.wanted.insert(name, Wanted::Opened(key));
         Some(key.header(RelayKind::Open).message(&name.id.to_le_bytes()))
     }
@@ -146,11 +169,20 @@ impl Pipes {
 
     /// Forgets the pipe; the message that says so, unless it is gone already.
     pub(super) fn close(&mut self, name: PipeName, orderly: bool) -> Option<Message> {
-        let key = self.key(name);
-        self.wanted.remove(&name);
-        let key = key?;
-        let pipe = self.pipes.remove(&key)?;
         let kind = if orderly { RelayKind::Goodbye } else { RelayKind::Abandon };
+        let key = match self.wanted.remove(&name)? {
+            Wanted::Opened(key) => key,
+            Wanted::Lost(_) => return None,
+            Wanted::Awaited => {
+                // Whoever opens it is told then.
+                self.left.push_back((name, kind));
+                if self.left.len() > MAX_LEFT {
+                    self.left.pop_front();
+                }
+                return None;
+            }
+        };
+        let pipe = self.forget(key)?;
         (pipe.state == PipeState::Open).then(|| key.header(kind).message(&[]))
     }
 
@@ -165,10 +197,16 @@ impl Pipes {
     fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, Malformed> {
         let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)?;
         let name = PipeName { peer: key.peer, id };
-        if key.mine || self.pipes.insert(key, State::new()).is_some() {
+        if key.mine || self.pipes.contains_key(&key) {
             return Err(Malformed);
         }
-        if matches!(self.wanted.get(&name), Some(Wanted::Awaited)) {
+        if let Some(at) = self.left.iter().position(|(other, _)| *other == name) {
+            let left = self.left.remove(at);
+            return Ok(left.map(|(_, kind)| key.header(kind).message(&[])));
+        }
+        let wanted = matches!(self.wanted.get(&name), Some(Wanted::Awaited));
+        self.pipes.insert(key, State::new(wanted));
+        if wanted {
             self.wanted.insert(name, Wanted::Opened(key));
             return Ok(None);
         }
@@ -176,9 +214,33 @@ impl Pipes {
         if self.unwanted.len() <= MAX_UNWANTED {
             return Ok(None);
         }
-        let Some((_, oldest)) = self.unwanted.pop_front() else { return Ok(None) };
-        self.pipes.remove(&oldest);
-        Ok(Some(oldest.header(RelayKind::Abandon).message(&[])))
+        Ok(self.greediest().map(|key| self.put_out(key)))
+    }
+
+    /// Of the pipes that nobody asked for, the oldest of the peer that has most of them, so that
+    /// nobody puts out another's.
+    fn greediest(&self) -> Option<PipeKey> {
+        let mut counts: HashMap<u64, usize> = HashMap::new();
+        for (name, _) in &self.unwanted {
+            *counts.entry(name.peer).or_default() += 1;
+        }
+        let (peer, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        self.unwanted.iter().find(|(name, _)| name.peer == peer).map(|(_, key)| *key)
+    }
+
+    /// Closes a pipe that nobody asked for; what tells the other side.
+    fn put_out(&mut self, key: PipeKey) -> Message {
+        self.unwanted.retain(|(_, other)| *other != key);
+        self.forget(key);
+        key.header(RelayKind::Abandon).message(&[])
+    }
+
+    fn forget(&mut self, key: PipeKey) -> Option<State> {
+        let pipe = self.pipes.remove(&key)?;
+        if !pipe.wanted {
+            self.unwanted_bytes -= pipe.inbox_bytes();
+        }
+        Some(pipe)
     }
 
     /// All pipes are gone, and so is the way to open others.
@@ -208,8 +270,13 @@ impl Pipes {
             RelayKind::Open => return self.opened(key, bytes),
             RelayKind::Data => {
                 // What was under way to a pipe that this side closed goes nowhere.
-                if let Some(pipe) = self.pipes.get_mut(&key) {
-                    pipe.inbox.push_back(bytes.to_vec());
+                let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(None) };
+                pipe.inbox.push_back(bytes.to_vec());
+                if !pipe.wanted {
+                    self.unwanted_bytes += bytes.len() + CHUNK_COST_BYTES;
+                    if self.unwanted_bytes > MAX_UNWANTED_BYTES {
+                        return Ok(Some(self.put_out(key)));
+                    }
                 }
                 return Ok(None);
             }
@@ -233,8 +300,11 @@ impl Pipes {
         let to_peer = matches!(kind, RelayKind::Left | RelayKind::Dead);
         let concerned = |other: &PipeKey| if to_peer { other.peer == peer } else { *other == key };
         // Those that nobody has asked for yet are not kept: a peer could make them without end.
-        let pipes = &mut self.pipes;
-        self.unwanted.retain(|(_, other)| !concerned(other) || pipes.remove(other).is_none());
+        let unwanted = std::mem::take(&mut self.unwanted);
+        let (over, others) = unwanted.into_iter().partition(|(_, other)| concerned(other));
+        self.unwanted = others;
+        let over: VecDeque<(PipeName, PipeKey)> = over;
+        over.into_iter().for_each(|(_, key)| drop(self.forget(key)));
         for (_, pipe) in self.pipes.iter_mut().filter(|(other, _)| concerned(other)) {
             if pipe.state == PipeState::Open {
                 pipe.state = PipeState::Lost(lost.clone());
@@ -248,8 +318,75 @@ impl Pipes {
 }
 
 impl State {
-    fn new() -> State {
+    fn new(wanted: bool) -> State {
         let room = PIPE_WINDOW_BYTES;
-        State { inbox: VecDeque::new(), room, unsaid: 0, state: PipeState::Open }
+        State { inbox: VecDeque::new(), room, unsaid: 0, state: PipeState::Open, wanted }
+    }
+
+    /// What the chunks that came cost.
+    fn inbox_bytes(&self) -> usize {
+        self.inbox.iter().map(|chunk| chunk.len() + CHUNK_COST_BYTES).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const OWN: u64 = 1000;
+
+    fn came(pipes: &mut Pipes, kind: RelayKind, (peer, pipe): (u64, u32), bytes: &[u8]) -> bool {
+        let header = RelayHeader { kind, mine: true, pipe, peer };
+        pipes.arrived(header.message(bytes).body()).unwrap().is_some()
+    }
+
+    fn name(peer: u64, id: u32) -> PipeName {
+        PipeName { peer, id: id.into() }
+    }
+
+    #[test]
+    fn early_pipes_of_a_large_group_wait_and_a_stranger_puts_out_none_but_its_own() {
+        let mut pipes = Pipes::default();
+        let hello = [7; 52];
+        for peer in 1..=100 {
+            assert!(!came(&mut pipes, RelayKind::Open, (peer, 0), &0u64.to_le_bytes()));
+            assert!(!came(&mut pipes, RelayKind::Data, (peer, 0), &hello));
+        }
+        for pipe in 0..2000u32 {
+            let name = u64::from(pipe).to_le_bytes();
+            came(&mut pipes, RelayKind::Open, (200, pipe), &name);
+        }
+        assert_eq!((pipes.unwanted.len(), pipes.pipes.len()), (MAX_UNWANTED, MAX_UNWANTED));
+        for peer in 1..=100 {
+            assert!(pipes.open(OWN, name(peer, 0)).is_none());
+            assert_eq!(pipes.receive(name(peer, 0)).unwrap().0, hello);
+        }
+        assert_eq!(pipes.unwanted_bytes, 0);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_not_kept_without_end() {
+        let mut pipes = Pipes::default();
+        let chunk = vec![1; 64 << 10];
+        for pipe in 0..100u32 {
+            came(&mut pipes, RelayKind::Open, (5, pipe), &u64::from(pipe).to_le_bytes());
+            for _ in 0..15 {
+                came(&mut pipes, RelayKind::Data, (5, pipe), &chunk);
+            }
+            assert!(pipes.unwanted_bytes <= MAX_UNWANTED_BYTES);
+        }
+        let kept: usize = pipes.pipes.values().map(State::inbox_bytes).sum();
+        assert_eq!(kept, pipes.unwanted_bytes);
+        assert!(!came(&mut pipes, RelayKind::Dead, (5, 0), &[]));
+        assert_eq!((pipes.pipes.len(), pipes.unwanted_bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_pipe_to_itself_is_not_asked_for() {
+        let mut pipes = Pipes::default();
+        assert!(pipes.open(OWN, name(OWN, 0)).is_none());
+        assert!(matches!(pipes.state(name(OWN, 0)), PipeState::Lost(Lost::Protocol(_))));
     }
 }

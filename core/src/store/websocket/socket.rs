@@ -138,7 +138,6 @@ fn closed(frame: Option<CloseFrame>) -> End {
 fn write(client: &Client, stream: &mut Stream, context: &mut Context<'_>) -> Result<(), End> {
     let lost = |error: SocketError| End::Lost(error.to_string());
     let mut stream = Pin::new(stream);
-    let mut wrote = false;
     loop {
         match stream.as_mut().poll_ready(context) {
             Poll::Ready(ready) => ready.map_err(lost)?,
@@ -147,9 +146,9 @@ fn write(client: &Client, stream: &mut Stream, context: &mut Context<'_>) -> Res
         }
         let Some(packet) = client.next_packet() else { break };
         stream.as_mut().start_send(Message::Binary(Bytes::from_owner(packet))).map_err(lost)?;
-        wrote = true;
     }
-    if wrote && let Poll::Ready(flushed) = stream.poll_flush(context) {
+    // What an earlier flush left behind goes now, even if nothing was added to it.
+    if let Poll::Ready(flushed) = stream.poll_flush(context) {
         flushed.map_err(lost)?;
     }
     Ok(())

@@ -19,6 +19,10 @@ const SIZES: [usize; 17] = [
 /// Mounts the suite on a world.
 macro_rules! mount {
     ($name:ident, $world:expr) => {
+        mount!($name, $world, $world);
+    };
+    // The second world is one that does not wait long for ranks that never come.
+    ($name:ident, $world:expr, $impatient:expr) => {
         mod $name {
             use super::world;
 
@@ -27,8 +31,8 @@ macro_rules! mount {
                 segments_of_one_piece_of_memory, a_slow_reader_holds_the_sender_back,
                 a_goodbye_comes_after_the_frames, an_end_without_goodbye_is_a_death,
                 closing_releases_all_memory, losing_a_peer_releases_its_frames,
-                whoever_only_connected_hears_of_a_death, whoever_left_cannot_be_reached,
-                a_closed_transport_is_silent);
+                whoever_only_connected_hears_of_a_death, a_closed_transport_is_silent);
+            mount!(@ $impatient, whoever_left_cannot_be_reached);
         }
     };
     (@ $world:expr, $($case:ident),*) => {
@@ -46,9 +50,9 @@ mount!(tcp, world::tcp);
 mount!(pipes, world::pipes);
 // Each of the two kinds of ranks is the one that most of a case happens on.
 #[cfg(feature = "websocket")]
-mount!(web_and_tcp, |size| world::mixed(size, 0));
+mount!(web_and_tcp, |size| world::mixed(size, 0), |size| world::impatient(size, 0));
 #[cfg(feature = "websocket")]
-mount!(tcp_and_web, |size| world::mixed(size, 1));
+mount!(tcp_and_web, |size| world::mixed(size, 1), |size| world::impatient(size, 1));
 #[cfg(feature = "websocket")]
 mount!(relayed, world::relayed);
 

@@ -80,7 +80,17 @@ pub(in crate::transport) fn tcp(size: u32) -> World {
 /// Ranks with TCP sockets and ranks with WebSockets alone, in turn; rank `first` is of the latter.
 #[cfg(feature = "websocket")]
 pub(in crate::transport) fn mixed(size: u32, first: u32) -> World {
-    let transports = crate::transport::websocket::tests::groups::mixed(size, first);
+    of_both(crate::transport::websocket::tests::groups::mixed(size, first))
+}
+
+/// As [`mixed`], with ranks that do not wait long for each other.
+#[cfg(feature = "websocket")]
+pub(in crate::transport) fn impatient(size: u32, first: u32) -> World {
+    of_both(crate::transport::websocket::tests::groups::impatient(size, first))
+}
+
+#[cfg(feature = "websocket")]
+fn of_both(transports: Vec<Box<dyn Transport>>) -> World {
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.connects_early = true;
     world
@@ -244,7 +254,9 @@ impl World {
             if !moved {
                 (self.idle)();
             }
-            assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");
+            let lost = || self.events.iter().filter(|event| matches!(event, Event::Lost { .. }));
+            let late = begin.elapsed() >= PATIENCE;
+            assert!(!late, "waited in vain: {what}; lost: {:?}", lost().collect::<Vec<_>>());
         }
     }
 

@@ -230,9 +230,11 @@ impl DirectPipe {
             close_code::ABNORMAL => format!("it broke{says}"),
             code => format!("it was closed with code {code}{says}"),
         };
+        // A page that gives a socket up says so with the code of a broken one, and comes back.
+        let broke = !clean || code == close_code::ABNORMAL;
         match code {
             // Before the first welcome, somebody may have to try again.
-            _ if !clean || self.state == PipeState::Connecting => self.break_off(text, now),
+            _ if broke || self.state == PipeState::Connecting => self.break_off(text, now),
             close_code::NORMAL => self.end(Lost::Goodbye),
             close_code::PROTOCOL | close_code::UNSUPPORTED | close_code::TOO_BIG => {
                 self.end(Lost::Protocol(text));

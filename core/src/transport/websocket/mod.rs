@@ -19,7 +19,7 @@ mod transport;
 #[cfg(feature = "websocket")]
 pub use self::native::NativeDialer;
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
-pub use self::reception::ReceptionOptions;
+pub use self::reception::{ReceptionOptions, Source};
 pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code, dialer, install_dialer};
 pub use self::transport::{Options, Way, WebSocketTransport};
 
@@ -39,9 +39,6 @@ pub fn dialed(
 }
 
 /// The pipes of whoever comes over a socket of `source`, which gives the next one that came.
-pub fn answered(
-    source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
-    options: ReceptionOptions,
-) -> Box<dyn Acceptor> {
+pub fn answered(source: Source, options: ReceptionOptions) -> Box<dyn Acceptor> {
     Box::new(reception::Reception::new(source, options))
 }

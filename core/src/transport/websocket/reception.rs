@@ -41,11 +41,14 @@ impl Default for ReceptionOptions {
     }
 }
 
+/// Where sockets come from: the next one that came, if any.
+pub type Source = Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>;
+
 /// Turns sockets into pipes.
 pub(super) struct Reception {
     options: ReceptionOptions,
     /// The next socket that came, if any.
-    source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
+    source: Source,
     fresh: VecDeque<Fresh>,
     doors: HashMap<ResumeToken, Weak<Mutex<Option<Arrival>>>>,
     ready: VecDeque<DirectPipe>,
@@ -60,10 +63,7 @@ struct Fresh {
 }
 
 impl Reception {
-    pub(super) fn new(
-        source: Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>,
-        options: ReceptionOptions,
-    ) -> Reception {
+    pub(super) fn new(source: Source, options: ReceptionOptions) -> Reception {
         let (fresh, doors, ready) = (VecDeque::new(), HashMap::new(), VecDeque::new());
         Reception { options, source, fresh, doors, ready }
     }

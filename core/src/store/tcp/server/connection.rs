@@ -265,7 +265,21 @@ impl Host {
         let total = self.buffered_bytes.get() - input.charged + charged;
         self.buffered_bytes.set(total);
         input.charged = charged;
-        if self.is_overloaded() { Err(End::Overloaded) } else { Ok(()) }
+        if self.is_overloaded() && !self.relieve(charged) { Err(End::Overloaded) } else { Ok(()) }
+    }
+
+    /// Ends the session of a WebSocket that keeps more memory than `bytes`, and most of all;
+    /// whether there was one.
+    pub(super) fn relieve(&self, bytes: usize) -> bool {
+        #[cfg(feature = "websocket")]
+        let relieved = self.web.relieve(bytes, &mut self.service.borrow_mut());
+        #[cfg(not(feature = "websocket"))]
+        let relieved = {
+            let _ = bytes;
+            false
+        };
+        self.tell_woken(None);
+        relieved
     }
 
     /// Whether all connections together keep more memory than they may.

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tungstenite::handshake::server::Request;
 
+use super::super::Source;
 use super::super::socket::Socket;
 use super::socket::{Guard, NativeSocket};
 use crate::wire::origin::AllowedOrigins;
@@ -21,9 +22,7 @@ pub(in crate::transport) struct Upgrade {
 pub(in crate::transport) type Arrivals = Sender<Upgrade>;
 
 /// A door for connections, and the sockets that come through it.
-pub(in crate::transport) fn arrivals(
-    origins: AllowedOrigins,
-) -> (Arrivals, Box<dyn FnMut() -> Option<Box<dyn Socket>> + Send>) {
+pub(in crate::transport) fn arrivals(origins: AllowedOrigins) -> (Arrivals, Source) {
     let (sender, receiver) = channel();
     (sender, Box::new(move || next(&receiver, &origins)))
 }

@@ -8,10 +8,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use tungstenite::client::IntoClientRequest;
-use tungstenite::handshake::HandshakeError;
-use tungstenite::handshake::client::{Request, Response};
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{ClientHandshake, WebSocket};
+use tungstenite::handshake::client::Request;
 
 use super::super::socket::{Dialer, Socket};
 use super::socket::NativeSocket;
@@ -86,13 +83,8 @@ impl Connecting {
         }
     }
 
-    /// Asks for the WebSocket.
-    pub(super) fn upgrade(
-        self,
-        config: WebSocketConfig,
-    ) -> std::result::Result<(WebSocket<Wire>, Response), HandshakeError<ClientHandshake<Wire>>>
-    {
-        let wire = Wire::new(self.fd, Vec::new());
-        tungstenite::client::client_with_config(self.request, wire, Some(config))
+    /// What to ask for, and where.
+    pub(super) fn into_parts(self) -> (Request, Wire) {
+        (self.request, Wire::new(self.fd, Vec::new()))
     }
 }

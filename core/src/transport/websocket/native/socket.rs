@@ -1,10 +1,11 @@
 //! A WebSocket by tungstenite, of either side, from the first byte of the upgrade to the end. Knows
 //! nothing of what it carries.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tungstenite::error::ProtocolError;
@@ -17,6 +18,7 @@ use tungstenite::{ClientHandshake, Error, Message, ServerHandshake, WebSocket};
 use super::super::socket::{Closed, Socket, SocketEvent, close_code};
 use super::connect::Connecting;
 use super::wire::Wire;
+use crate::clock::Instant;
 use crate::transport::Interest;
 use crate::wire::session::MAX_PACKET_BYTES;
 
@@ -26,6 +28,11 @@ const READ_BYTES: usize = 128 << 10;
 const FRAME_HEADER_BYTES: u64 = 14;
 /// Most bytes of the reason of a close.
 const REASON_BYTES: usize = 123;
+/// How long, and for how many bytes, an offender is heard out that was told what it did.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 16 << 20;
+/// Most of these bytes that are read at once.
+const LINGER_TURN_BYTES: usize = 1 << 20;
 
 /// A WebSocket of this process.
 pub(super) struct NativeSocket {
@@ -48,13 +55,41 @@ enum Stage {
     /// The other side has not been heard to be there; next is [`SocketEvent::Opened`].
     Opened(Box<WebSocket<Wire>>),
     Open(Box<WebSocket<Wire>>),
+    /// The other side was told what it did; what it still sends is dropped until it has heard.
+    Lingering(Lingering),
     /// It is over, and nobody was told yet.
     Ended(Closed),
     Over,
 }
 
+/// A socket that was closed for what the other side did. Closing it for the system while bytes
+/// still come would be a reset, which overtakes the reason.
+struct Lingering {
+    socket: Box<WebSocket<Wire>>,
+    closed: Closed,
+    until: Instant,
+    left_bytes: usize,
+}
+
+impl Lingering {
+    /// Drops what came; whether the other side is done, or was given enough.
+    fn is_over(&mut self) -> bool {
+        let mut buffer = [0; 16 << 10];
+        for _ in 0..LINGER_TURN_BYTES / buffer.len() {
+            match self.socket.get_mut().read(&mut buffer) {
+                Ok(bytes) if bytes > 0 && bytes < self.left_bytes => self.left_bytes -= bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                _ => return true,
+            }
+        }
+        Instant::now() >= self.until
+    }
+}
+
 /// Judges the request of whoever wants to upgrade; an error is the text of the answer.
-pub(super) struct Guard(pub(super) Box<dyn FnOnce(&Request) -> Result<(), String> + Send>);
+pub(super) struct Guard(pub(super) Judge);
+
+type Judge = Box<dyn FnOnce(&Request) -> Result<(), String> + Send>;
 
 impl Callback for Guard {
     #[allow(clippy::result_large_err, reason = "the trait wants it so")]
@@ -88,7 +123,10 @@ impl NativeSocket {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Connecting(mut connecting) => match connecting.advance() {
                 Ok(false) => Stage::Connecting(connecting),
-                Ok(true) => dialing(connecting.upgrade(config())),
+                Ok(true) => {
+                    let (request, wire) = connecting.into_parts();
+                    dialing(tungstenite::client::client_with_config(request, wire, Some(config())))
+                }
                 Err(why) => Stage::Ended(broken(why)),
             },
             Stage::Dialing(dialing_on) => dialing(dialing_on.handshake()),
@@ -137,24 +175,42 @@ impl NativeSocket {
             Error::ConnectionClosed | Error::AlreadyClosed => {
                 Closed { clean: true, code: close_code::NORMAL, reason: String::new() }
             }
-            Error::Capacity(_) => self.accuse(close_code::TOO_BIG, &error),
+            Error::Capacity(_) => return self.accuse(close_code::TOO_BIG, &error),
             Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
                 broken("the connection ended without a closing handshake".to_owned())
             }
-            Error::Protocol(_) | Error::Utf8(_) => self.accuse(close_code::PROTOCOL, &error),
+            Error::Protocol(_) | Error::Utf8(_) => {
+                return self.accuse(close_code::PROTOCOL, &error);
+            }
             other => broken(other.to_string()),
         };
         self.stage = Stage::Ended(closed);
     }
 
     /// Closes for what the other side did.
-    fn accuse(&mut self, code: u16, why: &dyn std::fmt::Display) -> Closed {
+    fn accuse(&mut self, code: u16, why: &dyn std::fmt::Display) {
         let reason = why.to_string();
-        if let Stage::Open(socket) | Stage::Opened(socket) = &mut self.stage {
-            // Whatever becomes of it, this is the end.
-            let _ = socket.close(Some(frame(code, &reason)));
+        self.stage = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Open(mut socket) | Stage::Opened(mut socket) => {
+                // Whatever becomes of it, this is the end.
+                let _ = socket.close(Some(frame(code, &reason)));
+                socket.get_mut().end_writing();
+                let closed = Closed { clean: true, code, reason };
+                let until = Instant::now() + LINGER;
+                Stage::Lingering(Lingering { socket, closed, until, left_bytes: LINGER_BYTES })
+            }
+            _ => Stage::Ended(Closed { clean: true, code, reason }),
+        };
+    }
+
+    /// Lets an offender hear why; the end when it has.
+    fn linger(&mut self) {
+        if let Stage::Lingering(lingering) = &mut self.stage
+            && lingering.is_over()
+        {
+            let closed = lingering.closed.clone();
+            self.stage = Stage::Ended(closed);
         }
-        Closed { clean: true, code, reason }
     }
 
     /// What the other side says.
@@ -166,9 +222,8 @@ impl NativeSocket {
                 Message::Ping(_) | Message::Pong(_) => SocketEvent::Alive,
                 Message::Text(_) => {
                     let why = "text came where only binary messages are expected";
-                    let closed = self.accuse(close_code::UNSUPPORTED, &why);
-                    self.stage = Stage::Over;
-                    SocketEvent::Closed(closed)
+                    self.accuse(close_code::UNSUPPORTED, &why);
+                    return None;
                 }
                 Message::Close(frame) => {
                     // The answer leaves, if there is room for it.
@@ -217,6 +272,7 @@ impl Socket for NativeSocket {
                 None
             }
         };
+        self.linger();
         if event.is_none() && matches!(self.stage, Stage::Ended(_)) {
             let ended = mem::replace(&mut self.stage, Stage::Over);
             let Stage::Ended(closed) = ended else { return None };
@@ -242,7 +298,7 @@ impl Socket for NativeSocket {
                     self.pending_bytes = 0;
                 }
             }
-            Stage::Ended(_) | Stage::Over => {}
+            Stage::Lingering(_) | Stage::Ended(_) | Stage::Over => {}
             _ => self.closing = Some((code, reason.to_owned())),
         }
     }
@@ -255,6 +311,7 @@ impl Socket for NativeSocket {
             // There is something to tell at once.
             Stage::Opened(_) | Stage::Ended(_) => true,
             Stage::Open(_) => self.pending_bytes > 0,
+            Stage::Lingering(_) => false,
             Stage::Over => return None,
         };
         self.fd.clone().map(|fd| Interest { fd, writable })

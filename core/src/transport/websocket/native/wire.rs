@@ -29,6 +29,12 @@ impl Wire {
         let process_id = std::process::id();
         Wire { fd, before, written_bytes: 0, is_full: false, process_id }
     }
+
+    /// Nothing more will be written; the other side gets to know that.
+    pub(super) fn end_writing(&mut self) {
+        // A connection that is gone already needs no end.
+        let _ = shutdown(&self.fd, Shutdown::Write);
+    }
 }
 
 impl Read for Wire {

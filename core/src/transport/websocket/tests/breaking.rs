@@ -187,6 +187,23 @@ fn a_break_in_time_is_resumed_after_several_attempts() {
 }
 
 #[test]
+fn a_page_that_gives_its_socket_up_comes_back() {
+    let (mut world, shared) = fragile(Options { grace_ms: 60_000, ..Options::default() });
+    world.send(0, 1, 1, 10);
+    world.drive_until_all_arrived();
+    let dials = shared.dials.load(Ordering::Relaxed);
+    // Browsers have no other way to break a socket off than to close it.
+    *shared.page_closes.lock().unwrap() = Some(3000 + close_code::ABNORMAL);
+    world.drive_until("another socket", |_| shared.dials.load(Ordering::Relaxed) > dials);
+    *shared.page_closes.lock().unwrap() = None;
+    world.send(0, 1, 4, 500_000);
+    world.send(1, 0, 4, 500_000);
+    world.drive_until_all_arrived();
+    world.check_order_and_contents();
+    assert!(world.lost(0, 1).is_empty() && world.lost(1, 0).is_empty());
+}
+
+#[test]
 fn a_closed_tab_is_a_death_at_once() {
     // Browsers say 1001 themselves; a page that wants to say it adds 3000.
     for code in [close_code::GOING_AWAY, 3000 + close_code::GOING_AWAY] {

@@ -20,8 +20,11 @@ pub(super) const GENERATION: u32 = 5;
 #[derive(Clone, Default)]
 pub(crate) struct MemoryRelay {
     number: u64,
-    waiting: Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>,
+    waiting: Waiting,
 }
+
+/// Ends of pipes by the lower number, the higher number and the name.
+type Waiting = Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>;
 
 impl MemoryRelay {
     /// The same relay, as another process sees it.
@@ -86,11 +89,20 @@ pub(super) fn connect(
 
 /// Every other rank only dials, the `first` of all being one of those (0) or of the others (1).
 pub(crate) fn mixed(size: u32, first: u32) -> Vec<Box<dyn Transport>> {
+    alternating(size, first, Options::default())
+}
+
+/// As [`mixed`], with ranks that do not wait long for each other.
+pub(in crate::transport) fn impatient(size: u32, first: u32) -> Vec<Box<dyn Transport>> {
     let options = Options {
         connect_timeout: Duration::from_secs(2),
         refused_timeout: Duration::from_millis(100),
         ..Options::default()
     };
+    alternating(size, first, options)
+}
+
+fn alternating(size: u32, first: u32, options: Options) -> Vec<Box<dyn Transport>> {
     let dialer: Arc<dyn Dialer> = Arc::new(NativeDialer);
     connect(means(size, |rank| rank % 2 == first % 2, &dialer), options)
 }

@@ -126,7 +126,7 @@ fn wrong_messages_end_their_connection_with_a_reason() {
 fn pages_of_other_origins_are_turned_away() {
     let (mut world, address) = group();
     let turned_away = endure(&mut world, || socket(address, Some("https://evil.example")));
-    let why = turned_away.err().expect("it was let in");
+    let why = turned_away.expect_err("it was let in");
     assert!(why.starts_with("403") && why.contains("POLYRANK_ALLOWED_ORIGINS"), "{why}");
     for origin in ["http://localhost:5173", "http://127.0.0.1", "http://[::1]:80"] {
         let socket = endure(&mut world, || socket(address, Some(origin)));

@@ -13,8 +13,11 @@ use crate::wire::card::Card;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A store's server, and stores at it.
+type Stores = (TcpStore, Vec<WebSocketStore>);
+
 /// A store's server, and the stores of so many processes that reach it by WebSocket.
-fn stores(count: u32) -> (TcpStore, Vec<WebSocketStore>) {
+fn stores(count: u32) -> Stores {
     let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).wait_for_workers(false);
     let server = TcpStore::new(options).unwrap();
     let url = format!("ws://127.0.0.1:{}", server.port());
@@ -28,14 +31,13 @@ fn relay(store: &WebSocketStore) -> Arc<dyn Relay> {
 }
 
 /// The transports of ranks that reach each other through the server of a store alone.
-fn group(size: u32) -> (Vec<Box<dyn Transport>>, (TcpStore, Vec<WebSocketStore>)) {
+fn group(size: u32) -> (Vec<Box<dyn Transport>>, Stores) {
     let (server, stores) = stores(size);
     let means = stores.iter().map(|store| Means { relay: Some(relay(store)), ..Means::default() });
     let means: Vec<_> = means.collect();
     let card = |(rank, means): (u32, &Means)| Card { process_id: rank, ..means.card() };
     let cards = (0..).zip(&means).map(card).collect();
-    let options = Options { connect_timeout: Duration::from_secs(2), ..Options::default() };
-    (connect((means, cards), options), (server, stores))
+    (connect((means, cards), Options::default()), (server, stores))
 }
 
 pub(in crate::transport) fn world(size: u32) -> World {

@@ -72,6 +72,11 @@ impl Web {
         self.sessions.borrow_mut().wake_touched();
     }
 
+    /// Ends the session that keeps most memory, if that is more than `bytes`; whether it did.
+    pub(super) fn relieve(&self, bytes: usize, service: &mut Service) -> bool {
+        self.sessions.borrow_mut().relieve(bytes, service)
+    }
+
     /// Bytes of memory that all sessions keep.
     pub(super) fn held_bytes(&self) -> usize {
         self.sessions.borrow().held_bytes()

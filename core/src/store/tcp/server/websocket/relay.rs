@@ -140,10 +140,12 @@ impl Pipes {
         if !header.mine || header.pipe < end.next_count {
             return Err(Fault::Malformed);
         }
-        if end.pipes.len() >= MAX_PIPES {
+        // Those that others opened are not its own doing.
+        if end.pipes.range((from, 0)..=(from, u32::MAX)).count() >= MAX_PIPES {
             return Err(Fault::TooMany);
         }
-        end.next_count = header.pipe.saturating_add(1);
+        // The last number of all is never used, for it could be used again.
+        end.next_count = header.pipe.checked_add(1).ok_or(Fault::Malformed)?;
         if !is_there {
             return Ok(Verdict::TellDead);
         }
@@ -174,5 +176,37 @@ impl Pipes {
                 end.pipes.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: (bool, bool) = (true, true);
+
+    fn open(pipes: &mut Pipes, from: u64, pipe: u32, peer: u64) -> Result<Verdict, Fault> {
+        let header = RelayHeader { kind: RelayKind::Open, mine: true, pipe, peer };
+        pipes.judge(from, &header, &[0; 8], THERE)
+    }
+
+    #[test]
+    fn no_number_opens_two_pipes() {
+        let mut pipes = Pipes::default();
+        for pipe in [0, 7, u32::MAX - 1] {
+            assert_eq!(open(&mut pipes, 1, pipe, 2), Ok(Verdict::Forward));
+            assert_eq!(open(&mut pipes, 1, pipe, 3), Err(Fault::Malformed));
+        }
+        assert_eq!(open(&mut pipes, 1, u32::MAX, 2), Err(Fault::Malformed));
+    }
+
+    #[test]
+    fn pipes_that_others_open_leave_a_rank_its_own() {
+        let mut pipes = Pipes::default();
+        for pipe in 0..MAX_PIPES as u32 {
+            assert_eq!(open(&mut pipes, 1, pipe, 2), Ok(Verdict::Forward));
+        }
+        assert_eq!(open(&mut pipes, 1, MAX_PIPES as u32, 2), Err(Fault::TooMany));
+        assert_eq!(open(&mut pipes, 2, 0, 1), Ok(Verdict::Forward));
     }
 }

@@ -132,9 +132,10 @@ impl Requests {
         let mut message = Message::with_capacity(STORE_CHANNEL, StoreHeader::BYTES + body.len());
         message.extend(&header.encode());
         message.extend(&body);
-        self.account(id, service);
-        if last.is_some() {
-            self.remove(id, clients);
+        // One that is answered must not stand in line again: it would keep those behind it back.
+        match last {
+            Some(_) => self.remove(id, clients),
+            None => self.account(id, service),
         }
         Some(message)
     }
@@ -244,5 +245,54 @@ impl Request {
         self.end = Some(end);
         (self.waiting, self.pending) = (false, Vec::new());
         service.leave(self.client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::protocol::{Encode, Kind};
+
+    #[derive(Default)]
+    struct Counter(ClientId);
+
+    impl Clients for Counter {
+        fn enter(&mut self, _id: u32) -> ClientId {
+            self.0 += 1;
+            self.0
+        }
+
+        fn leave(&mut self, _client: ClientId) {}
+    }
+
+    #[test]
+    fn answered_requests_do_not_keep_later_ones_back() {
+        let mut service = Service::new(1 << 20);
+        let (mut requests, mut clients) = (Requests::default(), Counter::default());
+        let mut bytes = Vec::new();
+        bytes.kind(Kind::QueueLen);
+        bytes.blob(&[b"queue"]);
+        let mut ask = |requests: &mut Requests, id: u32, service: &mut Service| {
+            let message = StoreHeader { id, flag: StoreFlag::Last }.message(&bytes);
+            requests.arrived(message.body(), service, &mut clients).unwrap();
+        };
+        let answered = |requests: &mut Requests, service: &mut Service| {
+            let message = requests.next_message(service, &mut Counter::default())?;
+            StoreHeader::decode(message.body()).map(|(header, _)| (header.id, header.flag))
+        };
+        for id in 1..=3 {
+            ask(&mut requests, id, &mut service);
+        }
+        for id in 1..=3 {
+            let expected = Some((id, StoreFlag::Last));
+            assert_eq!(answered(&mut requests, &mut service), expected);
+        }
+        ask(&mut requests, 4, &mut service);
+        let expected = Some((4, StoreFlag::Last));
+        assert_eq!(answered(&mut requests, &mut service), expected);
+        assert_eq!(answered(&mut requests, &mut service), None);
+        assert_eq!((requests.unsent_bytes(), requests.held_bytes()), (0, 0));
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Sessions {
     grace_ms: u32,
     /// Sessions that may have something to send.
     touched: BTreeSet<u64>,
+    /// Sockets whose sessions were ended for what these did not bring, and why; until they know.
+    ended: HashMap<SocketId, Fault>,
     held_bytes: usize,
 }
 
@@ -114,6 +116,15 @@ impl Fault {
     }
 }
 
+impl From<requests::Fault> for Fault {
+    fn from(fault: requests::Fault) -> Fault {
+        match fault {
+            requests::Fault::Malformed => Fault::Request,
+            requests::Fault::TooMany => Fault::TooManyRequests,
+        }
+    }
+}
+
 impl Sessions {
     /// No sessions. Clients that ask for nothing else get `grace_ms` after a lost socket.
     pub(super) fn new(grace_ms: u32) -> Sessions {
@@ -126,6 +137,7 @@ impl Sessions {
             last_number: 0,
             grace_ms,
             touched: BTreeSet::new(),
+            ended: HashMap::new(),
             held_bytes: 0,
         }
     }
@@ -167,16 +179,22 @@ impl Sessions {
         Ok(number)
     }
 
-    /// Whether `socket` is the session's, whose mover is `waker` then.
-    pub(super) fn claim(&mut self, number: u64, socket: SocketId, waker: &Waker) -> bool {
+    /// Says that `waker` moves the session's `socket`. An error if it is not the session's any
+    /// more, with the reason if the session was ended.
+    pub(super) fn claim(
+        &mut self,
+        number: u64,
+        socket: SocketId,
+        waker: &Waker,
+    ) -> Result<(), Option<Fault>> {
         let Some(peer) = self.peers.get_mut(&number).filter(|it| it.socket == Some(socket)) else {
-            return false;
+            return Err(self.ended.remove(&socket));
         };
         match &mut peer.waker {
             Some(present) => present.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        true
+        Ok(())
     }
 
     /// A packet from the session's socket.
@@ -215,9 +233,9 @@ impl Sessions {
     pub(super) fn woken(&mut self, client: ClientId, service: &mut Service) -> bool {
         let Some(&(number, id)) = self.clients.requests.get(&client) else { return false };
         if let Some(peer) = self.peers.get_mut(&number) {
-            if peer.requests.woken(id, service).is_err() {
+            if let Err(fault) = peer.requests.woken(id, service) {
                 // What is wrong with the rest of the request is its own sender's to hear of.
-                self.end(number, RelayKind::Dead, service);
+                self.end_for(fault.into(), number, service);
             }
             self.touched.insert(number);
             self.account(number);
@@ -249,6 +267,25 @@ impl Sessions {
             self.end(number, RelayKind::Dead, service);
         }
         ends
+    }
+
+    /// Everything together needs too much memory: ends the session that keeps most of it, if that
+    /// is more than `bytes`; whether there was one.
+    pub(super) fn relieve(&mut self, bytes: usize, service: &mut Service) -> bool {
+        let heaviest = self.peers.iter().max_by_key(|(_, peer)| peer.held_bytes);
+        let Some((&number, _)) = heaviest.filter(|(_, peer)| peer.held_bytes > bytes) else {
+            return false;
+        };
+        self.end_for(Fault::Overloaded, number, service);
+        true
+    }
+
+    /// Ends a session for a fault that its socket has yet to hear of.
+    fn end_for(&mut self, fault: Fault, number: u64, service: &mut Service) {
+        if let Some(socket) = self.peers.get(&number).and_then(|peer| peer.socket) {
+            self.ended.insert(socket, fault);
+        }
+        self.end(number, RelayKind::Dead, service);
     }
 
     /// Ends a session; `how` tells its peers whether it left or died.
@@ -287,11 +324,7 @@ impl Sessions {
             match message.channel {
                 STORE_CHANNEL => {
                     let mut clients = Members { roster: &mut self.clients, number };
-                    let arrived = peer.requests.arrived(message.body(), service, &mut clients);
-                    arrived.map_err(|fault| match fault {
-                        requests::Fault::Malformed => Fault::Request,
-                        requests::Fault::TooMany => Fault::TooManyRequests,
-                    })?;
+                    peer.requests.arrived(message.body(), service, &mut clients)?;
                 }
                 RELAY_CHANNEL => self.relay(number, message)?,
                 other => return Err(Fault::Channel(other)),

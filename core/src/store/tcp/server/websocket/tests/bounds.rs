@@ -167,3 +167,22 @@ fn a_wait_that_is_cancelled_ends_and_one_that_was_answered_keeps_its_answer() {
     world.settle();
     assert_eq!(poll(&mut left).unwrap().unwrap().number().unwrap(), 1);
 }
+
+#[test]
+fn whoever_keeps_most_is_sent_away_and_hears_why_and_the_others_stay() {
+    let mut world = World::new(2);
+    let value: &'static [u8] = vec![7; 1 << 20].leak();
+    let mut set = world.ask(0, StoreRequest::Set { key: "big", value });
+    world.settle();
+    assert!(poll(&mut set).is_some());
+    let _get = world.ask(1, StoreRequest::Get { key: "big" });
+    while world.speak(1) || world.hear(1).unwrap() {}
+    world.serve(1);
+    let sides = [0, 1].map(|at| (world.clients[at].number, world.clients[at].socket.unwrap()));
+    assert!(!world.sessions.relieve(usize::MAX, &mut world.service));
+    assert!(world.sessions.relieve(0, &mut world.service));
+    let claims = sides.map(|(number, socket)| world.sessions.claim(number, socket, Waker::noop()));
+    assert_eq!(claims, [Ok(()), Err(Some(Fault::Overloaded))]);
+    let (number, socket) = sides[1];
+    assert_eq!(world.sessions.claim(number, socket, Waker::noop()), Err(None));
+}

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::store::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 use crate::wire::origin::AllowedOrigins;
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   polyrank store
       For ranks and pages of this host alone, on port 29500.
@@ -25,7 +25,7 @@ whoever can connect can read and write the store.";
 
 /// The options of `polyrank store`.
 #[derive(Args)]
-pub(super) struct StoreArguments {
+pub(crate) struct StoreArguments {
     /// Name or address under which clients reach the server; it listens on the loopback addresses
     /// only if this is one of them, else on all addresses
     #[arg(long, default_value = "localhost")]
@@ -47,7 +47,7 @@ pub(super) struct StoreArguments {
 }
 
 /// Serves until SIGINT or SIGTERM; the exit code.
-pub(super) fn serve(arguments: &StoreArguments) -> i32 {
+pub(crate) fn serve(arguments: &StoreArguments) -> i32 {
     // Before the server says that it is there, so that no signal after that is missed.
     let signals = Signals::new([SIGINT, SIGTERM]);
     let store = match start(arguments) {
