@@ -4,10 +4,11 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { createRequire } from "node:module";
 
 import { install } from "./generated/native.js";
+import { withWorks } from "./work.js";
 
 const current = new AsyncLocalStorage();
 
-install(createRequire(import.meta.url)("../polyrank.node"), {
+install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   nextTurn: setImmediate,
   warn: (text) => process.emitWarning(text, "PolyrankWarning"),
   currentGroup: {

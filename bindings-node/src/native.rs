@@ -38,7 +38,7 @@ pub fn alloc(env: Env, bytes: f64) -> Result<NativeMemory> {
 /// to be copied in, it copies them and issues the operation.
 #[napi]
 #[allow(clippy::too_many_arguments)]
-pub fn prepare(
+pub fn prepare<'env>(
     env: Env,
     group: Option<ClassInstance<'_, NativeObject>>,
     method: Unknown<'_>,
@@ -47,7 +47,7 @@ pub fn prepare(
     tensors: Unknown<'_>,
     infos: Unknown<'_>,
     start_within: f64,
-) -> Result<NativeWork> {
+) -> Result<Unknown<'env>> {
     let fail = |error: polyrank::Error| raise(env, &error);
     let entry = entry(method)?;
     let this = this(env, group)?;
@@ -55,7 +55,8 @@ pub fn prepare(
     let tensors = read_tensors(arrays, Js::of(infos))?;
     let Given { arguments, objects } = arguments(Js::of(args), Js::of(keywords), &tensors)?;
     let staged = Staged::prepare(entry, this.as_ref(), arguments, &objects, tensors);
-    NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)
+    let work = NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)?;
+    Ok(Js::carrying(env, work)?.into_unknown())
 }
 
 /// A call that does not wait.

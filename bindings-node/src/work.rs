@@ -1,5 +1,7 @@
-//! `NativeWork`: an operation on tensors, from its preparation to its result.
+//! Operations on tensors, from their preparation to their result. JavaScript carries one around and
+//! hands it to these functions; `js/work.js` makes a class of them.
 
+use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use napi::bindgen_prelude::Unknown;
@@ -14,119 +16,116 @@ use crate::realm::{Event, realm};
 use crate::waiters;
 
 /// An operation on tensors.
-#[napi]
-pub struct NativeWork {
+pub(crate) struct NativeWork {
     id: u32,
-    staged: Staged,
+    staged: RefCell<Staged>,
+    /// Whether it is known to be done.
+    is_done: Cell<bool>,
 }
 
+/// A number that no other operation of this realm has.
 #[napi]
-impl NativeWork {
-    /// A number that no other operation of this realm has.
-    #[napi(getter)]
-    pub fn id(&self) -> u32 {
-        self.id
-    }
+fn work_id(work: Unknown<'_>) -> Result<u32> {
+    Ok(this(work)?.id)
+}
 
-    /// The method that was called, as the IDL has it.
-    #[napi(getter)]
-    pub fn name(&self) -> &'static str {
-        self.staged.name()
-    }
+/// The method that was called, as the IDL has it.
+#[napi]
+fn work_name(work: Unknown<'_>) -> Result<&'static str> {
+    Ok(this(work)?.staged.borrow().name())
+}
 
-    /// Sequence number in the group; -1 before it is issued.
-    #[napi(getter)]
-    pub fn sequence(&self) -> f64 {
-        self.staged.work().map_or(-1.0, |work| work.sequence() as f64)
-    }
+/// Sequence number in the group; -1 before it is issued.
+#[napi]
+fn work_sequence(work: Unknown<'_>) -> Result<f64> {
+    let staged = this(work)?.staged.borrow();
+    Ok(staged.work().map_or(-1.0, |work| work.sequence() as f64))
+}
 
-    /// The limit of the operation.
-    #[napi(getter)]
-    pub fn timeout_ms(&self) -> f64 {
-        self.staged.timeout().as_secs_f64() * 1000.0
-    }
+/// The limit of the operation.
+#[napi]
+fn work_timeout_ms(work: Unknown<'_>) -> Result<f64> {
+    Ok(this(work)?.staged.borrow().timeout().as_secs_f64() * 1000.0)
+}
 
-    /// A number that all operations of its group have, and no others; 0 for no group.
-    #[napi(getter)]
-    pub fn group(&self) -> f64 {
-        self.staged.group().map_or(0.0, |group| group.identity() as f64)
-    }
+/// A number that all operations of its group have, and no others; 0 for no group.
+#[napi]
+fn work_group(work: Unknown<'_>) -> Result<f64> {
+    let staged = this(work)?.staged.borrow();
+    Ok(staged.group().map_or(0.0, |group| group.identity() as f64))
+}
 
-    /// Positions of the tensors that are written.
-    #[napi(getter)]
-    pub fn outputs(&self) -> Vec<u32> {
-        self.staged.outputs().iter().map(|&position| position as u32).collect()
-    }
+/// Positions of the tensors that are written.
+#[napi]
+fn work_outputs(work: Unknown<'_>) -> Result<Vec<u32>> {
+    let staged = this(work)?.staged.borrow();
+    Ok(staged.outputs().iter().map(|&position| position as u32).collect())
+}
 
-    /// Whether it is issued.
-    #[napi(getter)]
-    pub fn issued(&self) -> bool {
-        self.staged.is_issued()
-    }
+/// Whether it is issued.
+#[napi]
+fn work_issued(work: Unknown<'_>) -> Result<bool> {
+    Ok(this(work)?.staged.borrow().is_issued())
+}
 
-    /// Copies about `budget` bytes in; bytes that are still to be copied.
-    #[napi]
-    pub fn copy_in(&mut self, env: Env, tensors: Unknown<'_>, budget: f64) -> Result<f64> {
-        let views = views(Js::of(tensors))?;
-        let left = self.staged.copy_in(&views, budget as usize);
-        left.map(|left| left as f64).map_err(|error| raise(env, &error))
-    }
+/// Copies about `budget` bytes in; bytes that are still to be copied.
+#[napi]
+fn work_copy_in(env: Env, work: Unknown<'_>, tensors: Unknown<'_>, budget: f64) -> Result<f64> {
+    let views = views(Js::of(tensors))?;
+    let left = this(work)?.staged.borrow_mut().copy_in(&views, budget as usize);
+    left.map(|left| left as f64).map_err(|error| raise(env, &error))
+}
 
-    /// Issues it, once everything is copied in.
-    #[napi]
-    pub fn issue(&mut self, env: Env) -> Result<()> {
-        self.go(env)
-    }
+/// Issues it, once everything is copied in.
+#[napi]
+fn work_issue(env: Env, work: Unknown<'_>) -> Result<()> {
+    this(work)?.go(env)
+}
 
-    /// Whether it is done; moves it once, without waiting.
-    #[napi]
-    pub fn is_done(&self) -> bool {
-        match self.staged.work() {
-            Some(work) => work.is_completed(),
-            None => self.staged.is_issued(),
-        }
-    }
+/// Whether it is done; moves it once, without waiting.
+#[napi]
+fn work_is_done(work: Unknown<'_>) -> Result<bool> {
+    Ok(this(work)?.is_done())
+}
 
-    /// Has the realm's listener told of it once it is done.
-    #[napi]
-    pub fn watch(&self, env: Env) -> Result<()> {
-        let realm = realm(env)?;
-        realm.expect_event(env);
-        let (mailbox, id) = (realm.mailbox.clone(), self.id);
-        match self.staged.work() {
-            Some(work) => work.on_done(move |_| mailbox.send(Event::Completed(id))),
-            None => mailbox.send(Event::Completed(id)),
-        }
-        Ok(())
+/// Has the realm's listener told of it once it is done.
+#[napi]
+fn work_watch(env: Env, work: Unknown<'_>) -> Result<()> {
+    let work = this(work)?;
+    let realm = realm(env)?;
+    realm.expect_event(env);
+    let (mailbox, id) = (realm.mailbox.clone(), work.id);
+    match work.staged.borrow().work() {
+        Some(work) => work.on_done(move |_| mailbox.send(Event::Completed(id))),
+        None => mailbox.send(Event::Completed(id)),
     }
+    Ok(())
+}
 
-    /// What it failed with.
-    #[napi]
-    pub fn error<'env>(&self, env: Env) -> Result<Unknown<'env>> {
-        let error = self.staged.work().and_then(polyrank::Work::error);
-        let data = error.map_or_else(|| Js::nothing(env), |error| describe(env, &error));
-        Ok(data?.into_unknown())
-    }
+/// What it failed with.
+#[napi]
+fn work_error<'env>(env: Env, work: Unknown<'_>) -> Result<Unknown<'env>> {
+    let error = this(work)?.staged.borrow().work().and_then(polyrank::Work::error);
+    let data = error.map_or_else(|| Js::nothing(env), |error| describe(env, &error));
+    Ok(data?.into_unknown())
+}
 
-    /// Copies about `budget` bytes of the result out; bytes that are still to be copied.
-    #[napi]
-    pub fn copy_out(&mut self, env: Env, tensors: Unknown<'_>, budget: f64) -> Result<f64> {
-        let views = views(Js::of(tensors))?;
-        let left = self.staged.copy_out(&views, budget as usize);
-        left.map(|left| left as f64).map_err(|error| raise(env, &error))
-    }
+/// Copies about `budget` bytes of the result out; bytes that are still to be copied.
+#[napi]
+fn work_copy_out(env: Env, work: Unknown<'_>, tensors: Unknown<'_>, budget: f64) -> Result<f64> {
+    let views = views(Js::of(tensors))?;
+    let left = this(work)?.staged.borrow_mut().copy_out(&views, budget as usize);
+    left.map(|left| left as f64).map_err(|error| raise(env, &error))
+}
 
-    /// Gives up the copies: nothing is copied any more.
-    #[napi]
-    pub fn release(&mut self) {
-        self.staged.release();
-    }
+/// The rank, in the group, that sent what was received.
+#[napi]
+fn work_source_rank(work: Unknown<'_>) -> Result<Option<u32>> {
+    Ok(this(work)?.staged.borrow().work().and_then(polyrank::Work::source_rank))
+}
 
-    /// The rank, in the group, that sent what was received.
-    #[napi]
-    pub fn source_rank(&self) -> Option<u32> {
-        self.staged.work().and_then(polyrank::Work::source_rank)
-    }
+fn this(work: Unknown<'_>) -> Result<&NativeWork> {
+    Js::of(work).carried()
 }
 
 impl NativeWork {
@@ -138,13 +137,16 @@ impl NativeWork {
         tensors: Js<'_>,
         start_within: f64,
     ) -> Result<NativeWork> {
-        let mut work = NativeWork { id: realm(env)?.next_id(), staged };
-        let bytes = work.staged.bytes_in();
-        if work.staged.is_issued() || bytes as f64 > start_within {
+        let bytes = staged.bytes_in();
+        let starts = !staged.is_issued() && bytes as f64 <= start_within;
+        let id = realm(env)?.next_id();
+        let staged = RefCell::new(staged);
+        let work = NativeWork { id, staged, is_done: Cell::new(false) };
+        if !starts {
             return Ok(work);
         }
         if bytes > 0 {
-            let copied = work.staged.copy_in(&views(tensors)?, bytes);
+            let copied = work.staged.borrow_mut().copy_in(&views(tensors)?, bytes);
             copied.map_err(|error| raise(env, &error))?;
         }
         work.go(env)?;
@@ -152,33 +154,44 @@ impl NativeWork {
     }
 
     /// Issues it, and sees to it that somebody moves it on.
-    fn go(&mut self, env: Env) -> Result<()> {
+    fn go(&self, env: Env) -> Result<()> {
         let start = Instant::now();
         // Nobody else is woken for what is done in a moment.
-        self.staged.issue(Waiting::Soon).map_err(|error| raise(env, &error))?;
-        let (Some(work), Some(group)) = (self.staged.work(), self.staged.group()) else {
-            return Ok(());
-        };
+        let issued = self.staged.borrow_mut().issue(Waiting::Soon);
+        issued.map_err(|error| raise(env, &error))?;
+        let staged = self.staged.borrow();
+        let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
         if work.is_completed() {
+            self.is_done.set(true);
             return Ok(());
         }
         let patience = realm(env)?.patience.clone();
         if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
             patience.learn(start);
+            self.is_done.set(true);
             return Ok(());
         }
         work.on_done(move |_| patience.learn(start));
         waiters::attend(group, work.clone());
         Ok(())
     }
+
+    fn is_done(&self) -> bool {
+        if !self.is_done.get() {
+            let staged = self.staged.borrow();
+            let is_done = staged.work().map_or(staged.is_issued(), |work| work.is_completed());
+            self.is_done.set(is_done);
+        }
+        self.is_done.get()
+    }
 }
 
 impl Drop for NativeWork {
     fn drop(&mut self) {
         // The handle on the group may be gone already.
-        if let (Some(group), Some(work)) = (self.staged.group(), self.staged.work())
-            && !work.is_completed()
-        {
+        let is_done = self.is_done();
+        let staged = self.staged.borrow();
+        if let (false, Some(group), Some(_)) = (is_done, staged.group(), staged.work()) {
             abandon(group.clone());
         }
     }

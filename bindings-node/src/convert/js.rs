@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -347,4 +347,55 @@ impl Deferred {
             }
         })
     }
+}
+
+/// A value of ours that JavaScript carries around, until its collector drops it.
+#[repr(C)]
+struct Carried<T> {
+    mark: u64,
+    value: T,
+}
+
+/// What every value of ours begins with: somebody else's is told apart by it.
+const MARK: u64 = 0x706f_6c79_7261_6e6b;
+
+impl<'a> Js<'a> {
+    /// `value` for JavaScript to carry around.
+    pub(crate) fn carrying<T: 'static>(env: Env, value: T) -> Result<Js<'a>> {
+        let carried = Box::into_raw(Box::new(Carried { mark: MARK, value }));
+        let mut made = ptr::null_mut();
+        // SAFETY: as in `kind`; `finish` gets the pointer back once, when nobody has it any more.
+        let result = check(unsafe {
+            let (data, finish) = (carried.cast::<c_void>(), Some(finish::<T> as Finish));
+            sys::napi_create_external(env.raw(), data, finish, ptr::null_mut(), &mut made)
+        });
+        if let Err(error) = result {
+            // SAFETY: Node did not take it.
+            drop(unsafe { Box::from_raw(carried) });
+            return Err(error);
+        }
+        Ok(Js::new(env.raw(), made))
+    }
+
+    /// The value that JavaScript carries, which is a `T`: this package makes no others.
+    pub(crate) fn carried<T: 'static>(&self) -> Result<&'a T> {
+        let mut data = ptr::null_mut();
+        // SAFETY: as in `kind`; a value that is no external one is refused.
+        check(unsafe { sys::napi_get_value_external(self.env, self.value, &mut data) })?;
+        // SAFETY: an external value that the JavaScript half of this package has is one that
+        // `carrying` made, of the only type that it is used with; it lives as long as the value,
+        // which the running call has.
+        let carried = unsafe { data.cast::<Carried<T>>().as_ref() };
+        match carried {
+            Some(carried) if carried.mark == MARK => Ok(&carried.value),
+            _ => Err(Error::new(Status::InvalidArg, "no value of this package")),
+        }
+    }
+}
+
+type Finish = unsafe extern "C" fn(sys::napi_env, *mut c_void, *mut c_void);
+
+unsafe extern "C" fn finish<T>(_: sys::napi_env, data: *mut c_void, _: *mut c_void) {
+    // SAFETY: `data` is what `carrying` gave, and this is called once.
+    drop(unsafe { Box::from_raw(data.cast::<Carried<T>>()) });
 }

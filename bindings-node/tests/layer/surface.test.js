@@ -90,7 +90,9 @@ test("the packages depend on the same things", async () => {
   );
   assert.deepEqual(web.dependencies, node.dependencies);
   assert.equal(web.version, node.version);
-  assert.deepEqual(web.exports, node.exports);
+  // A browser's package draws schedules, too: from an entry of its own.
+  const { "./drawing": _, ...same } = web.exports;
+  assert.deepEqual(same, node.exports);
 });
 
 test("the compiler takes what is right and refuses what is wrong", async (context) => {

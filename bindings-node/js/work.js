@@ -1,0 +1,71 @@
+// The native half's operations as objects: the addon has functions for them, which are cheaper to
+// call than methods of its own objects. Knows nothing of what they are for.
+
+/** `addon` with `prepare` giving objects. */
+export function withWorks(addon) {
+  class NativeWork {
+    #work;
+
+    constructor(work) {
+      this.#work = work;
+    }
+
+    get id() {
+      return addon.workId(this.#work);
+    }
+
+    get name() {
+      return addon.workName(this.#work);
+    }
+
+    get sequence() {
+      return addon.workSequence(this.#work);
+    }
+
+    get timeoutMs() {
+      return addon.workTimeoutMs(this.#work);
+    }
+
+    get group() {
+      return addon.workGroup(this.#work);
+    }
+
+    get outputs() {
+      return addon.workOutputs(this.#work);
+    }
+
+    get issued() {
+      return addon.workIssued(this.#work);
+    }
+
+    copyIn(tensors, budget) {
+      return addon.workCopyIn(this.#work, tensors, budget);
+    }
+
+    issue() {
+      addon.workIssue(this.#work);
+    }
+
+    isDone() {
+      return addon.workIsDone(this.#work);
+    }
+
+    watch() {
+      addon.workWatch(this.#work);
+    }
+
+    error() {
+      return addon.workError(this.#work);
+    }
+
+    copyOut(tensors, budget) {
+      return addon.workCopyOut(this.#work, tensors, budget);
+    }
+
+    sourceRank() {
+      return addon.workSourceRank(this.#work);
+    }
+  }
+
+  return { ...addon, prepare: (...call) => new NativeWork(addon.prepare(...call)) };
+}
