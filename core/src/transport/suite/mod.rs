@@ -30,9 +30,9 @@ macro_rules! mount {
                 small_frames_arrive_in_order, many_peers, the_longest_payload,
                 segments_of_one_piece_of_memory, a_slow_reader_holds_the_sender_back,
                 a_goodbye_comes_after_the_frames, an_end_without_goodbye_is_a_death,
-                closing_releases_all_memory, losing_a_peer_releases_its_frames,
+                closing_releases_all_memory,
                 whoever_only_connected_hears_of_a_death, a_closed_transport_is_silent);
-            mount!(@ $impatient, whoever_left_cannot_be_reached);
+            mount!(@ $impatient, whoever_left_cannot_be_reached, losing_a_peer_releases_its_frames);
         }
     };
     (@ $world:expr, $($case:ident),*) => {
