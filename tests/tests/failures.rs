@@ -196,14 +196,19 @@ fn an_operation_past_its_deadline_names_who_is_late() {
         let mut request = allreduce(100_000);
         if group.rank() == 1 {
             // Comes when the others have given up.
-            group.get_group_store().wait(&["gave up"], None).unwrap();
+            let store = group.get_group_store();
+            store.wait(&["gave up"], None).unwrap();
+            store.set("heard", b"").unwrap();
         } else {
             request.timeout = Some(Duration::from_millis(700));
         }
         let error = group.run(request).unwrap_err();
         report(format!("{}: {error}", kind(&error)));
         if group.rank() == 0 {
-            group.get_group_store().set("gave up", b"").unwrap();
+            // The store ends with this rank, so it stays until rank 1 knows.
+            let store = group.get_group_store();
+            store.set("gave up", b"").unwrap();
+            store.wait(&["heard"], None).unwrap();
         }
     });
     for (rank, ended) in ended.iter().enumerate() {
