@@ -2,8 +2,8 @@
 //!
 //! A group that lost its last handle in the normal course of things ends when its operations do.
 //! But where a JavaScript thread itself ended, as a Worker does that is terminated, the group is
-//! left at once: no rank shall wait for one that is no more. Not so the groups that the process keeps,
-//! which other threads may use.
+//! left at once: no rank shall wait for one that is no more. Not so the groups that the process
+//! keeps, which other threads may use.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

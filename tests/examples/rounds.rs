@@ -1,8 +1,8 @@
 //! A Rust rank that reduces a number again and again until somebody says stop.
 //!
 //! For tests of what goes wrong meanwhile: `tests/rounds/run.py` is the same in Python, `run.mjs`
-//! in JavaScript. Rank 0 stops all when its standard input ends. Prints its process, every hundredth
-//! round, and the first error with the time at which it came.
+//! in JavaScript. Rank 0 stops all when its standard input ends. Prints its process, every
+//! hundredth round, and the first error with the time at which it came.
 
 use std::error::Error;
 use std::io::Read;
