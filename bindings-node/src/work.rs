@@ -161,7 +161,9 @@ impl NativeWork {
         issued.map_err(|error| raise(env, &error))?;
         let staged = self.staged.borrow();
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
-        if work.is_completed() {
+        // It is not asked to move: that would wake the thread that looks after what nobody waits
+        // for.
+        if work.is_success() {
             self.is_done.set(true);
             return Ok(());
         }
