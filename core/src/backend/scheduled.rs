@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::registry::BackendName;
-use super::stall::{STALL, StallInspector};
+use super::stall::{AGAIN, StallInspector};
 use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{
@@ -132,7 +132,7 @@ impl Backend for ScheduledBackend {
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
         let glance = until.is_some_and(|until| until <= Instant::now());
         loop {
-            let slice = Instant::now() + STALL;
+            let slice = Instant::now() + AGAIN;
             let last = until.is_some_and(|until| until <= slice);
             let until = if last { until } else { Some(slice) };
             if self.driver.wait(completion, until) {

@@ -12,7 +12,10 @@ use crate::executor::Driver;
 use crate::store::Store;
 
 /// How long an operation may stand still before ranks compare through the store what they run.
-pub(super) const STALL: Duration = Duration::from_millis(300);
+const STALL: Duration = Duration::from_millis(300);
+/// How long after a look the next one begins. Less than [`STALL`], for of ranks that look at once
+/// the first learns from the others only by looking again, and its deadline may be near.
+pub(super) const AGAIN: Duration = Duration::from_millis(150);
 
 /// Compares through the store when the oldest operation of a driver stands still.
 pub(super) struct StallInspector {
@@ -85,7 +88,8 @@ impl StallInspector {
 
     fn begin(&self) -> Option<Look<'_>> {
         let mut state = self.lock();
-        state.next.take_if(|next| Instant::now() >= *next).map(|_| Look { inspector: self })
+        let now = Instant::now();
+        state.next.take_if(|next| now >= *next).map(|_| Look { inspector: self, began: now })
     }
 
     async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
@@ -110,11 +114,12 @@ impl StallInspector {
 /// Somebody looks. When it is dropped, also in the middle, others may look again after a while.
 struct Look<'a> {
     inspector: &'a StallInspector,
+    began: Instant,
 }
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        self.inspector.lock().next = Some(Instant::now() + STALL);
+        self.inspector.lock().next = Some(self.began + AGAIN);
     }
 }
 
