@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -159,11 +158,9 @@ fn a_break_that_lasts_is_a_death_on_both_sides() {
     world.drive_until_all_arrived();
     shared.is_alone.store(true, Ordering::Relaxed);
     shared.cuts.fetch_add(1, Ordering::Relaxed);
-    let begin = Instant::now();
     world.drive_until("both deaths", |world| {
         !world.lost(0, 1).is_empty() && !world.lost(1, 0).is_empty()
     });
-    assert!(begin.elapsed() >= Duration::from_millis(150), "the grace was not given");
     for lost in [world.lost(0, 1), world.lost(1, 0)] {
         let within = |why: &str| why.contains("was not resumed within 150ms");
         assert!(matches!(&lost[..], [Lost::Died(why)] if within(why)), "{lost:?}");
@@ -219,10 +216,9 @@ fn a_closed_tab_is_a_death_at_once() {
         *shared.page_closes.lock().unwrap() = Some(code);
         // Rank 1 is a page that is gone: it only says that it goes.
         world.turn(1);
-        let begin = Instant::now();
+        // The end of the grace would be a death too, for another reason than the one below.
         while world.lost(0, 1).is_empty() {
             world.turn(0);
-            assert!(begin.elapsed() < Duration::from_secs(30), "the grace was given");
         }
         let lost = world.lost(0, 1);
         let says = |why: &str| why.contains("1001");
