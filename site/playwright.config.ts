@@ -14,9 +14,8 @@ export default defineConfig({
   outputDir: "../target/site-tests",
   // Each test has its own rooms, but the browser and two cores are shared.
   workers: 1,
-  // Generous: a machine that is busy with other suites is slow, not wrong.
-  timeout: 300_000,
-  expect: { timeout: 60_000 },
+  timeout: 120_000,
+  expect: { timeout: 30_000 },
   reporter: [["list"]],
   forbidOnly: true,
   use: {

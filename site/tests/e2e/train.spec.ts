@@ -15,7 +15,7 @@ test("two pages train one model, and it reads a drawn digit", async ({ context, 
   await expect(pages[0]!.getByTestId("loss")).toBeVisible();
   const early = await loss(pages[0]!);
   for (const page of pages) {
-    await expect(page.getByTestId("epoch")).toHaveText("40 of 40", { timeout: 120_000 });
+    await expect(page.getByTestId("epoch")).toHaveText("40 of 40", { timeout: 90_000 });
     await expect(page.getByTestId("verdict")).toHaveText("✓ the same bits on all 2 ranks");
     await expect(page.getByTestId("status")).toHaveText("Done.");
     expect(await loss(page)).toBeLessThan(0.5 * early);
