@@ -1,6 +1,8 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
 pub mod backend;
+#[cfg(all(unix, feature = "bench"))]
+mod bench;
 mod blocking;
 pub mod calls;
 pub mod clock;
