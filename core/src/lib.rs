@@ -5,6 +5,8 @@ pub mod backend;
 mod bench;
 mod blocking;
 pub mod calls;
+#[cfg(all(unix, feature = "bench"))]
+mod chart;
 pub mod clock;
 pub mod distributed;
 pub mod env;

@@ -116,6 +116,9 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
+    /// What the run is called, in files
+    #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
+    title: String,
     /// Write everything that was measured to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -127,6 +130,7 @@ pub(crate) struct BenchArguments {
 /// What to measure.
 #[derive(Debug)]
 pub(super) struct Benchmark {
+    pub(super) title: String,
     pub(super) operations: Vec<Operation>,
     pub(super) sizes: Vec<u64>,
     pub(super) ranks: Vec<u32>,
@@ -178,6 +182,7 @@ impl BenchArguments {
             found.ok_or_else(|| format!("there is no reduction `{name}`; there are {known}"))
         };
         Ok(Benchmark {
+            title: self.title.clone(),
             sizes: self.sizes()?,
             ranks: self.ranks.clone(),
             dtypes: self.dtype.iter().map(named).collect::<Result<_, _>>()?,

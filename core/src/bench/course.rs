@@ -71,6 +71,7 @@ impl Course {
         let report = Report {
             made_by: "polyrank bench",
             format: FORMAT,
+            title: benchmark.title.clone(),
             date: machine::now(),
             machine: Machine::here(),
             load: [machine::load(), None],

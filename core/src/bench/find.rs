@@ -149,7 +149,8 @@ fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     // Node ends with its version, Python with the exception.
     let mut errors = lines.filter(|line| !line.starts_with("Node.js") && !line.starts_with("at "));
     let named = errors.clone().find(|line| line.starts_with("Error"));
-    Err(named.or(errors.next_back()).unwrap_or("it failed without a word").to_owned())
+    let said = named.or(errors.next_back()).map(str::to_owned);
+    Err(said.unwrap_or_else(|| format!("it failed without a word, {}", output.status)))
 }
 
 #[cfg(test)]

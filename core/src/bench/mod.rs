@@ -25,6 +25,7 @@ mod measure;
 mod messages;
 mod operation;
 mod pattern;
+mod plot;
 mod rank;
 mod results;
 mod scripts;
@@ -102,6 +103,10 @@ fn write_files(arguments: &BenchArguments, report: &Report) -> Result<(), String
         let mut text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
         text.push('\n');
         std::fs::write(path, text)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    if let Some(path) = &arguments.svg {
+        std::fs::write(path, plot::plot(report).svg())
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())

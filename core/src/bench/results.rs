@@ -19,6 +19,7 @@ pub(super) struct Report {
     /// "polyrank bench".
     pub(super) made_by: &'static str,
     pub(super) format: u32,
+    pub(super) title: String,
     /// When it began, ISO 8601.
     pub(super) date: String,
     pub(super) machine: Machine,
