@@ -125,7 +125,7 @@ pub enum Violation {
         /// The window.
         window_bytes: u32,
     },
-    /// The window is smaller than a message or larger than is believed.
+    /// The window is smaller than a message or larger than is accepted.
     #[error("a window of {window_bytes} bytes is not accepted")]
     Window {
         /// The window.

@@ -10,7 +10,9 @@ use tungstenite::{Message, WebSocket};
 
 use super::*;
 use crate::store::{Store, WebSocketStore};
-use crate::wire::session::{Hello, MAX_PACKET_BYTES, MIN_WINDOW_BYTES, ResumeToken};
+use crate::wire::session::{
+    Hello, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MIN_WINDOW_BYTES, ResumeToken,
+};
 
 fn connect(port: u16, origin: Option<&str>) -> tungstenite::Result<WebSocket<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -109,6 +111,7 @@ fn a_session_that_is_not_known_is_not_resumed() {
         (Hello { token: ResumeToken([5; 16]), ..hello() }, 1008, "unknown session"),
         (Hello { version: 9, ..hello() }, 1008, "version 9"),
         (Hello { window_bytes: 1, ..hello() }, 1002, "window"),
+        (Hello { window_bytes: MAX_WINDOW_BYTES + 1, ..hello() }, 1002, "window"),
     ];
     for (hello, code, reason) in cases {
         let mut socket = connect(server.port(), None).unwrap();
