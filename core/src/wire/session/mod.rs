@@ -310,6 +310,11 @@ impl Session {
         self.kept_bytes + self.queued_bytes
     }
 
+    /// How many messages are queued, or were sent and not taken as far as is known.
+    pub fn unsettled_messages(&self) -> usize {
+        self.kept.len() + self.queued.len()
+    }
+
     /// Whether everything that was queued has been given to a socket that is open.
     pub fn is_flushed(&self) -> bool {
         self.socket == Socket::Open && self.queued.is_empty() && self.again == 0
