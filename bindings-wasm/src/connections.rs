@@ -210,11 +210,11 @@ impl Connection {
     }
 
     fn closed(&mut self, closed: &Closed, now: Instant) {
-        let Closed { clean, code, reason } = closed;
+        let Closed { code, reason, .. } = closed;
         self.socket = None;
         self.client.detach();
         let said = if reason.is_empty() { format!("code {code}") } else { reason.clone() };
-        if *clean && *code != close_code::ABNORMAL {
+        if closed.is_final() {
             self.client.lose(format!("the store's server closed the connection: {said}"));
             return;
         }

@@ -21,7 +21,8 @@ pub const STORE_CHANNEL: u8 = 0;
 /// The channel of relayed bytes.
 pub const RELAY_CHANNEL: u8 = 1;
 
-/// Bytes of a pipe that may be under way to its reader, each way. Who sends more is sent away.
+/// Bytes that may be under way from one rank to another, over all the pipes between the two. Who
+/// sends more is sent away.
 pub const PIPE_WINDOW_BYTES: usize = 1 << 20;
 /// What a chunk takes of the window beside its bytes: about the memory that it costs.
 pub const CHUNK_COST_BYTES: usize = 128;

@@ -231,10 +231,8 @@ impl Pipe for RelayedPipe {
 
     fn receive(&mut self) -> Option<Bytes> {
         self.client.with(|link| {
-            let (chunk, credit) = link.pipes.receive(self.name)?;
-            if let Some(credit) = credit {
-                link.send(credit);
-            }
+            let (chunk, credits) = link.pipes.receive(self.name)?;
+            credits.into_iter().for_each(|credit| link.send(credit));
             Some(chunk.into())
         })
     }

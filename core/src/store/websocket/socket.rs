@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::client::Client;
 use super::connect::Stream;
+use crate::transport::websocket::{Closed, close_code};
 
 /// Time between two pings.
 const PING: Duration = Duration::from_secs(10);
@@ -125,12 +126,14 @@ fn poll_run(
 
 /// What a server means that closes the socket.
 fn closed(frame: Option<CloseFrame>) -> End {
-    let Some(frame) = frame else { return End::Lost("the server closed it".into()) };
-    let (code, reason) = (u16::from(frame.code), frame.reason);
-    match code {
-        // A proxy between the two goes away or restarts; the server itself may be there.
-        1001 | 1006 | 1011..=1014 => End::Lost(format!("it was closed with code {code}: {reason}")),
-        _ => End::Closed(format!("the store's server closed the connection ({code}): {reason}")),
+    let code = frame.as_ref().map_or(close_code::NO_STATUS, |frame| frame.code.into());
+    let reason = frame.map_or(String::new(), |frame| frame.reason.to_string());
+    let closed = Closed { clean: true, code, reason };
+    let Closed { code, reason, .. } = &closed;
+    if closed.is_final() {
+        End::Closed(format!("the store's server closed the connection ({code}): {reason}"))
+    } else {
+        End::Lost(format!("it was closed with code {code}: {reason}"))
     }
 }
 
