@@ -118,7 +118,7 @@ fn silent_strangers_are_bounded_in_number_and_time() {
 #[test]
 fn strangers_without_end_put_nobody_out_and_wait_for_room() {
     let (mut world, door) = awaiting(3, Options::default());
-    let mut enter = |world: &mut World| {
+    let enter = |world: &mut World| {
         let [theirs, ours] = pair();
         door.send(ours).unwrap();
         world.turn(0);

@@ -401,6 +401,12 @@ impl Sessions {
         self.held_bytes
     }
 
+    /// How many sessions are waited for.
+    #[cfg(test)]
+    pub(super) fn away(&self) -> usize {
+        self.away.sessions()
+    }
+
     /// Carries out what the session received, unless it leaves too many answers unread.
     fn work(&mut self, number: u64, service: &mut Service) -> Result<(), Fault> {
         while let Some(peer) = self.peers.get_mut(&number)

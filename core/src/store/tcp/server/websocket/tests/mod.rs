@@ -4,6 +4,7 @@
 
 mod bounds;
 mod exactly_once;
+mod greed;
 mod relay;
 
 use std::collections::VecDeque;
