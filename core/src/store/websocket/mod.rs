@@ -14,6 +14,8 @@ mod connect;
 mod link;
 #[cfg(feature = "websocket")]
 mod native;
+#[cfg(feature = "websocket")]
+mod packets;
 mod pipes;
 mod requests;
 #[cfg(feature = "websocket")]
@@ -26,4 +28,6 @@ mod tls;
 mod url;
 
 pub use client::Client;
+#[cfg(feature = "websocket")]
+pub(in crate::store) use packets::{Ended, PacketSocket, Packets};
 pub use store::WebSocketStore;

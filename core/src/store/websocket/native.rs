@@ -173,7 +173,7 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
     let mut reconnect = Reconnect::new(client.grace_ms());
     loop {
         client.attach();
-        let end = run(client, &mut stream, shared.stopped()).await;
+        let end = run(client, stream, shared.stopped()).await;
         if client.is_open() {
             // Each time the session stood again, the server waits anew.
             reconnect = Reconnect::new(client.grace_ms());

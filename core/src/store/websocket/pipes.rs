@@ -305,9 +305,7 @@ impl Pipes {
             }
             RelayKind::Watch => return Err(Malformed),
             RelayKind::Goodbye => Lost::Goodbye,
-            RelayKind::Left => {
-                Lost::Died("its page was closed, or its program ended".into())
-            }
+            RelayKind::Left => Lost::Died("its page was closed, or its program ended".into()),
             RelayKind::Abandon => Lost::Died("it closed its connection without a goodbye".into()),
             RelayKind::Dead => Lost::Died(
                 "its connection to the store's server broke and was not opened again in time"

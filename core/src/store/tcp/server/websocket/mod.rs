@@ -28,11 +28,12 @@ use super::Settings;
 use super::connection::Host;
 use super::service::Service;
 use super::waiters::ClientId;
+use crate::store::websocket::PacketSocket;
 use crate::wire::channel::RelayKind;
 use crate::wire::origin::AllowedOrigins;
 use crate::wire::session::{DEFAULT_GRACE_MS, ResumeToken};
 use sessions::{Fault, Newcomer, Sessions, SocketId};
-use socket::{End, Socket};
+use socket::End;
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
 const GREETING: Duration = Duration::from_secs(10);
@@ -125,8 +126,7 @@ pub(super) async fn expire(host: Rc<Host>) {
     let web = &host.web;
     loop {
         let now_ms = web.now_ms();
-        let due_ms =
-            host.with_service(|service| web.sessions.borrow_mut().expire(now_ms, service));
+        let due_ms = host.with_service(|service| web.sessions.borrow_mut().expire(now_ms, service));
         host.tell_woken(None);
         let absent = web.absence.notified();
         match due_ms {
@@ -161,16 +161,16 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: WebSocketStream<S>,
     newcomer: Newcomer,
 ) {
-    let mut socket = Socket::new(stream);
+    let mut socket = PacketSocket::new(stream);
     let hello = tokio::time::timeout(GREETING, socket.first_packet()).await;
     let greeted = match hello {
         Ok(Ok(packet)) => greet(&host, &packet, newcomer).map_err(End::Fault),
-        Ok(Err(end)) => Err(end),
+        Ok(Err(end)) => Err(End::from(end)),
         Err(_) => Err(End::Refused(1008, "no hello came")),
     };
     let end = match greeted {
         Ok(number) => {
-            let end = socket.run(&host, number, newcomer.socket).await;
+            let end = socket::run(&mut socket, &host, number, newcomer.socket).await;
             over(&host, number, newcomer.socket, &end);
             end
         }

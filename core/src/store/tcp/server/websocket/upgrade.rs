@@ -34,7 +34,9 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     let mut received = Vec::with_capacity(1024);
     let judged = loop {
         match Request::try_parse(&received) {
-            Ok(Some((used, request))) => break judge(&request, origins, local).map(|it| (it, used)),
+            Ok(Some((used, request))) => {
+                break judge(&request, origins, local).map(|it| (it, used));
+            }
             Ok(None) if received.len() < MAX_REQUEST_BYTES => {
                 let mut limited = (&mut stream).take((MAX_REQUEST_BYTES - received.len()) as u64);
                 if limited.read_buf(&mut received).await.map_err(failed)? == 0 {

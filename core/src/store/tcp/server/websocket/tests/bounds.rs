@@ -89,8 +89,7 @@ fn too_many_requests_at_a_time_end_the_session() {
     session.attach();
     let hello = session.next_packet().unwrap();
     let token = ResumeToken([9; 16]);
-    let greeted =
-        world.sessions.greet(hello.as_ref(), token, newcomer(1), &mut world.service);
+    let greeted = world.sessions.greet(hello.as_ref(), token, newcomer(1), &mut world.service);
     let number = greeted.unwrap();
     let welcome = world.sessions.next_packet(number, &mut world.service).unwrap().unwrap();
     session.receive(welcome.as_ref().to_vec()).unwrap();
