@@ -235,7 +235,7 @@ impl Pipe for RelayedPipe {
             if let Some(credit) = credit {
                 link.send(credit);
             }
-            Some(chunk.into())
+            Some(Bytes::from_owner(chunk))
         })
     }
 

@@ -152,7 +152,7 @@ impl Link {
             match message.channel {
                 STORE_CHANNEL => self.reply(&message)?,
                 RELAY_CHANNEL => {
-                    let answer = self.pipes.arrived(message.body());
+                    let answer = self.pipes.arrived(message);
                     if let Some(answer) = answer.map_err(|_| Violation::Malformed)? {
                         self.session.send(answer);
                     }
