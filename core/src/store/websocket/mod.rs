@@ -6,6 +6,7 @@
 //!  RelayedPipe ──── chunks ───▶ (Link)              browser: the page's WebSocket
 //! ```
 
+mod bell;
 #[cfg(feature = "websocket")]
 mod blocking;
 mod client;
@@ -15,6 +16,7 @@ mod link;
 #[cfg(feature = "websocket")]
 mod native;
 mod pipes;
+mod relayed;
 mod requests;
 #[cfg(feature = "websocket")]
 mod socket;
