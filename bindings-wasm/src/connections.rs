@@ -155,8 +155,11 @@ impl Connection {
                 }
                 if warn.take_if(|when| now >= *when).is_some() {
                     let left = (*until - now).as_secs_f64().ceil();
-                    let why = unreachable(&self.url, why);
-                    warning(&format!("{why}. It is tried for {left} s more"));
+                    let url = &self.url;
+                    warning(&format!(
+                        "no store has answered at {url} yet ({why}); it is tried for {left} s \
+                         more. {ADVICE}"
+                    ));
                 }
                 if now < *next {
                     return;
@@ -311,13 +314,14 @@ const UNANSWERED: &str = "no WebSocket could be opened";
 /// What is known of one that did, and says nothing.
 const MUTE: &str = "it opened a WebSocket, but says nothing that a store would";
 
+/// What to do about a server that cannot be reached.
+const ADVICE: &str = "Is the address right, is the store running, and may this page connect to it \
+    (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: let polyrank \
+    host the store (`polyrank store`, or rank 0 of a job)";
+
 /// What to say of a server that cannot be reached, `why` being what is known of it.
 fn unreachable(url: &str, why: &str) -> String {
-    format!(
-        "cannot reach a store at {url} ({why}). Is the address right, is the store running, and may \
-         this page connect to it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no \
-         WebSocket side: let polyrank host the store (`polyrank store`, or rank 0 of a job)"
-    )
+    format!("cannot reach a store at {url} ({why}). {ADVICE}")
 }
 
 fn warning(text: &str) {

@@ -88,9 +88,9 @@ for (const [name, listener] of Object.entries(strangers)) {
 
 test("while it waits, the console tells for what", { timeout: 60_000 }, async () => {
   await asked(plain(() => {}), LONG_MS);
-  const warnings = said.filter((line) => line.startsWith("warning: polyrank: cannot reach"));
+  const warnings = said.filter((line) => line.startsWith("warning: polyrank: no store"));
   assert.equal(warnings.length, 1, said.join("\n"));
-  assert.match(warnings[0], /ws:.*PyTorch.* more$/);
+  assert.match(warnings[0], /answered at ws:.* more.*PyTorch/);
 });
 
 test("a WebSocket that says nothing is no store", { timeout: 60_000 }, async () => {
