@@ -94,7 +94,7 @@ test("while it waits, the console tells for what", { timeout: 60_000 }, async ()
 });
 
 test("a WebSocket that says nothing is no store", { timeout: 60_000 }, async () => {
-  assert.match(await asked(webSocket(() => {}), SHORT_MS), /says nothing that a store would/);
+  assert.match(await asked(webSocket(() => {}), LONG_MS), /says nothing that a store would/);
 });
 
 test("a WebSocket that says something else is none at once", { timeout: 60_000 }, async () => {
