@@ -6,6 +6,7 @@
 //!  RelayedPipe ──── chunks ───▶ (Link)              browser: the page's WebSocket
 //! ```
 
+mod bell;
 #[cfg(feature = "websocket")]
 mod blocking;
 mod client;
@@ -17,6 +18,7 @@ mod native;
 #[cfg(feature = "websocket")]
 mod packets;
 mod pipes;
+mod relayed;
 mod requests;
 #[cfg(feature = "websocket")]
 mod socket;

@@ -55,7 +55,7 @@ enum Wanted {
 
 #[derive(Debug)]
 struct State {
-    inbox: VecDeque<Vec<u8>>,
+    inbox: VecDeque<Chunk>,
     /// What was sent and the other side has not read, as far as is known.
     under_way: usize,
     /// What was read and the other side does not know.
@@ -63,6 +63,24 @@ struct State {
     state: PipeState,
     /// This side has asked for it.
     wanted: bool,
+}
+
+/// A chunk that came: the bytes of a message behind the relay's header, which are not copied.
+#[derive(Debug)]
+pub(super) struct Chunk(Message);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        // Only what has a whole header becomes a chunk.
+        &self.0.body()[RelayHeader::BYTES..]
+    }
+}
+
+impl Chunk {
+    /// What it takes of its pipe's window.
+    fn cost_bytes(&self) -> usize {
+        self.as_ref().len() + CHUNK_COST_BYTES
+    }
 }
 
 /// Most pipes that wait for this side to ask for them: as many as it could ask for, for all of a
@@ -150,11 +168,11 @@ impl Pipes {
 
     /// The next chunk that came, and what to tell the other side, if it is time to: of all pipes to
     /// it, for what little was read of each of many may be all of the window.
-    pub(super) fn receive(&mut self, name: PipeName) -> Option<(Vec<u8>, Vec<Message>)> {
+    pub(super) fn receive(&mut self, name: PipeName) -> Option<(Chunk, Vec<Message>)> {
         let key = self.key(name)?;
         let pipe = self.pipes.get_mut(&key)?;
         let chunk = pipe.inbox.pop_front()?;
-        pipe.unsaid += chunk.len() + CHUNK_COST_BYTES;
+        pipe.unsaid += chunk.cost_bytes();
         let unsaid: usize = self.open_to(name.peer).map(|pipe| pipe.unsaid).sum();
         if unsaid < PIPE_WINDOW_BYTES / 4 {
             return Some((chunk, Vec::new()));
@@ -277,25 +295,14 @@ impl Pipes {
     }
 
     /// What the relay brought; a message to send in turn, if any.
-    pub(super) fn arrived(&mut self, body: &[u8]) -> Result<Option<Message>, Malformed> {
+    pub(super) fn arrived(&mut self, message: Message) -> Result<Option<Message>, Malformed> {
         let (RelayHeader { kind, mine, pipe, peer }, bytes) =
-            RelayHeader::decode(body).ok_or(Malformed)?;
+            RelayHeader::decode(message.body()).ok_or(Malformed)?;
         // Who sent it and called it its own is the other side.
         let key = PipeKey { peer, pipe, mine: !mine };
         let lost = match kind {
             RelayKind::Open => return self.opened(key, bytes),
-            RelayKind::Data => {
-                // What was under way to a pipe that this side closed goes nowhere.
-                let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(None) };
-                pipe.inbox.push_back(bytes.to_vec());
-                if !pipe.wanted {
-                    self.unwanted_bytes += bytes.len() + CHUNK_COST_BYTES;
-                    if self.unwanted_bytes > MAX_UNWANTED_BYTES {
-                        return Ok(Some(self.put_out(key)));
-                    }
-                }
-                return Ok(None);
-            }
+            RelayKind::Data => return Ok(self.chunk_arrived(key, Chunk(message))),
             RelayKind::Credit => {
                 let credit = bytes.try_into().map(u32::from_le_bytes).map_err(|_| Malformed)?;
                 if let Some(pipe) = self.pipes.get_mut(&key) {
@@ -332,6 +339,21 @@ impl Pipes {
     }
 }
 
+impl Pipes {
+    /// A chunk came; the message that closes its pipe, if that brings too much.
+    fn chunk_arrived(&mut self, key: PipeKey, chunk: Chunk) -> Option<Message> {
+        // What was under way to a pipe that this side closed goes nowhere.
+        let pipe = self.pipes.get_mut(&key)?;
+        let cost_bytes = chunk.cost_bytes();
+        pipe.inbox.push_back(chunk);
+        if pipe.wanted {
+            return None;
+        }
+        self.unwanted_bytes += cost_bytes;
+        (self.unwanted_bytes > MAX_UNWANTED_BYTES).then(|| self.put_out(key))
+    }
+}
+
 impl State {
     fn new(wanted: bool) -> State {
         let state = PipeState::Open;
@@ -340,7 +362,7 @@ impl State {
 
     /// What the chunks that came cost.
     fn inbox_bytes(&self) -> usize {
-        self.inbox.iter().map(|chunk| chunk.len() + CHUNK_COST_BYTES).sum()
+        self.inbox.iter().map(Chunk::cost_bytes).sum()
     }
 }
 
@@ -354,7 +376,7 @@ mod tests {
 
     fn came(pipes: &mut Pipes, kind: RelayKind, (peer, pipe): (u64, u32), bytes: &[u8]) -> bool {
         let header = RelayHeader { kind, mine: true, pipe, peer };
-        pipes.arrived(header.message(bytes).body()).unwrap().is_some()
+        pipes.arrived(header.message(bytes)).unwrap().is_some()
     }
 
     fn name(peer: u64, id: u32) -> PipeName {
@@ -376,7 +398,7 @@ mod tests {
         assert_eq!((pipes.unwanted.len(), pipes.pipes.len()), (MAX_UNWANTED, MAX_UNWANTED));
         for peer in 1..=100 {
             assert!(pipes.open(OWN, name(peer, 0)).is_none());
-            assert_eq!(pipes.receive(name(peer, 0)).unwrap().0, hello);
+            assert_eq!(pipes.receive(name(peer, 0)).unwrap().0.as_ref(), hello);
         }
         assert_eq!(pipes.unwanted_bytes, 0);
     }
@@ -430,7 +452,7 @@ mod tests {
             let (header, bytes) = RelayHeader::decode(credit.body()).unwrap();
             let there = RelayHeader { peer: 2000, ..header };
             assert_eq!((header.kind, header.peer), (RelayKind::Credit, OWN));
-            pipes.arrived(there.message(bytes).body()).unwrap();
+            pipes.arrived(there.message(bytes)).unwrap();
         }
         assert!(pipes.room(others[0]) > PIPE_WINDOW_BYTES * 3 / 4 - CHUNK_COST_BYTES);
     }
