@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rendezvous;
+use crate::schedule::Topology;
+use crate::schedule::cost::{Calibration, LinkClass, Prices};
 use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
@@ -15,7 +17,7 @@ use crate::transport::websocket::dialer;
 use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result, random};
+use crate::{Error, Result, env, random};
 
 /// What came of a meeting.
 pub(super) struct Meeting {
@@ -23,6 +25,10 @@ pub(super) struct Meeting {
     pub(super) transport: Box<dyn Transport>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
+    /// Which ranks share a host.
+    pub(super) topology: Topology,
+    /// What links cost; the same on all ranks.
+    pub(super) prices: Prices,
 }
 
 /// Publishes this rank in `store`, waits for the others and listens for them.
@@ -40,7 +46,12 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
+        return Ok(Meeting {
+            transport: Box::new(transport),
+            ranks_on_host: 1,
+            topology: Topology::one_host(1),
+            prices: Prices::of(LinkClass::Process),
+        });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -58,16 +69,19 @@ async fn meet_with(
     let ours = means.card();
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
+        // One rank's prices for all, so that all choose the same algorithms.
+        store.set_async(PRICES, measured()?.encode().as_bytes()).await?;
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([TOKEN]).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([PRICES, TOKEN]).collect();
     store.wait_async(&keys, Some(timeout)).await?;
     let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
         message: "the store holds something else under the group's token".into(),
     })?;
+    let calibration = calibration(&values.pop().unwrap_or_default())?;
     let cards = values
         .iter()
         .enumerate()
@@ -78,9 +92,42 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, ranks_on_host })
+    let topology = Topology::by_host(cards.iter().map(|card| &card.host));
+    let prices = calibration.prices(link_within(&cards));
+    let transport = compose(rank, &cards, token, 0, means)?;
+    Ok(Meeting { transport, ranks_on_host, topology, prices })
 }
 
+/// How ranks of one host reach each other, if it is the same way for all of them.
+fn link_within(cards: &[Card]) -> LinkClass {
+    let process = |card: &Card| (card.host.clone(), card.process_id);
+    let first = cards.first().map(process);
+    if cards.iter().all(|card| Some(process(card)) == first && card.tcp.is_empty()) {
+        LinkClass::Process
+    } else {
+        LinkClass::Loopback
+    }
+}
+
+/// What was measured here, if anything was.
+fn measured() -> Result<Calibration> {
+    let Some(path) = env::prices_file() else { return Ok(Calibration::default()) };
+    let wrong = |why: String| Error::InvalidArgument {
+        message: format!("POLYRANK_PRICES: {}: {why}", path.display()),
+    };
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    Calibration::decode(&text).map_err(|error| wrong(error.to_string()))
+}
+
+fn calibration(bytes: &[u8]) -> Result<Calibration> {
+    let text = String::from_utf8_lossy(bytes);
+    Calibration::decode(&text).map_err(|error| Error::Rendezvous {
+        message: format!("the store's entry for the prices of links: {error}"),
+    })
+}
+
+/// Where rank 0 publishes what links cost, for all ranks.
+const PRICES: &str = "prices";
 const TOKEN: &str = "token";
 
 fn card_key(rank: u32) -> String {

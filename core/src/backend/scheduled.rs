@@ -14,12 +14,12 @@ use crate::executor::{
 };
 use crate::schedule::Place;
 use crate::schedule::cache::{Cache, Key};
-use crate::schedule::select::{Overrides, select};
+use crate::schedule::select::{Known, Overrides, Selector};
 use crate::store::Store;
 use crate::transport::Transport;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, ReduceOp, Result};
+use crate::{Blocks, Error, ReduceOp, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.
@@ -29,7 +29,7 @@ pub struct ScheduledBackend {
     size: u32,
     driver: Arc<Driver>,
     issuing: Mutex<Issuing>,
-    overrides: Overrides,
+    selector: Selector,
     inspector: Arc<StallInspector>,
 }
 
@@ -59,7 +59,9 @@ impl ScheduledBackend {
         let transport: Box<dyn Transport> = meeting.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
         let executor = Executor::new(transport, group, Instant::now());
-        let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
+        let selector = Selector::new(&meeting.topology, &meeting.prices, overrides);
+        let schedules = Cache::new(Arc::new(meeting.topology));
+        let issuing = Issuing { collectives: 0, messages: 0, schedules };
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, rank, size);
         Ok(ScheduledBackend {
@@ -68,7 +70,7 @@ impl ScheduledBackend {
             size,
             driver,
             issuing: Mutex::new(issuing),
-            overrides,
+            selector,
             inspector,
         })
     }
@@ -85,7 +87,8 @@ impl Backend for ScheduledBackend {
 
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         let Call { collective, dtype, reduce_op, root, .. } = call;
-        let algorithm = select(collective, self.size, call.shared_bytes, &self.overrides);
+        let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
+        let algorithm = self.selector.choose(collective, known);
         let place = Place { rank: self.rank, size: self.size, root };
         let fingerprint = Fingerprint {
             collective: collective as u8,
@@ -191,6 +194,18 @@ impl ScheduledBackend {
         start(Message { peer, tag, memory, deadline, finish, completion: completion.clone() });
         Ok(Issued { sequence, completion })
     }
+}
+
+/// Whether all ranks know that all blocks have one size: where each rank has all blocks, of which
+/// all ranks know the sizes.
+fn equal_blocks(call: &Call) -> bool {
+    let facts = call.collective.facts();
+    let blocks = match (facts.sizes, facts.input, facts.output) {
+        (Sizes::PerRank, Blocks::All, _) => &call.input,
+        (Sizes::PerRank, _, Blocks::All) => &call.output,
+        _ => return false,
+    };
+    blocks.windows(2).all(|pair| pair[0].len() == pair[1].len())
 }
 
 /// The operator that kernels apply: averages and scaled sums are sums there.
