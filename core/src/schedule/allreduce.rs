@@ -69,7 +69,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "double_tree",
         meant_for: "many ranks, large tensors: segments flow through two trees, few rounds",
         build: Build::Flat(double_tree),
-        load: |on| Load::everywhere(on, figures::double_tree(on.size())),
+        load: |on| {
+            let traffic = figures::double_tree(on.size());
+            let load = Load::everywhere(on, traffic).with_turns(traffic.rounds);
+            load.at_pace(figures::DOUBLE_TREE_PACE)
+        },
     },
     Algorithm {
         name: "hierarchical",

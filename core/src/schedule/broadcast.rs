@@ -31,7 +31,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
         meant_for: "many ranks, middle sizes: segments flow down a tree with two children each",
         build: Build::Flat(binary_tree),
         load: |on| {
-            Load::everywhere(on, whole(on.size(), on.size().ilog2(), (on.size() - 1).min(2)))
+            let rounds = on.size().ilog2();
+            Load::everywhere(on, whole(on.size(), rounds, (on.size() - 1).min(2)))
+                .with_turns(rounds)
         },
     },
     Algorithm {
@@ -57,7 +59,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let halves = if on.size() > 1 { 2 } else { 0 };
             let bytes = f64::from(halves) / 2.0;
             let (rounds, message) = (peers::double_tree_depth(on.size()), bytes / 2.0);
-            Load::everywhere(on, Traffic { rounds, messages: halves, bytes, message, local: 0.0 })
+            let traffic = Traffic { rounds, messages: halves, bytes, message, local: 0.0 };
+            let load = Load::everywhere(on, traffic).with_turns(rounds);
+            load.at_pace(figures::DOUBLE_TREE_PACE)
         },
     },
     Algorithm {
@@ -75,14 +79,10 @@ pub const ALGORITHMS: &[Algorithm] = &[
         meant_for: "several hosts, large tensors: segments flow through one host after the other",
         build: Build::ByHost(hierarchical_chain),
         load: |on| {
-            let copies = on.size().min(2) - 1;
-            let within = whole(on.size(), on.size() - on.hosts(), copies);
-            let between = whole(on.hosts(), on.hosts() - 1, copies);
-            // One pipeline: the tensor goes through the slower of both once.
-            let first_segments = Traffic { bytes: 0.0, message: 0.0, ..within };
+            let traffic = whole(on.size(), on.size() - 1, on.size().min(2) - 1);
             match on.hosts() {
-                1 => Load::of([Phase::host(within)]),
-                _ => Load::of([Phase::host(first_segments), Phase::wire(between, 1)]),
+                1 => Load::of([Phase::host(traffic)]),
+                _ => Load::of([Phase::wire(traffic, 1)]),
             }
         },
     },

@@ -147,6 +147,10 @@ pub fn circulant(size: u32) -> Traffic {
     }
 }
 
+/// How many times longer bytes take through two trees than over a link that never pauses: two
+/// children wait for each other, and so the simulation finds.
+pub const DOUBLE_TREE_PACE: f64 = 2.0;
+
 /// What two trees with half of the tensor each cost, up and down.
 pub fn double_tree(size: u32) -> Traffic {
     // A rank with two children in one tree hands on what it gets to three, and to one in the other.

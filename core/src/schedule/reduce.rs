@@ -60,7 +60,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let halves = if on.size() > 1 { 2 } else { 0 };
             let bytes = f64::from(halves) / 2.0;
             let (rounds, message) = (peers::double_tree_depth(on.size()), bytes / 2.0);
-            Load::everywhere(on, Traffic { rounds, messages: halves, bytes, message, local: 1.0 })
+            let traffic = Traffic { rounds, messages: halves, bytes, message, local: 1.0 };
+            let load = Load::everywhere(on, traffic).with_turns(rounds);
+            load.at_pace(figures::DOUBLE_TREE_PACE)
         },
     },
     Algorithm {

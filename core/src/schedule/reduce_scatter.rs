@@ -264,7 +264,7 @@ fn hierarchical(place: Place, on: &Topology) -> Schedule {
         }
     }
     let lane = members.iter().position(|&member| member == rank).unwrap_or_default() as u32;
-    if let Some(team) = Team::of_lane(lane, place, on).filter(|_| lane < lanes) {
+    if let Some(team) = Team::of_lane(lane, place, on) {
         for round in 0..hosts - 1 {
             for block in carried(peers::before(home, round + 1, hosts), lane) {
                 builder.send(team.rank(team.on(1)), sums[&block].whole());

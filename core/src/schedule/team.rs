@@ -49,10 +49,10 @@ impl Team {
         Team::of(hosts.map(leader).collect(), place.rank)
     }
 
-    /// The rank number `lane` of each host, if this rank is one of them; every host has as many.
+    /// The rank number `lane` of each host, if every host has one and this rank is one of them.
     pub fn of_lane(lane: u32, place: Place, on: &Topology) -> Option<Team> {
         let own = on.members(on.host_of(place.rank));
-        if own.get(lane as usize) != Some(&place.rank) {
+        if lane >= on.fewest() || own.get(lane as usize) != Some(&place.rank) {
             return None;
         }
         let ranks = (0..on.hosts()).map(|host| on.members(host)[lane as usize]).collect();

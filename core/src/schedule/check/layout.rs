@@ -215,18 +215,19 @@ fn lay_out(
     Ok((memory, before))
 }
 
-/// The least common multiple of all cuts, and so of the parts that each cut makes of a block.
+/// The least common multiple of the numbers of parts into which blocks are cut.
 fn cells(schedules: &[Schedule]) -> Result<u32, Flaw> {
     let mut cells = 1u32;
     for (rank, schedule) in schedules.iter().enumerate() {
         for (step, chunks) in schedule.steps.iter().map(|step| step.action.chunks()).enumerate() {
             for chunk in chunks {
-                if chunk.parts != 0 && cells.is_multiple_of(chunk.parts) {
+                let parts = chunk.parts / greatest_divisor(chunk.parts, schedule.times(&chunk));
+                if parts != 0 && cells.is_multiple_of(parts) {
                     continue;
                 }
-                let multiple = (chunk.parts != 0)
-                    .then(|| cells / greatest_divisor(cells, chunk.parts))
-                    .and_then(|cells| cells.checked_mul(chunk.parts))
+                let multiple = (parts != 0)
+                    .then(|| cells / greatest_divisor(cells, parts))
+                    .and_then(|cells| cells.checked_mul(parts))
                     .filter(|&cells| cells < 1 << 20);
                 let Some(multiple) = multiple else {
                     let at = At { rank: rank as u32, step: step as u32 };

@@ -41,9 +41,9 @@ fn topologies(size: u32) -> Vec<Topology> {
 fn prove_all_roots(collective: Collective) {
     for size in 1..=64 {
         prove(collective, &Topology::one_host(size), &(0..size).collect::<Vec<_>>());
-        for on in topologies(size).iter().filter(|on| on.hosts() > 1) {
-            prove(collective, on, &[0, 1 % size, size / 2, size - 1]);
-        }
+    }
+    for on in (2..=24).chain([32, 33, 64]).flat_map(topologies).filter(|on| on.hosts() > 1) {
+        prove(collective, &on, &[0, on.size() / 2]);
     }
     for size in [127, 128, 129, 255, 256, 257] {
         prove(collective, &Topology::one_host(size), &[0, 1, size / 2, size - 1]);
@@ -125,7 +125,7 @@ fn bounds(stated: &Traffic, found: &Traffic) -> bool {
 fn what_goes_between_hosts_is_stated_within_bounds() {
     for collective in Collective::ALL {
         for algorithm in collective.algorithms() {
-            for on in (2..=20).chain([32, 33]).flat_map(topologies) {
+            for on in (2..=16).chain([32, 33]).flat_map(topologies) {
                 let schedules = algorithm.schedules(0, &on);
                 let blocks = f64::from(blocks(collective, on.size()));
                 let mut sent = vec![0.0; on.hosts() as usize];

@@ -20,10 +20,15 @@ pub struct Traffic {
 }
 
 /// What an algorithm costs: phases that follow one another.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// The phases.
     pub phases: Vec<Phase>,
+    /// Messages that ranks on the longest path send or take before the one that goes on, since
+    /// they have several children.
+    pub turns: u32,
+    /// How many times longer the bytes take than over links that never pause.
+    pub pace: f64,
 }
 
 /// A part of an algorithm that goes over links of one class, or mostly.
@@ -60,7 +65,19 @@ impl Load {
 
     /// Phases that follow one another.
     pub fn of(phases: impl IntoIterator<Item = Phase>) -> Load {
-        Load { phases: phases.into_iter().collect() }
+        Load { phases: phases.into_iter().collect(), turns: 0, pace: 1.0 }
+    }
+
+    /// The same, if ranks on the longest path have so many other children to serve first.
+    #[must_use]
+    pub fn with_turns(self, turns: u32) -> Load {
+        Load { turns, ..self }
+    }
+
+    /// The same, if links pause, so that bytes take `pace` times as long.
+    #[must_use]
+    pub fn at_pace(self, pace: f64) -> Load {
+        Load { pace, ..self }
     }
 
     fn flat(on: &Topology, traffic: Traffic, senders: u32) -> Load {
@@ -70,7 +87,9 @@ impl Load {
 
     /// Seconds for `whole_bytes`.
     pub fn price(&self, whole_bytes: f64, prices: &Prices) -> f64 {
-        self.phases.iter().map(|phase| phase.price(whole_bytes, prices)).sum()
+        let phases = self.phases.iter().map(|phase| phase.price(whole_bytes, self.pace, prices));
+        let overheads = self.phases.iter().map(|phase| phase.link(prices).overhead_s);
+        phases.sum::<f64>() + f64::from(self.turns) * overheads.fold(0.0, f64::max)
     }
 
     /// All phases together, as if the same rank were the busiest in each.
@@ -107,14 +126,18 @@ impl Phase {
         Phase { traffic, over: Over::Wire { senders } }
     }
 
-    /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long
-    /// as its longest path, whichever is more.
-    fn price(&self, whole_bytes: f64, prices: &Prices) -> f64 {
-        let Traffic { rounds, messages, bytes, message, local } = self.traffic;
-        let Link { latency_s, overhead_s, byte_s } = match self.over {
+    fn link(&self, prices: &Prices) -> Link {
+        match self.over {
             Over::Host => prices.within,
             Over::Wire { senders } => prices.between_hosts(senders),
-        };
+        }
+    }
+
+    /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long
+    /// as its longest path, whichever is more.
+    fn price(&self, whole_bytes: f64, pace: f64, prices: &Prices) -> f64 {
+        let Traffic { rounds, messages, bytes, message, local } = self.traffic;
+        let Link { latency_s, overhead_s, byte_s } = self.link(prices);
         let message = message * whole_bytes;
         let before_the_last = f64::from(rounds.saturating_sub(1));
         let path = before_the_last * message.min(prices.segment_bytes) + message;
@@ -125,7 +148,7 @@ impl Phase {
         let all_at_once = f64::from(rounds.min(1)) * latency_s + messages * overhead_s;
         one_by_one.max(all_at_once)
             + messages * at_once * prices.crowd_s
-            + busiest.max(path) * byte_s
+            + busiest.max(path) * byte_s * pace
             + local * whole_bytes * prices.local_byte_s
     }
 }

