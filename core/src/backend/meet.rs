@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::prices;
 use crate::rendezvous;
 use crate::schedule::Topology;
-use crate::schedule::cost::{Calibration, LinkClass, Prices};
+use crate::schedule::cost::{LinkClass, Prices};
 use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
@@ -17,7 +18,7 @@ use crate::transport::websocket::dialer;
 use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result, env, random};
+use crate::{Error, Result, random};
 
 /// What came of a meeting.
 pub(super) struct Meeting {
@@ -29,6 +30,8 @@ pub(super) struct Meeting {
     pub(super) topology: Topology,
     /// What links cost; the same on all ranks.
     pub(super) prices: Prices,
+    /// The ranks that have a session with the store's server, and its number.
+    pub(super) sessions: Vec<(u32, u64)>,
 }
 
 /// Publishes this rank in `store`, waits for the others and listens for them.
@@ -49,6 +52,7 @@ pub(super) async fn meet(
         return Ok(Meeting {
             transport: Box::new(transport),
             ranks_on_host: 1,
+            sessions: Vec::new(),
             topology: Topology::one_host(1),
             prices: Prices::of(LinkClass::Process),
         });
@@ -70,7 +74,7 @@ async fn meet_with(
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
         // One rank's prices for all, so that all choose the same algorithms.
-        store.set_async(PRICES, measured()?.encode().as_bytes()).await?;
+        store.set_async(PRICES, &prices::published()?).await?;
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
@@ -81,7 +85,7 @@ async fn meet_with(
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
         message: "the store holds something else under the group's token".into(),
     })?;
-    let calibration = calibration(&values.pop().unwrap_or_default())?;
+    let published = values.pop().unwrap_or_default();
     let cards = values
         .iter()
         .enumerate()
@@ -92,38 +96,12 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
+    let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
+    let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
-    let prices = calibration.prices(link_within(&cards));
+    let prices = prices::of_group(&published, &cards)?;
     let transport = compose(rank, &cards, token, 0, means)?;
-    Ok(Meeting { transport, ranks_on_host, topology, prices })
-}
-
-/// How ranks of one host reach each other, if it is the same way for all of them.
-fn link_within(cards: &[Card]) -> LinkClass {
-    let process = |card: &Card| (card.host.clone(), card.process_id);
-    let first = cards.first().map(process);
-    if cards.iter().all(|card| Some(process(card)) == first && card.tcp.is_empty()) {
-        LinkClass::Process
-    } else {
-        LinkClass::Loopback
-    }
-}
-
-/// What was measured here, if anything was.
-fn measured() -> Result<Calibration> {
-    let Some(path) = env::prices_file() else { return Ok(Calibration::default()) };
-    let wrong = |why: String| Error::InvalidArgument {
-        message: format!("POLYRANK_PRICES: {}: {why}", path.display()),
-    };
-    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    Calibration::decode(&text).map_err(|error| wrong(error.to_string()))
-}
-
-fn calibration(bytes: &[u8]) -> Result<Calibration> {
-    let text = String::from_utf8_lossy(bytes);
-    Calibration::decode(&text).map_err(|error| Error::Rendezvous {
-        message: format!("the store's entry for the prices of links: {error}"),
-    })
+    Ok(Meeting { transport, ranks_on_host, sessions, topology, prices })
 }
 
 /// Where rank 0 publishes what links cost, for all ranks.

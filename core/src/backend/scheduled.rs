@@ -63,7 +63,7 @@ impl ScheduledBackend {
         let schedules = Cache::new(Arc::new(meeting.topology));
         let issuing = Issuing { collectives: 0, messages: 0, schedules };
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, rank, size);
+        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
         Ok(ScheduledBackend {
             backend,
             rank,
