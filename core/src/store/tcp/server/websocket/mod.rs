@@ -104,8 +104,8 @@ impl Web {
 
 /// Serves one client until its socket ends, if it asks for a WebSocket; else the stream.
 ///
-/// A request for a WebSocket begins with "GET", as other requests of HTTP begin with a method, and a
-/// TLS connection with a handshake record's 22; a TCPStore client's first byte is zero.
+/// A request for a WebSocket begins with "GET", as others of HTTP begin with a method, and a TLS
+/// connection with a handshake record's 22; a TCPStore client's first byte is zero.
 pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStream> {
     let mut first = [0];
     // Who says nothing gets a TCPStore server's patience.

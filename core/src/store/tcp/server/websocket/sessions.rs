@@ -322,8 +322,8 @@ impl Sessions {
         }
     }
 
-    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one, unless
-    /// there is one already.
+    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one,
+    /// unless there is one already.
     pub(super) fn lost(
         &mut self,
         number: u64,
