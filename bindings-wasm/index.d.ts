@@ -1988,7 +1988,9 @@ export class TCPStore extends Store {
  * A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
  * WebSockets on its port; one of PyTorch does not.
  *
- * A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+ * A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until
+ * then the other ranks wait for this one, for a grace of 1.5 s unless it asks for another;
+ * longer than that, and it is taken to be dead.
  */
 export class WebSocketStore extends Store {
   private constructor();
@@ -2007,6 +2009,12 @@ export class WebSocketStore extends Store {
      * @defaultValue `300000`
      */
     timeout?: number | undefined;
+    /**
+     * How long the others wait for this process when its WebSocket is lost and not closed: the
+     * store, at most 30 min, and the ranks of groups that meet in it, at most 1 min; none: 1.5 s,
+     * or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment. In ms.
+     */
+    reconnectGrace?: number | null | undefined;
   }): Promise<WebSocketStore>;
 }
 

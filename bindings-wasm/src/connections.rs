@@ -72,9 +72,14 @@ thread_local! {
 }
 
 /// Opens a session with the server at `url`, which may take until `until`. It ends when what is
-/// returned beside it is gone.
-pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, until: Instant) -> (Client, Arc<Use>) {
-    let client = Client::new(DEFAULT_WINDOW_BYTES, 0);
+/// returned beside it is gone. The server is to wait `grace_ms` after a lost socket; 0: it chooses.
+pub(crate) fn open(
+    url: String,
+    dialer: Box<dyn Dialer>,
+    grace_ms: u32,
+    until: Instant,
+) -> (Client, Arc<Use>) {
+    let client = Client::new(DEFAULT_WINDOW_BYTES, grace_ms);
     client.set_owner(&Waker::from(Arc::new(Turn)));
     let (now, used) = (Instant::now(), Arc::new(Use));
     let connection = Connection {
