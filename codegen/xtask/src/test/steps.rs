@@ -221,7 +221,7 @@ impl Tools<'_> {
         pyright.arg("--pythonpath").arg(self.workspace.python());
         pyright.current_dir(self.workspace.path(PYTHON_PACKAGE));
         vec![
-            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q"])),
+            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q", "-rs"])),
             step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
             step("pyright", "Python types, by pyright", &["extension"], Action::Run(pyright)),
             step(
