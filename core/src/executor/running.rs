@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::analysis::Analysis;
-use super::kernels;
 use super::scratch::ScratchPool;
 use super::{Bindings, Completion, Operation, Outcome};
 use crate::clock::Instant;
+use crate::kernels::{self, Order};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
@@ -255,10 +255,15 @@ impl Running {
             return;
         }
         if into.same_memory(local) {
-            into.write(|into| kernels::reduce(op, dtype, into, incoming, operands));
+            let order = order(operands);
+            into.write(|into| kernels::reduce(op, dtype, into, incoming, order));
         } else {
             into.write_from(local, |into, local| {
-                kernels::reduce_into(op, dtype, into, local, incoming, operands);
+                let (left, right) = match operands {
+                    Operands::LocalFirst => (local, incoming),
+                    Operands::IncomingFirst => (incoming, local),
+                };
+                kernels::reduce_into(op, dtype, into, left, right);
             });
         }
     }
@@ -282,7 +287,7 @@ impl Running {
                     (self.region(from).slice(range.clone()), self.region(into).slice(range));
                 let (op, dtype) = (self.reduce_op, self.dtype);
                 into.write_from(&from, |into, from| {
-                    kernels::reduce(op, dtype, into, from, operands);
+                    kernels::reduce(op, dtype, into, from, order(operands));
                 });
             }
             Action::Send { .. } | Action::Recv { .. } | Action::RecvReduce { .. } => {}
@@ -325,4 +330,12 @@ pub(super) struct Released {
     pub(super) steps: Vec<StepState>,
     pub(super) completion: Arc<Completion>,
     pub(super) finish: Option<Outcome>,
+}
+
+/// The order for a kernel that reduces what comes in into the local operand's own memory.
+fn order(operands: Operands) -> Order {
+    match operands {
+        Operands::LocalFirst => Order::IntoFirst,
+        Operands::IncomingFirst => Order::FromFirst,
+    }
 }

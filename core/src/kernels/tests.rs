@@ -5,7 +5,7 @@
 use half::{bf16, f16};
 
 use super::*;
-use Operands::{IncomingFirst, LocalFirst};
+use Order::{FromFirst, IntoFirst};
 
 fn bytes<const N: usize>(elements: &[[u8; N]]) -> Vec<u8> {
     elements.concat()
@@ -15,11 +15,12 @@ fn f32s(elements: &[f32]) -> Vec<u8> {
     bytes(&elements.iter().map(|element| element.to_ne_bytes()).collect::<Vec<_>>())
 }
 
-fn reduced(op: ReduceOp, dtype: DType, into: &[u8], from: &[u8], operands: Operands) -> Vec<u8> {
+fn reduced(op: ReduceOp, dtype: DType, into: &[u8], from: &[u8], order: Order) -> Vec<u8> {
     let mut result = into.to_vec();
-    reduce(op, dtype, &mut result, from, operands);
+    reduce(op, dtype, &mut result, from, order);
     let mut separate = vec![0xa5; into.len()];
-    reduce_into(op, dtype, &mut separate, into, from, operands);
+    let (left, right) = if order == IntoFirst { (into, from) } else { (from, into) };
+    reduce_into(op, dtype, &mut separate, left, right);
     assert_eq!(result, separate, "{op:?} {dtype:?}: reduce and reduce_into differ");
     result
 }
@@ -41,7 +42,7 @@ fn every_length_and_alignment() {
                 DType::I32,
                 &mut memory[offset..],
                 &from[4 - offset..],
-                LocalFirst,
+                IntoFirst,
             );
             assert_eq!(memory[offset..], expected, "length {length}, offset {offset}");
         }
@@ -50,13 +51,13 @@ fn every_length_and_alignment() {
 
 #[test]
 fn integers_wrap() {
-    let sum = reduced(ReduceOp::Sum, DType::U8, &[250, 5], &[10, 5], LocalFirst);
+    let sum = reduced(ReduceOp::Sum, DType::U8, &[250, 5], &[10, 5], IntoFirst);
     assert_eq!(sum, [4, 10]);
-    let product = reduced(ReduceOp::Product, DType::I8, &[100], &[3], LocalFirst);
+    let product = reduced(ReduceOp::Product, DType::I8, &[100], &[3], IntoFirst);
     assert_eq!(product, [(300_i32 as i8) as u8]);
-    let min = reduced(ReduceOp::Min, DType::I8, &[0xff], &[1], LocalFirst);
+    let min = reduced(ReduceOp::Min, DType::I8, &[0xff], &[1], IntoFirst);
     assert_eq!(min, [0xff], "-1 is less than 1");
-    let max = reduced(ReduceOp::Max, DType::U8, &[0xff], &[1], LocalFirst);
+    let max = reduced(ReduceOp::Max, DType::U8, &[0xff], &[1], IntoFirst);
     assert_eq!(max, [0xff], "255 is greater than 1");
 }
 
@@ -72,7 +73,7 @@ fn any_byte_but_zero_is_true() {
         (ReduceOp::Bor, [0, 1, 1, 1, 1]),
         (ReduceOp::Bxor, [0, 1, 1, 0, 0]),
     ] {
-        assert_eq!(reduced(op, DType::Bool, &left, &right, LocalFirst), expected, "{op:?}");
+        assert_eq!(reduced(op, DType::Bool, &left, &right, IntoFirst), expected, "{op:?}");
     }
 }
 
@@ -81,14 +82,14 @@ fn nan_propagates_through_least_and_greatest() {
     let nan = f32::NAN;
     for op in [ReduceOp::Min, ReduceOp::Max] {
         for (a, b) in [(nan, 1.0), (1.0, nan), (nan, nan), (nan, f32::INFINITY)] {
-            let result = reduced(op, DType::F32, &f32s(&[a; 9]), &f32s(&[b; 9]), LocalFirst);
+            let result = reduced(op, DType::F32, &f32s(&[a; 9]), &f32s(&[b; 9]), IntoFirst);
             for element in result.as_chunks::<4>().0 {
                 assert!(f32::from_ne_bytes(*element).is_nan(), "{op:?}({a}, {b})");
             }
         }
         let half = f16::NAN.to_ne_bytes();
         let one = f16::ONE.to_ne_bytes();
-        let result = reduced(op, DType::F16, &half, &one, IncomingFirst);
+        let result = reduced(op, DType::F16, &half, &one, FromFirst);
         assert!(f16::from_ne_bytes([result[0], result[1]]).is_nan());
     }
 }
@@ -99,8 +100,8 @@ fn all_nans_become_one() {
     let canonical = f32s(&[f32::NAN; 9]);
     for op in [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max] {
         for other in [f32s(&[1.0; 9]), f32s(&[f32::from_bits(0x7fc5_4321); 9])] {
-            assert_eq!(reduced(op, DType::F32, &payload, &other, LocalFirst), canonical, "{op:?}");
-            assert_eq!(reduced(op, DType::F32, &other, &payload, LocalFirst), canonical, "{op:?}");
+            assert_eq!(reduced(op, DType::F32, &payload, &other, IntoFirst), canonical, "{op:?}");
+            assert_eq!(reduced(op, DType::F32, &other, &payload, IntoFirst), canonical, "{op:?}");
         }
     }
 }
@@ -108,8 +109,8 @@ fn all_nans_become_one() {
 #[test]
 fn the_order_of_operands_decides_between_signed_zeros() {
     let (plus, minus) = (f32s(&[0.0]), f32s(&[-0.0]));
-    let first = reduced(ReduceOp::Min, DType::F32, &plus, &minus, LocalFirst);
-    let second = reduced(ReduceOp::Min, DType::F32, &minus, &plus, IncomingFirst);
+    let first = reduced(ReduceOp::Min, DType::F32, &plus, &minus, IntoFirst);
+    let second = reduced(ReduceOp::Min, DType::F32, &minus, &plus, FromFirst);
     assert_eq!(first, second, "the same expression gives the same bits wherever it is computed");
 }
 
@@ -121,7 +122,7 @@ fn half_precision_rounds_once_to_nearest_even() {
         DType::F16,
         &f16::from_f32(2048.0).to_ne_bytes(),
         &f16::from_f32(1.0).to_ne_bytes(),
-        LocalFirst,
+        IntoFirst,
     );
     assert_eq!(sum, f16::from_f32(2048.0).to_ne_bytes());
     // 256 + 1 is a tie in bfloat16, whose neighbours are 256 and 258.
@@ -130,7 +131,7 @@ fn half_precision_rounds_once_to_nearest_even() {
         DType::Bf16,
         &bf16::from_f32(256.0).to_ne_bytes(),
         &bf16::from_f32(1.0).to_ne_bytes(),
-        LocalFirst,
+        IntoFirst,
     );
     assert_eq!(sum, bf16::from_f32(256.0).to_ne_bytes());
 }
@@ -142,7 +143,7 @@ fn complex_sums_are_sums_of_the_parts() {
         DType::Complex64,
         &f32s(&[1.0, 2.0, 3.0, 4.0]),
         &f32s(&[10.0, 20.0, 30.0, 40.0]),
-        LocalFirst,
+        IntoFirst,
     );
     assert_eq!(sum, f32s(&[11.0, 22.0, 33.0, 44.0]));
 }
@@ -197,7 +198,7 @@ fn halves_of_every_length_are_rounded_from_the_exact_result() {
         let left: Vec<u8> = pairs.iter().flat_map(|pair| pair[0]).collect();
         let right: Vec<u8> = pairs.iter().flat_map(|pair| pair[1]).collect();
         for op in [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max] {
-            let found = reduced(op, DType::F16, &left, &right, LocalFirst);
+            let found = reduced(op, DType::F16, &left, &right, IntoFirst);
             for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
                 let (a, b) = (f16::from_ne_bytes(*a), f16::from_ne_bytes(*b));
                 // Sums and products of two binary16 numbers are exact in binary64.
@@ -205,7 +206,7 @@ fn halves_of_every_length_are_rounded_from_the_exact_result() {
                 let found = f16::from_ne_bytes(*found);
                 assert!(found == expected || found.is_nan() && expected.is_nan(), "{op:?} {a} {b}");
             }
-            let found = reduced(op, DType::Bf16, &left, &right, LocalFirst);
+            let found = reduced(op, DType::Bf16, &left, &right, IntoFirst);
             for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
                 let (a, b) = (bf16::from_ne_bytes(*a), bf16::from_ne_bytes(*b));
                 let expected = bf16::from_f32(exact(op, a.to_f64(), b.to_f64()) as f32);
@@ -249,7 +250,7 @@ fn integers_wrap_and_compare_as_their_type() {
         let (left, right): (Vec<u8>, Vec<u8>) = (take(), take());
         let ops = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
         for op in ops.into_iter().chain([ReduceOp::Band, ReduceOp::Bor, ReduceOp::Bxor]) {
-            let result = reduced(op, dtype, &left, &right, LocalFirst);
+            let result = reduced(op, dtype, &left, &right, IntoFirst);
             for at in (0..99).map(|at| at * bytes..(at + 1) * bytes) {
                 let (a, b) = (wide(&left[at.clone()], signed), wide(&right[at.clone()], signed));
                 let expected = match op {

@@ -13,28 +13,26 @@ mod number;
 use self::apply::{binary, ternary, unary};
 use self::half_floats::{Bf16, Convert, F16s, LANES_BYTES, Portable};
 use self::number::{Number, Truth};
-pub use crate::schedule::Operands;
 use crate::{DType, ReduceOp};
 
-/// `into ⊕ from` into `into`, or `from ⊕ into` if `operands` says that the incoming operand, which
-/// `from` is, comes first. Averages and scaled sums are sums here; see [`divide`] and [`scale`].
-pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], operands: Operands) {
-    dispatch(op, dtype, Memory::Binary { into, from, operands });
+/// Which operand of a reduction in place comes first. All ranks must agree: the order decides
+/// between signed zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// `into ⊕ from`.
+    IntoFirst,
+    /// `from ⊕ into`.
+    FromFirst,
 }
 
-/// `local ⊕ incoming` (or the other order) into `into`, whose old bytes do not matter.
-pub fn reduce_into(
-    op: ReduceOp,
-    dtype: DType,
-    into: &mut [u8],
-    local: &[u8],
-    incoming: &[u8],
-    operands: Operands,
-) {
-    let (left, right) = match operands {
-        Operands::LocalFirst => (local, incoming),
-        Operands::IncomingFirst => (incoming, local),
-    };
+/// Reduces `from` into `into`. Averages and scaled sums are sums here; see [`divide`] and
+/// [`scale`].
+pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], order: Order) {
+    dispatch(op, dtype, Memory::Binary { into, from, order });
+}
+
+/// `left ⊕ right` into `into`, whose old bytes do not matter.
+pub fn reduce_into(op: ReduceOp, dtype: DType, into: &mut [u8], left: &[u8], right: &[u8]) {
     dispatch(op, dtype, Memory::Ternary { into, left, right });
 }
 
@@ -74,7 +72,7 @@ pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
 
 /// The operands of one reduction.
 enum Memory<'a> {
-    Binary { into: &'a mut [u8], from: &'a [u8], operands: Operands },
+    Binary { into: &'a mut [u8], from: &'a [u8], order: Order },
     Ternary { into: &'a mut [u8], left: &'a [u8], right: &'a [u8] },
 }
 
@@ -102,8 +100,8 @@ fn run<T: Number<Bytes = [u8; N]>, const N: usize>(
     f: impl Fn(T, T) -> T + Copy,
 ) {
     match memory {
-        Memory::Binary { into, from, operands: Operands::LocalFirst } => binary(into, from, f),
-        Memory::Binary { into, from, operands: Operands::IncomingFirst } => {
+        Memory::Binary { into, from, order: Order::IntoFirst } => binary(into, from, f),
+        Memory::Binary { into, from, order: Order::FromFirst } => {
             binary(into, from, move |local, incoming| f(incoming, local));
         }
         Memory::Ternary { into, left, right } => ternary(into, left, right, f),
@@ -154,14 +152,14 @@ fn f16(op: ReduceOp, memory: Memory<'_>) {
 /// Numbers are converted several at a time; the last ones are filled up with zeros.
 fn f16_by<C: Convert>(op: ReduceOp, memory: Memory<'_>) {
     match memory {
-        Memory::Binary { into, from, operands } => {
+        Memory::Binary { into, from, order } => {
             let whole = into.len().min(from.len()) / LANES_BYTES * LANES_BYTES;
             let (into, into_rest) = into.split_at_mut(whole);
             let (from, from_rest) = from.split_at(whole);
-            float::<F16s<C>, _>(op, Memory::Binary { into, from, operands });
+            float::<F16s<C>, _>(op, Memory::Binary { into, from, order });
             let (mut last, bytes) = padded(into_rest, from_rest.len());
             let from = &padded(from_rest, bytes).0;
-            float::<F16s<C>, _>(op, Memory::Binary { into: &mut last, from, operands });
+            float::<F16s<C>, _>(op, Memory::Binary { into: &mut last, from, order });
             into_rest[..bytes].copy_from_slice(&last[..bytes]);
         }
         Memory::Ternary { into, left, right } => {
