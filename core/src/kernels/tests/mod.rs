@@ -1,6 +1,6 @@
-//! Kernels against scalar code and known values.
+//! Kernels against known values.
 
-#![allow(clippy::unwrap_used)]
+mod oracle;
 
 use half::{bf16, f16};
 
@@ -18,35 +18,13 @@ fn f32s(elements: &[f32]) -> Vec<u8> {
 fn reduced(op: ReduceOp, dtype: DType, into: &[u8], from: &[u8], order: Order) -> Vec<u8> {
     let mut result = into.to_vec();
     reduce(op, dtype, &mut result, from, order);
-    let mut separate = vec![0xa5; into.len()];
     let (left, right) = if order == IntoFirst { (into, from) } else { (from, into) };
-    reduce_into(op, dtype, &mut separate, left, right);
-    assert_eq!(result, separate, "{op:?} {dtype:?}: reduce and reduce_into differ");
-    result
-}
-
-#[test]
-fn every_length_and_alignment() {
-    for length in [0, 1, 3, 7, 8, 31, 64, 255, 256, 257, 1000] {
-        let left: Vec<i32> = (0..length).map(|i| i * 3 - 50).collect();
-        let right: Vec<i32> = (0..length).map(|i| 1000 - i * 7).collect();
-        let expected: Vec<u8> =
-            left.iter().zip(&right).flat_map(|(a, b)| (a + b).to_ne_bytes()).collect();
-        for offset in 0..5 {
-            let mut memory = vec![0; offset];
-            memory.extend(left.iter().flat_map(|x| x.to_ne_bytes()));
-            let mut from = vec![0; 4 - offset];
-            from.extend(right.iter().flat_map(|x| x.to_ne_bytes()));
-            reduce(
-                ReduceOp::Sum,
-                DType::I32,
-                &mut memory[offset..],
-                &from[4 - offset..],
-                IntoFirst,
-            );
-            assert_eq!(memory[offset..], expected, "length {length}, offset {offset}");
-        }
+    for stores in [Stores::Cached, Stores::Streaming] {
+        let mut separate = vec![0xa5; into.len()];
+        reduce_into(op, dtype, &mut separate, left, right, stores);
+        assert_eq!(result, separate, "{op:?} {dtype:?}: reduce and reduce_into differ");
     }
+    result
 }
 
 #[test]
@@ -169,54 +147,6 @@ fn scaling_is_in_the_elements_own_precision() {
     assert_eq!(integers, [3, 4], "integers are not scaled");
 }
 
-/// xorshift64, so that a failure repeats.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
-fn exact(op: ReduceOp, a: f64, b: f64) -> f64 {
-    match op {
-        ReduceOp::Sum => a + b,
-        ReduceOp::Product => a * b,
-        _ if a.is_nan() || b.is_nan() => f64::NAN,
-        ReduceOp::Min => a.min(b),
-        _ => a.max(b),
-    }
-}
-
-#[test]
-fn halves_of_every_length_are_rounded_from_the_exact_result() {
-    let mut state = 42;
-    for count in [0, 1, 7, 8, 9, 15, 16, 17, 255, 1025] {
-        let pairs: Vec<[[u8; 2]; 2]> = (0..count)
-            .map(|_| random(&mut state).to_ne_bytes())
-            .map(|x| [[x[2], x[3]], [x[4], x[5]]])
-            .collect();
-        let left: Vec<u8> = pairs.iter().flat_map(|pair| pair[0]).collect();
-        let right: Vec<u8> = pairs.iter().flat_map(|pair| pair[1]).collect();
-        for op in [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max] {
-            let found = reduced(op, DType::F16, &left, &right, IntoFirst);
-            for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
-                let (a, b) = (f16::from_ne_bytes(*a), f16::from_ne_bytes(*b));
-                // Sums and products of two binary16 numbers are exact in binary64.
-                let expected = f16::from_f64(exact(op, a.to_f64(), b.to_f64()));
-                let found = f16::from_ne_bytes(*found);
-                assert!(found == expected || found.is_nan() && expected.is_nan(), "{op:?} {a} {b}");
-            }
-            let found = reduced(op, DType::Bf16, &left, &right, IntoFirst);
-            for ([a, b], found) in pairs.iter().zip(found.as_chunks().0) {
-                let (a, b) = (bf16::from_ne_bytes(*a), bf16::from_ne_bytes(*b));
-                let expected = bf16::from_f32(exact(op, a.to_f64(), b.to_f64()) as f32);
-                let found = bf16::from_ne_bytes(*found);
-                assert!(found == expected || found.is_nan() && expected.is_nan(), "{op:?} {a} {b}");
-            }
-        }
-    }
-}
-
 type Encode = fn(f32) -> [u8; 2];
 
 #[test]
@@ -240,38 +170,17 @@ fn halves_of_every_length_are_scaled_and_divided() {
 }
 
 #[test]
-fn integers_wrap_and_compare_as_their_type() {
-    use DType::*;
-    let integers = [(U8, false), (I8, true), (U16, false), (I16, true), (U32, false), (I32, true)];
-    let mut state = 0x9e37_79b9_7f4a_7c15;
-    for (dtype, signed) in integers.into_iter().chain([(U64, false), (I64, true)]) {
-        let bytes = dtype.size_bytes();
-        let mut take = || (0..99 * bytes).map(|_| (random(&mut state) >> 24) as u8).collect();
-        let (left, right): (Vec<u8>, Vec<u8>) = (take(), take());
-        let ops = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
-        for op in ops.into_iter().chain([ReduceOp::Band, ReduceOp::Bor, ReduceOp::Bxor]) {
-            let result = reduced(op, dtype, &left, &right, IntoFirst);
-            for at in (0..99).map(|at| at * bytes..(at + 1) * bytes) {
-                let (a, b) = (wide(&left[at.clone()], signed), wide(&right[at.clone()], signed));
-                let expected = match op {
-                    ReduceOp::Sum => a + b,
-                    ReduceOp::Product => a.wrapping_mul(b),
-                    ReduceOp::Min => a.min(b),
-                    ReduceOp::Max => a.max(b),
-                    ReduceOp::Band => a & b,
-                    ReduceOp::Bor => a | b,
-                    _ => a ^ b,
-                };
-                assert_eq!(result[at], expected.to_le_bytes()[..bytes], "{dtype:?} {op:?} {a} {b}");
-            }
-        }
-    }
+fn subnormal_numbers_are_kept_whatever_the_threads_mode_is() {
+    let least = f32s(&[f32::from_bits(1); 99]);
+    let sum = f32s(&[f32::from_bits(2); 99]);
+    let found = processor::tests::flushing(|| {
+        reduced(ReduceOp::Sum, DType::F32, &least, &least, IntoFirst)
+    });
+    assert_eq!(found, sum);
 }
 
-/// The integer in little-endian `bytes`.
-fn wide(bytes: &[u8], signed: bool) -> i128 {
-    let negative = signed && bytes[bytes.len() - 1] & 0x80 != 0;
-    let mut all = [if negative { 0xff } else { 0 }; 16];
-    all[..bytes.len()].copy_from_slice(bytes);
-    i128::from_le_bytes(all)
+#[test]
+fn results_are_streamed_only_if_they_outgrow_the_cache() {
+    assert_eq!(Stores::of_result(256 << 10), Stores::Cached);
+    assert_eq!(Stores::of_result(usize::MAX), Stores::Streaming);
 }
