@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::Result;
-use polyrank::clock::Instant;
 use polyrank::rendezvous::{OpeningStore, install_store_opener};
 use polyrank::store::{Store, WebSocketStore, WebSocketStoreOptions, grace_to_ms};
 
@@ -30,7 +29,7 @@ async fn open(url: String, options: WebSocketStoreOptions) -> Result<WebSocketSt
     let limit = if timeout.is_zero() { EVER } else { timeout.min(EVER) };
     let grace_ms = grace_to_ms(options.reconnect_grace).unwrap_or(0);
     let dialer = Box::new(BrowserDialer);
-    let (client, used) = connections::open(url.clone(), dialer, grace_ms, Instant::now() + limit);
+    let (client, used) = connections::open(url.clone(), dialer, grace_ms, limit);
     client.opened().await?;
     Ok(WebSocketStore::over(client, url, options, used))
 }

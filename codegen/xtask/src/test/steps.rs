@@ -167,6 +167,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",
                     "bindings-wasm/tests/readme.test.mjs",
+                    "bindings-wasm/tests/foreign.test.mjs",
                 ]),
             ),
             step(
