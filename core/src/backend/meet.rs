@@ -12,6 +12,7 @@ use crate::store::Store;
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
+use crate::transport::board::Board;
 use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
@@ -21,6 +22,8 @@ use crate::{Error, Result, random};
 pub(super) struct Meeting {
     /// The way to the others.
     pub(super) transport: Box<dyn Transport>,
+    /// What small operations go over, on all ranks or on none.
+    pub(super) board: Option<Box<dyn Board>>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
 }
@@ -40,7 +43,8 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
+        let board = boards::offer().and_then(|offer| boards::alone(offer));
+        return Ok(Meeting { transport: Box::new(transport), board, ranks_on_host: 1 });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -55,7 +59,8 @@ async fn meet_with(
     timeout: Duration,
     means: Means,
 ) -> Result<Meeting> {
-    let ours = means.card();
+    let offer = boards::offer();
+    let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
@@ -78,7 +83,11 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, ranks_on_host })
+    let board = match offer {
+        Some(offer) => boards::agree(offer, store, rank, &cards, timeout).await?,
+        None => None,
+    };
+    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, board, ranks_on_host })
 }
 
 const TOKEN: &str = "token";
@@ -101,4 +110,77 @@ fn listen(store: &dyn Store) -> Result<Listener> {
     // The interface that leads to the store leads to the other ranks; without one, this host only.
     let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     TcpTransport::bind(SocketAddr::new(address, 0))
+}
+
+/// Where ranks can share memory.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod boards {
+    use super::*;
+    pub(super) use crate::transport::shm::board::Offer;
+
+    /// This rank's part of a board, if the system gives memory for it.
+    pub(super) fn offer() -> Option<Offer> {
+        let nonce = random::bytes::<8>().ok().map(u64::from_le_bytes)?;
+        Offer::new(nonce).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
+    }
+
+    /// The board of a group of one rank.
+    pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {
+        let card = Card::new("", 0, Vec::new());
+        offer.join(0, &[card]).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
+    }
+
+    /// The board of the group, if every rank finds every other's part.
+    pub(super) async fn agree(
+        offer: Offer,
+        store: &Arc<dyn Store>,
+        rank: u32,
+        cards: &[Card],
+        timeout: Duration,
+    ) -> Result<Option<Box<dyn Board>>> {
+        if !Offer::suits(cards) {
+            return Ok(None);
+        }
+        let board = offer.join(rank, cards).inspect_err(|why| tracing::debug!(%why, "no board"));
+        let key = |rank| format!("board/{rank}");
+        store.set_async(&key(rank), if board.is_ok() { b"found" } else { b"none" }).await?;
+        let keys: Vec<String> = (0..cards.len()).map(|rank| key(rank as u32)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        store.wait_async(&keys, Some(timeout)).await?;
+        let answers = store.multi_get_async(&keys).await?;
+        Ok(board.ok().filter(|_| answers.iter().all(|answer| answer == b"found")))
+    }
+}
+
+/// Where they cannot.
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+mod boards {
+    use super::*;
+    use crate::wire::card::BoardKey;
+
+    pub(super) enum Offer {}
+
+    impl Offer {
+        pub(super) fn key(&self) -> BoardKey {
+            match *self {}
+        }
+    }
+
+    pub(super) fn offer() -> Option<Offer> {
+        None
+    }
+
+    pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {
+        match offer {}
+    }
+
+    pub(super) async fn agree(
+        offer: Offer,
+        _: &Arc<dyn Store>,
+        _: u32,
+        _: &[Card],
+        _: Duration,
+    ) -> Result<Option<Box<dyn Board>>> {
+        match offer {}
+    }
 }

@@ -15,13 +15,24 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
 use super::{
-    Completion, Executor, FAREWELL, Finished, Message, Operation, SpinPolicy, StallReport, Waiting,
+    Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Small, SpinPolicy,
+    StallReport, Waiting,
 };
 use crate::clock::Instant;
 use crate::transport::{Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
+
+/// How often it is looked whether the others have shown what a small operation needs, before
+/// anybody else may have the executor: a few microseconds.
+const LOOKS: u32 = 256;
+
+/// As [`LOOKS`], where the other rank may need this core.
+const YIELDS: u32 = 16;
+
+/// After how many small operations frames are looked at.
+const LOOK_AT_FRAMES: u64 = 64;
 
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
@@ -90,6 +101,42 @@ impl Driver {
     pub fn submit(&self, operation: Operation, waiting: Waiting) {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now));
+    }
+
+    /// Whether small operations go over a board.
+    pub fn has_board(&self) -> bool {
+        self.lock().has_board()
+    }
+
+    /// Tries to run a small operation from beginning to end, in the memory of the caller and
+    /// without waiting for long. None if it did nothing; false if this rank has given its part, so
+    /// that the operation has to be submitted as one that is shown.
+    pub fn try_small(
+        &self,
+        (sequence, fingerprint): (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        waiting: Waiting,
+    ) -> Option<bool> {
+        if self.is_inherited() {
+            return None;
+        }
+        let (looks, between): (u32, fn()) = match (self.spin, waiting) {
+            (SpinPolicy::Spin(_), Waiting::Soon) => (LOOKS, std::hint::spin_loop),
+            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 16, std::hint::spin_loop),
+            (SpinPolicy::Yield(_), Waiting::Soon) => (YIELDS, std::thread::yield_now),
+            (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
+        };
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        let mut executor = self.lock();
+        let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
+        if !sequence.is_multiple_of(LOOK_AT_FRAMES) {
+            return tried;
+        }
+        // A loop of small operations must not keep frames of other kinds waiting for ever.
+        drop(executor);
+        self.turn_once(&mut Vec::new(), |_, _| {});
+        tried
     }
 
     /// Starts to send a message.
@@ -191,8 +238,9 @@ impl Driver {
         while self.is_busy() && Instant::now() < until {
             if !self.turn_once(&mut finished, |_, _| {}) {
                 interests.clear();
-                self.lock().interests(&mut interests);
-                wait::wait(&interests, Some(Duration::from_millis(5)));
+                if self.lock().prepare_to_sleep(&mut interests) {
+                    wait::wait(&interests, Some(Duration::from_millis(5)));
+                }
             }
         }
         self.turn_once(&mut finished, Executor::close);
@@ -308,7 +356,7 @@ impl Driver {
         let mut interests = Vec::new();
         let mut idle_since: Option<Instant> = None;
         loop {
-            let moved = self.turn_once(&mut finished, |_, _| {});
+            let moved = self.turn_once(&mut finished, |executor, _| executor.stay_awake());
             if completion.is_done() {
                 return true;
             }
@@ -345,13 +393,13 @@ impl Driver {
         self.background.start();
         interests.clear();
         interests.push(self.bell.clone());
-        let deadline = {
-            let executor = self.lock();
-            executor.interests(interests);
+        let (sleepy, deadline) = {
+            let mut executor = self.lock();
+            let sleepy = executor.prepare_to_sleep(interests);
             self.polling.store(true, Ordering::SeqCst);
-            executor.next_deadline()
+            (sleepy, executor.next_deadline())
         };
-        if !completion.is_done() {
+        if sleepy && !completion.is_done() {
             let first = until.into_iter().chain(deadline).min();
             let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
             // A transport without descriptors has to be asked again and again.
@@ -390,8 +438,10 @@ impl Driver {
 
     /// What the background thread has to wait for, and until when at most.
     pub(super) fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {
-        let executor = self.lock();
-        executor.interests(interests);
+        let mut executor = self.lock();
+        if !executor.prepare_to_sleep(interests) {
+            return Some(Instant::now());
+        }
         executor.next_deadline()
     }
 
@@ -421,7 +471,9 @@ impl Driver {
 
     /// Asks the background thread to look after it.
     fn attend(&self) {
-        if !self.attended.swap(true, Ordering::SeqCst) || self.unfinished.load(Ordering::SeqCst) {
+        let is_new = !self.attended.swap(true, Ordering::SeqCst);
+        // If it sleeps already, it may not be known to those who have to wake it.
+        if is_new || self.unfinished.load(Ordering::SeqCst) || !self.lock().let_others_wake() {
             self.background.attend();
         }
     }

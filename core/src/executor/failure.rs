@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::GroupIdentity;
 use super::analysis::peer_of;
 use super::running::Running;
+use super::small::ON_BOARD;
 use super::state::{Finished, State};
 use crate::clock::Instant;
 use crate::schedule::Action;
@@ -131,6 +132,9 @@ impl State {
         self.work.clear();
         self.replies.clear();
         self.ahead.clear();
+        if let Some(boarded) = &mut self.boarded {
+            boarded.forget();
+        }
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
         for peer in 0..self.size {
@@ -191,7 +195,7 @@ impl State {
             Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
                 ranks.clone()
             }
-            _ => running.waits_for(),
+            _ => self.waits_for(running),
         }
     }
 
@@ -241,7 +245,7 @@ impl State {
         // What has ended leaves its deadline behind until then.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
-        [earliest, farewell, suspicion].into_iter().flatten().min()
+        [earliest, farewell, suspicion, self.room_deadline()].into_iter().flatten().min()
     }
 
     /// The death that is suspected, as a reason for breaking the group.
@@ -267,7 +271,7 @@ impl State {
             sequence: running.sequence,
             fingerprint: running.fingerprint,
             stalled_for: now.saturating_duration_since(running.progressed),
-            waiting_for: running.waits_for(),
+            waiting_for: self.waits_for(running),
         })
     }
 
@@ -320,6 +324,10 @@ impl State {
 
     /// Breaks the group if operation `sequence` needs a peer that left.
     pub(super) fn check_departed(&mut self, sequence: u64) {
+        if let Some(rank) = self.gone_from_board(sequence) {
+            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            return;
+        }
         let Some(running) = self.in_flight.get(sequence) else { return };
         let needed = running.unfinished().find_map(|step| {
             let (peer, _) = peer_of(&running.action(step))?;
@@ -377,6 +385,9 @@ fn describe(side: &Side) -> String {
     }
     if facts.rooted {
         text += &format!(", root {}", fingerprint.root);
+    }
+    if fingerprint.algorithm == ON_BOARD {
+        text += ", over shared memory";
     }
     if let Some(algorithm) = collective.algorithms().get(usize::from(fingerprint.algorithm)) {
         text += &format!(", algorithm {}", algorithm.name);

@@ -6,7 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Completion, Executor, Finished, Message, Operation, SpinPolicy, StallReport, Waiting};
+use super::{
+    Completion, Executor, Finished, Flat, Message, Operation, Small, SpinPolicy, StallReport,
+    Waiting,
+};
 use crate::Result;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::transport::Rank;
@@ -77,6 +80,22 @@ impl Driver {
     /// Starts a collective, and moves it as far as it goes at once.
     pub fn submit(&self, operation: Operation, _: Waiting) {
         self.change(|executor, now| executor.submit(operation, now));
+    }
+
+    /// Whether small operations go over a board: where there are no threads, there is none.
+    pub fn has_board(&self) -> bool {
+        self.lock().has_board()
+    }
+
+    /// Tries to run a small operation at once; without a board, that does nothing.
+    pub fn try_small(
+        &self,
+        numbered: (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        _: Waiting,
+    ) -> Option<bool> {
+        self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop)
     }
 
     /// Starts to send a message.

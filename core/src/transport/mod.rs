@@ -1,5 +1,6 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+pub mod board;
 mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
@@ -8,6 +9,8 @@ pub mod inproc;
 mod mixed;
 #[cfg(feature = "tcp")]
 mod readiness;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub mod shm;
 pub mod sim;
 #[cfg_attr(
     not(feature = "tcp"),

@@ -33,10 +33,21 @@ pub struct Card {
     pub websocket: Vec<String>,
     /// Its number at the relay of the store's server, if it has one.
     pub relay: Option<u64>,
+    /// Where its part of the board is, if it offers one.
+    pub board: Option<BoardKey>,
     /// [`WIRE_VERSION`] of the rank.
     pub wire_version: u16,
     /// [`numbers_hash`] of the rank.
     pub numbers: u64,
+}
+
+/// What another process of the same host needs to find a rank's part of the board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardKey {
+    /// The descriptor in the rank's process.
+    pub descriptor: u32,
+    /// A number that stands in the memory behind it, and nowhere else.
+    pub nonce: u64,
 }
 
 /// Why a text is no card, or why its rank cannot be talked to.
@@ -91,7 +102,16 @@ impl Card {
         let host = host.trim().to_owned();
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
         let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
-        Card { host, process_id, tcp, websocket: Vec::new(), relay: None, wire_version, numbers }
+        Card {
+            host,
+            process_id,
+            tcp,
+            websocket: Vec::new(),
+            relay: None,
+            board: None,
+            wire_version,
+            numbers,
+        }
     }
 
     /// Says too that it answers WebSockets wherever it listens for TCP.
@@ -116,6 +136,9 @@ impl Card {
         if let Some(number) = self.relay {
             let _ = writeln!(text, "relay {number}");
         }
+        if let Some(BoardKey { descriptor, nonce }) = self.board {
+            let _ = writeln!(text, "board {descriptor} {nonce:016x}");
+        }
         text.into_bytes()
     }
 
@@ -131,7 +154,7 @@ impl Card {
             return Err(CardError::NotACard);
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
-        let (mut tcp, mut websocket, mut relay) = (Vec::new(), Vec::new(), None);
+        let (mut tcp, mut websocket, mut relay, mut board) = (Vec::new(), Vec::new(), None, None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
             match name {
@@ -152,6 +175,7 @@ impl Card {
                 }
                 "websocket" => websocket.push(value.to_owned()),
                 "relay" => relay = Some(parse("relay", value)?),
+                "board" => board = Some(board_key(value)?),
                 _ => {}
             }
         }
@@ -161,6 +185,7 @@ impl Card {
             tcp,
             websocket,
             relay,
+            board,
             wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
             numbers: numbers.ok_or(CardError::Missing { name: "numbers" })?,
         })
@@ -180,6 +205,14 @@ impl Card {
 
 fn parse<T: std::str::FromStr>(name: &'static str, value: &str) -> Result<T, CardError> {
     value.parse().map_err(|_| CardError::Value { name })
+}
+
+fn board_key(value: &str) -> Result<BoardKey, CardError> {
+    let parts = value.split_once(' ').and_then(|(descriptor, nonce)| {
+        let nonce = u64::from_str_radix(nonce, 16).ok()?;
+        Some(BoardKey { descriptor: descriptor.parse().ok()?, nonce })
+    });
+    parts.ok_or(CardError::Value { name: "board" })
 }
 
 fn is_url(value: &str) -> bool {
@@ -204,10 +237,12 @@ mod tests {
             v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
             answers in any::<bool>(),
             relay in proptest::option::of(any::<u64>()),
+            board in proptest::option::of(any::<(u32, u64)>()),
         ) {
             let tcp = v4.into_iter().map(SocketAddr::from);
             let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
-            let card = Card { relay, ..Card::new(&host, process_id, tcp) };
+            let board = board.map(|(descriptor, nonce)| BoardKey { descriptor, nonce });
+            let card = Card { relay, board, ..Card::new(&host, process_id, tcp) };
             let card = if answers { card.answering_websockets() } else { card };
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
@@ -236,6 +271,8 @@ mod tests {
             ("websocket http://127.0.0.1/", "websocket"),
             ("websocket ws://a b/", "websocket"),
             ("relay -1", "relay"),
+            ("board 7", "board"),
+            ("board -7 00", "board"),
         ] {
             let bytes = [card.encode(), line.into()].concat();
             assert_eq!(Card::decode(&bytes), Err(CardError::Value { name }));

@@ -100,6 +100,7 @@ impl World {
             sequence: self.issued[rank as usize],
             fingerprint: call.fingerprint,
             schedule: call.schedule,
+            boarding: None,
             bindings: Bindings { input: call.input, output: call.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,

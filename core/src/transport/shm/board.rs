@@ -1,0 +1,223 @@
+//! The board in shared memory: one file for each rank, which that rank alone writes and all others
+//! read. Others find the file among the descriptors of the rank's process, which is theirs to look
+//! at if it belongs to the same user; where it is not, there is no board. Knows nothing of
+//! operations.
+//!
+//! A file is a head and [`BOARD_PLACES`] places. Of the head, one line of the cache says whether
+//! the rank sleeps, and another up to which operation it has read. A place is a line with the
+//! sequence number, the fingerprint and the first bytes, and lines with the rest, so that four
+//! bytes travel in one line. The sequence number is stored last, and a place is written again only
+//! when all ranks have passed it: what a rank reads under its number is whole.
+//!
+//! Nothing that is read is trusted: a length is checked, and bytes are copied before they are used.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{Mode, OFlags, open};
+
+use super::memory::{File, Mapping};
+use super::ring::Shared;
+use crate::transport::Rank;
+use crate::transport::board::{BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::wire::card::{BoardKey, Card};
+use crate::wire::frame::Fingerprint;
+
+/// A line of the cache, bytes; two ranks that write one line wait for each other.
+const LINE: usize = 64;
+/// What the file is and of which layout: the first word.
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
+const NONCE_AT: usize = 8;
+const ASLEEP_AT: usize = 2 * LINE;
+const PASSED_AT: usize = 4 * LINE;
+const PLACES_AT: usize = 6 * LINE;
+
+/// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
+const LENGTH_AT: usize = 8;
+const PASSED_THEN_AT: usize = 16;
+const FINGERPRINT_AT: usize = 24;
+const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
+const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
+
+/// Bytes of a rank's file.
+const FILE_BYTES: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;
+
+/// Most ranks of a board: each looks at all others.
+const MAX_RANKS: usize = 16;
+
+/// This rank's part of a board that the others may join, for as long as it lives.
+#[derive(Debug)]
+pub struct Offer {
+    file: File,
+    own: Mapping,
+    nonce: u64,
+}
+
+impl Offer {
+    /// Memory with `nonce` in it, which no other memory has.
+    ///
+    /// # Errors
+    /// What the system refuses, in words.
+    pub fn new(nonce: u64) -> Result<Offer, String> {
+        let words = |error| format!("there is no memory to share: {error}");
+        let file = File::new(FILE_BYTES).map_err(words)?;
+        let own = file.map().map_err(words)?;
+        own.store(NONCE_AT, nonce);
+        own.store(0, MARK);
+        Ok(Offer { file, own, nonce })
+    }
+
+    /// What the others need to find it.
+    pub fn key(&self) -> BoardKey {
+        let descriptor = self.file.as_fd().as_raw_fd().unsigned_abs();
+        BoardKey { descriptor, nonce: self.nonce }
+    }
+
+    /// Whether the ranks of `cards` may have a board.
+    pub fn suits(cards: &[Card]) -> bool {
+        let host = cards.first().map(|card| &card.host);
+        let is_here = |card: &Card| Some(&card.host) == host && card.board.is_some();
+        cards.len() <= MAX_RANKS && cards.iter().all(is_here)
+    }
+
+    /// The board of `rank` in the group whose ranks published `cards`, if all their parts can be
+    /// found. It is used only if every rank finds all parts.
+    ///
+    /// # Errors
+    /// What cannot be found, in words.
+    pub fn join(self, rank: Rank, cards: &[Card]) -> Result<Box<dyn Board>, String> {
+        let mut own = Some(self.own);
+        let mut memories = Vec::with_capacity(cards.len());
+        for (other, card) in (0..).zip(cards) {
+            memories.push(match own.take_if(|_| other == rank) {
+                Some(own) => own,
+                None => find(card).map_err(|why| format!("rank {other}: {why}"))?,
+            });
+        }
+        Ok(Box::new(SharedBoard::new(rank, memories)))
+    }
+}
+
+/// The part of the board of the rank of `card`, which is on this host.
+fn find(card: &Card) -> Result<Mapping, String> {
+    let key = card.board.ok_or("it offers no board")?;
+    let path = format!("/proc/{}/fd/{}", card.process_id, key.descriptor);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = open(&path, flags, Mode::empty()).map_err(|error| format!("{path}: {error}"))?;
+    let memory = File::from_peer(fd, FILE_BYTES)?.map().map_err(|error| error.to_string())?;
+    if (memory.load(0), memory.load(NONCE_AT)) != (MARK, key.nonce) {
+        return Err(format!("{path} is another process's memory"));
+    }
+    Ok(memory)
+}
+
+/// A board over the memories of all ranks.
+struct SharedBoard<M> {
+    rank: Rank,
+    /// By rank; this rank writes its own only.
+    memories: Vec<M>,
+    /// By rank: the operation that it is known to have passed.
+    passed: Vec<u64>,
+}
+
+impl<M: Shared> SharedBoard<M> {
+    /// A board of `rank` over the memories of all ranks, whose places have only zeros.
+    fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
+        let passed = vec![0; memories.len()];
+        SharedBoard { rank, memories, passed }
+    }
+
+    fn own(&self) -> &M {
+        &self.memories[self.rank as usize]
+    }
+
+    /// Whether all ranks have passed `sequence`.
+    fn have_passed(&mut self, sequence: u64) -> bool {
+        let ranks = self.memories.iter().zip(&mut self.passed);
+        ranks.into_iter().all(|(memory, known)| {
+            if sequence > *known {
+                *known = memory.load(PASSED_AT);
+            }
+            sequence <= *known
+        })
+    }
+}
+
+/// A fingerprint as words, in the order of its encoding.
+fn words(fingerprint: &Fingerprint) -> [u64; 3] {
+    let Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail } =
+        *fingerprint;
+    let small = u32::from_le_bytes([collective, dtype, reduce_op, algorithm]);
+    [u64::from(small) | u64::from(root) << 32, elements, detail]
+}
+
+fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
+    let [collective, dtype, reduce_op, algorithm] = (small as u32).to_le_bytes();
+    let root = (small >> 32) as u32;
+    Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
+}
+
+fn place(sequence: u64) -> usize {
+    PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
+}
+
+impl<M: Shared + Send> Board for SharedBoard<M> {
+    fn size(&self) -> u32 {
+        self.memories.len() as u32
+    }
+
+    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool {
+        if !self.have_passed(sequence.saturating_sub(BOARD_PLACES)) {
+            return false;
+        }
+        debug_assert!(payload.len() <= BOARD_BYTES, "{} bytes", payload.len());
+        let (own, place) = (self.own(), place(sequence));
+        own.store(place + LENGTH_AT, payload.len() as u64);
+        own.store(place + PASSED_THEN_AT, self.passed[self.rank as usize]);
+        for (index, word) in words(fingerprint).into_iter().enumerate() {
+            own.store(place + FINGERPRINT_AT + 8 * index, word);
+        }
+        own.write(place + BYTES_AT, payload);
+        own.store(place, sequence);
+        // Whoever looks whether the others sleep looks after the number is there for them.
+        own.fence();
+        true
+    }
+
+    fn shows(&self, rank: Rank, sequence: u64) -> bool {
+        self.memories[rank as usize].load(place(sequence)) == sequence
+    }
+
+    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown {
+        let (memory, place) = (&self.memories[rank as usize], place(sequence));
+        if memory.load(place) != sequence {
+            return Shown::Nothing;
+        }
+        let length = memory.load(place + LENGTH_AT);
+        let Some(into) = usize::try_from(length).ok().and_then(|length| into.get_mut(..length))
+        else {
+            return Shown::Nonsense;
+        };
+        // The next look at what it has passed may be saved.
+        let passed = &mut self.passed[rank as usize];
+        *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
+        let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
+        let fingerprint = of_words([word(0), word(1), word(2)]);
+        memory.read(place + BYTES_AT, into);
+        Shown::Bytes(into.len(), fingerprint)
+    }
+
+    fn pass(&mut self, sequence: u64) {
+        self.passed[self.rank as usize] = sequence;
+        self.own().store(PASSED_AT, sequence);
+    }
+
+    fn set_asleep(&mut self, asleep: bool) {
+        let own = self.own();
+        own.store(ASLEEP_AT, u64::from(asleep));
+        own.fence();
+    }
+
+    fn is_asleep(&self, rank: Rank) -> bool {
+        self.memories[rank as usize].load(ASLEEP_AT) != 0
+    }
+}
