@@ -47,6 +47,31 @@ pub enum Flat<'a> {
     Apart(&'a [u8], &'a mut [u8]),
 }
 
+impl Flat<'_> {
+    /// Bytes of what is given and of the outcome.
+    pub fn lengths(&self) -> (usize, usize) {
+        match self {
+            Flat::InPlace(memory) => (memory.len(), memory.len()),
+            Flat::Apart(input, output) => (input.len(), output.len()),
+        }
+    }
+
+    /// Where the outcome is.
+    pub fn output(&mut self) -> &mut [u8] {
+        match self {
+            Flat::InPlace(memory) => memory,
+            Flat::Apart(_, output) => output,
+        }
+    }
+
+    fn input(&self) -> &[u8] {
+        match self {
+            Flat::InPlace(memory) => memory,
+            Flat::Apart(input, _) => input,
+        }
+    }
+}
+
 impl Boarded {
     pub(super) fn new(board: Box<dyn Board>) -> Boarded {
         Boarded {
@@ -138,11 +163,7 @@ impl State {
             && self.departed == 0
             && !self.is_failing();
         let boarded = self.boarded.as_mut().filter(|it| is_plain && it.sequences.is_empty())?;
-        let given: &[u8] = match &*memory {
-            _ if !small.gives() => &[],
-            Flat::InPlace(memory) => memory,
-            Flat::Apart(input, _) => input,
-        };
+        let given = if small.gives() { memory.input() } else { &[] };
         if !boarded.board.show(sequence, fingerprint, given) {
             return None;
         }
@@ -159,10 +180,7 @@ impl State {
                 between();
             }
         }
-        let output: &mut [u8] = match memory {
-            Flat::InPlace(memory) => memory,
-            Flat::Apart(_, output) => output,
-        };
+        let output = memory.output();
         let gathers = small.collective.facts().output == Blocks::All;
         let block = if gathers { output.len() / small.size as usize } else { output.len() };
         let part = |source: Rank| {

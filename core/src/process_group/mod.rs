@@ -14,6 +14,7 @@ use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
 use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 
+mod at_once;
 mod check;
 mod create;
 mod monitored_barrier;
@@ -21,6 +22,7 @@ mod scope;
 mod split;
 mod stage;
 
+pub use at_once::{Kept, Plain};
 pub use create::GroupOptions;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
