@@ -7,6 +7,8 @@ pub mod clock;
 pub mod distributed;
 pub mod env;
 pub mod executor;
+#[cfg(feature = "tcp")]
+mod fork;
 mod generated;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::rendezvous;
 use crate::store::Store;
+use crate::transport::board::Board;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
-use crate::transport::board::Board;
 use crate::transport::{Means, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;

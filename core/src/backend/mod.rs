@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-pub use crate::executor::{Flat, Waiting};
 use crate::executor::{Completion, Outcome};
+pub use crate::executor::{Flat, Waiting};
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 mod inspect;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::registry::BackendName;
@@ -15,9 +15,9 @@ use crate::executor::{
     Bindings, Boarding, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, ON_BOARD,
     Operation, Small, SpinPolicy,
 };
-use crate::schedule::{Place, Schedule};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Overrides, select};
+use crate::schedule::{Place, Schedule};
 use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
@@ -141,8 +141,10 @@ impl Backend for ScheduledBackend {
             finish: call.finish,
             completion: completion.clone(),
         };
-        self.driver.submit(operation, waiting);
+        let settling = self.driver.submit(operation, waiting);
+        // Callbacks may issue operations.
         drop(issuing);
+        drop(settling);
         Ok(Issued { sequence, completion })
     }
 
@@ -166,7 +168,12 @@ impl Backend for ScheduledBackend {
             detail: call.detail,
         };
         let small = self.small(collective, dtype, reduce_op, root);
-        let mut issuing = self.issuing();
+        // Another thread may have it for longer than this takes.
+        let mut issuing = match self.issuing.try_lock() {
+            Ok(issuing) => issuing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Attempt::Declined,
+        };
         let sequence = issuing.collectives + 1;
         let numbered = (sequence, &fingerprint);
         let Some(done) = self.driver.try_small(numbered, &small, memory, call.waiting) else {
@@ -190,7 +197,9 @@ impl Backend for ScheduledBackend {
             finish,
             completion: completion.clone(),
         };
-        self.driver.submit(operation, call.waiting);
+        let settling = self.driver.submit(operation, call.waiting);
+        drop(issuing);
+        drop(settling);
         Attempt::Issued(Issued { sequence, completion })
     }
 
@@ -253,13 +262,7 @@ impl ScheduledBackend {
             && self.overrides.get(collective).is_none()
     }
 
-    fn small(
-        &self,
-        collective: Collective,
-        dtype: DType,
-        reduce_op: ReduceOp,
-        root: u32,
-    ) -> Small {
+    fn small(&self, collective: Collective, dtype: DType, reduce_op: ReduceOp, root: u32) -> Small {
         let reduce_op = executed(reduce_op);
         Small { collective, dtype, reduce_op, root, rank: self.rank, size: self.size }
     }

@@ -8,7 +8,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +19,7 @@ use super::{
     StallReport, Waiting,
 };
 use crate::clock::Instant;
+use crate::fork;
 use crate::transport::{Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -37,8 +38,8 @@ const LOOK_AT_FRAMES: u64 = 64;
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
     executor: Mutex<Executor>,
-    /// The process that made it; a forked child must not touch its connections.
-    process_id: u32,
+    /// How many forks lie behind the process that made it; a child must not touch its connections.
+    forks: u32,
     spin: SpinPolicy,
     /// How long the next wait spins, ns; adapts to what spinning has been worth.
     spin_ns: AtomicU32,
@@ -79,7 +80,7 @@ impl Driver {
         let driver = Arc::new(Driver {
             background,
             executor: Mutex::new(executor),
-            process_id: crate::clock::process_id(),
+            forks: fork::forks(),
             spin,
             spin_ns: AtomicU32::new(nanos(spin.limit())),
             bell: bell()?,
@@ -97,10 +98,11 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once.
-    pub fn submit(&self, operation: Operation, waiting: Waiting) {
+    /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
+    /// when the caller drops the result, which it does when it holds no lock.
+    pub fn submit(&self, operation: Operation, waiting: Waiting) -> Settling<'_> {
         let completion = operation.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.submit(operation, now));
+        self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
     }
 
     /// Whether small operations go over a board.
@@ -127,8 +129,13 @@ impl Driver {
             (SpinPolicy::Yield(_), Waiting::Soon) => (YIELDS, std::thread::yield_now),
             (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
         };
+        // Whoever moves something large holds the lock for longer than this may take.
+        let mut executor = match self.executor.try_lock() {
+            Ok(executor) => executor,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
         self.activity.fetch_add(1, Ordering::Relaxed);
-        let mut executor = self.lock();
         let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
         if !sequence.is_multiple_of(LOOK_AT_FRAMES) {
             return tried;
@@ -142,13 +149,13 @@ impl Driver {
     /// Starts to send a message.
     pub fn send(&self, message: Message, waiting: Waiting) {
         let completion = message.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.send(message, now));
+        drop(self.start(&completion, waiting, |executor, now| executor.send(message, now)));
     }
 
     /// Starts to receive a message.
     pub fn recv(&self, message: Message, waiting: Waiting) {
         let completion = message.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.recv(message, now));
+        drop(self.start(&completion, waiting, |executor, now| executor.recv(message, now)));
     }
 
     /// Waits until `completion` is done or `until` has come, moving whatever can be moved. Whether
@@ -256,17 +263,18 @@ impl Driver {
         completion: &Arc<Completion>,
         waiting: Waiting,
         start: impl FnOnce(&mut Executor, Instant),
-    ) {
+    ) -> Settling<'_> {
+        let mut finished = Vec::new();
         if self.is_inherited() {
-            completion.settle(Err(self.inherited_error()));
-            return;
+            finished.push(Finished::new(completion.clone(), Err(self.inherited_error())));
+            return Settling { driver: self, finished };
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
-        let mut finished = Vec::new();
-        self.turn_once(&mut finished, start);
+        self.turn(&mut finished, start);
         if waiting == Waiting::Later && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
+        Settling { driver: self, finished }
     }
 
     /// Changes the executor in a way that a thread of the user does not wait for.
@@ -286,6 +294,17 @@ impl Driver {
         finished: &mut Vec<Finished>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
+        let moved = self.turn(finished, change);
+        self.settle(finished);
+        moved
+    }
+
+    /// As [`Driver::turn_once`], but settles nothing.
+    fn turn(
+        &self,
+        finished: &mut Vec<Finished>,
+        change: impl FnOnce(&mut Executor, Instant),
+    ) -> bool {
         let progress = {
             let mut executor = self.lock();
             let now = Instant::now();
@@ -296,7 +315,6 @@ impl Driver {
             self.unfinished.store(progress.unfinished, Ordering::SeqCst);
             progress
         };
-        self.settle(finished);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened here, or have changed.
             ring(&self.bell);
@@ -480,7 +498,7 @@ impl Driver {
 
     /// Whether this process got it from its parent, whose connections it must not touch.
     fn is_inherited(&self) -> bool {
-        self.process_id != crate::clock::process_id()
+        self.forks != fork::forks()
     }
 
     fn inherited_error(&self) -> Error {
@@ -495,6 +513,19 @@ impl Driver {
 
     fn lock_turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is over and still to be told, which may run code of the user.
+#[must_use = "what is over is told when this is dropped, without a lock"]
+pub struct Settling<'a> {
+    driver: &'a Driver,
+    finished: Vec<Finished>,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.driver.settle(&mut self.finished);
     }
 }
 

@@ -854,7 +854,6 @@ impl ProcessGroup {
         if let Some(done) = self.run_without(call.plain(&[])) {
             return done;
         }
-        let call = call;
         self.run(call.request(self.rank(), self.size())?)
     }
 

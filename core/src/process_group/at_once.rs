@@ -170,7 +170,9 @@ fn blocks(whole: Option<Region>, rule: Blocks, size: u32) -> Vec<Region> {
         Blocks::None => Vec::new(),
         Blocks::All | Blocks::AllAtRoot => {
             let bytes = whole.len() / size as usize;
-            (0..size as usize).map(|index| whole.slice(index * bytes..(index + 1) * bytes)).collect()
+            (0..size as usize)
+                .map(|index| whole.slice(index * bytes..(index + 1) * bytes))
+                .collect()
         }
         Blocks::One | Blocks::OneAtRoot => vec![whole],
     }
