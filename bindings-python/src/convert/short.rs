@@ -117,32 +117,32 @@ impl<'a, 'py> Short<'a, 'py> {
         if let Some(root) = self.global_root {
             plain.root = group.group_rank(root).ok()?;
         }
-        let work = match (self.arrays[0], self.arrays[1]) {
-            (None, _) => {
-                let mut keep = || Kept { input: None, output: Region::zeroed(0) };
-                group.try_plain(&plain, &mut Flat::InPlace(&mut []), &mut keep)
-            }
+        let work = match (&self.arrays[0], &self.arrays[1]) {
+            (None, _) => group
+                .try_plain(&plain, &mut Flat::InPlace(&mut []))?
+                .work(|| Kept { input: None, output: Region::zeroed(0) }),
             (Some((array, object)), None) => {
                 plain.dtype = array.dtype;
-                let output = writable(&array)?;
-                let mut keep = || Kept { input: None, output: region(&array, &object) };
-                group.try_plain(&plain, &mut Flat::InPlace(output), &mut keep)
+                let mut memory = Flat::InPlace(writable(array)?);
+                let tried = group.try_plain(&plain, &mut memory)?;
+                tried.work(|| Kept { input: None, output: region(array, object) })
             }
             (Some((output, into)), Some((input, from))) => {
-                if output.dtype != input.dtype || output.overlaps(&input) {
+                if output.dtype != input.dtype || output.overlaps(input) {
                     return None;
                 }
                 plain.dtype = output.dtype;
-                let mut keep =
-                    || Kept { input: Some(region(&input, &from)), output: region(&output, &into) };
-                // SAFETY: the array is alive, its memory is as large as it says, and the GIL is
-                // held; what other threads do with it meanwhile is the caller's affair.
+                // SAFETY: as in `writable`.
                 let read = unsafe {
                     std::slice::from_raw_parts(input.data.as_ptr().cast_const(), input.bytes)
                 };
-                group.try_plain(&plain, &mut Flat::Apart(read, writable(&output)?), &mut keep)
+                let tried = group.try_plain(&plain, &mut Flat::Apart(read, writable(output)?))?;
+                tried.work(|| Kept {
+                    input: Some(region(input, from)),
+                    output: region(output, into),
+                })
             }
-        }?;
+        };
         let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
         Some((work, timeout))
     }

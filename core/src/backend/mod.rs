@@ -67,7 +67,7 @@ pub struct SmallCall {
     pub waiting: Waiting,
 }
 
-/// What a [`SmallCall`] needs to outlast the call of [`Backend::try_small`].
+/// What a [`SmallCall`] needs to go on after [`Backend::try_small`].
 pub struct Lasting {
     /// When it must be done.
     pub deadline: Instant,
@@ -80,15 +80,15 @@ pub struct Lasting {
 }
 
 /// What came of trying to carry out a small collective at once.
-#[derive(Debug)]
-pub enum Attempt {
+pub enum Attempt<'a> {
     /// Nothing was done: it has to be issued as any other.
     Declined,
     /// It is done, under this sequence number; what is left to do on this rank at the end is the
     /// caller's.
     Done(u64),
-    /// It is in flight.
-    Issued(Issued),
+    /// This rank has given its part, and others have not: it goes on when this is called. Nothing
+    /// else can be issued before that; whoever drops it gets no outcome.
+    Begun(Box<dyn FnOnce(Lasting) -> Issued + 'a>),
 }
 
 /// A message to or from another rank.
@@ -134,15 +134,9 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Those of a broken group, at once.
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued>;
-    /// Tries to carry out a small collective at once in the memory of the caller, without taking
-    /// any of its own; `lasting` is asked for what is needed if it takes longer.
-    fn try_small(
-        &self,
-        call: &SmallCall,
-        memory: &mut Flat<'_>,
-        lasting: &mut dyn FnMut() -> Lasting,
-    ) -> Attempt {
-        let _ = (call, memory, lasting);
+    /// Tries to carry out a small collective at once, in the memory of the caller.
+    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+        let _ = (call, memory);
         Attempt::Declined
     }
     /// Issues a message to `transfer.peer`.

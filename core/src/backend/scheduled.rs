@@ -148,13 +148,8 @@ impl Backend for ScheduledBackend {
         Ok(Issued { sequence, completion })
     }
 
-    fn try_small(
-        &self,
-        call: &SmallCall,
-        memory: &mut Flat<'_>,
-        lasting: &mut dyn FnMut() -> Lasting,
-    ) -> Attempt {
-        let SmallCall { collective, dtype, reduce_op, root, .. } = *call;
+    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+        let SmallCall { collective, dtype, reduce_op, root, waiting, .. } = *call;
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }
@@ -176,31 +171,33 @@ impl Backend for ScheduledBackend {
         };
         let sequence = issuing.collectives + 1;
         let numbered = (sequence, &fingerprint);
-        let Some(done) = self.driver.try_small(numbered, &small, memory, call.waiting) else {
+        let Some(done) = self.driver.try_small(numbered, &small, memory, waiting) else {
             return Attempt::Declined;
         };
         issuing.collectives = sequence;
         if done {
             return Attempt::Done(sequence);
         }
-        let completion = Arc::new(Completion::new());
-        let Lasting { deadline, input, output, finish } = lasting();
-        let operation = Operation {
-            sequence,
-            fingerprint,
-            schedule: self.no_steps.clone(),
-            boarding: Some(Boarding { small, shown: true }),
-            bindings: Bindings { input, output },
-            dtype,
-            reduce_op: small.reduce_op,
-            deadline,
-            finish,
-            completion: completion.clone(),
-        };
-        let settling = self.driver.submit(operation, call.waiting);
-        drop(issuing);
-        drop(settling);
-        Attempt::Issued(Issued { sequence, completion })
+        Attempt::Begun(Box::new(move |lasting| {
+            let Lasting { deadline, input, output, finish } = lasting;
+            let completion = Arc::new(Completion::new());
+            let operation = Operation {
+                sequence,
+                fingerprint,
+                schedule: self.no_steps.clone(),
+                boarding: Some(Boarding { small, shown: true }),
+                bindings: Bindings { input, output },
+                dtype,
+                reduce_op: small.reduce_op,
+                deadline,
+                finish,
+                completion: completion.clone(),
+            };
+            let settling = self.driver.submit(operation, waiting);
+            drop(issuing);
+            drop(settling);
+            Issued { sequence, completion }
+        }))
     }
 
     fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {

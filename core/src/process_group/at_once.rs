@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Attempt, Flat, Lasting, SmallCall, Waiting};
+use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
 use crate::executor::{Outcome, kernels};
-use crate::tensor::{keep, keep_const};
+use crate::tensor::{lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};
 
@@ -42,41 +42,39 @@ pub struct Kept {
     pub output: Region,
 }
 
+/// A small collective that was tried.
+pub enum Tried<'a> {
+    /// It is done. Its work has no tensors: [`Work::result`] is empty.
+    Done(Work),
+    /// It goes on when it is given memory that lasts.
+    Begun(Begun<'a>),
+}
+
+/// A small collective to which this rank has given its part, but not all others. Nothing else can
+/// be issued in its group before [`Begun::go_on`]; whoever drops it gets no outcome.
+#[must_use = "the operation does not go on by itself"]
+pub struct Begun<'a> {
+    group: &'a ProcessGroup,
+    plain: Plain,
+    go_on: Box<dyn FnOnce(Lasting) -> Issued + 'a>,
+}
+
 impl ProcessGroup {
-    /// Carries out a small collective at once, if the backend can: in `memory`, without taking any.
-    /// `keep` is called if it lasts, and then gives the same memory. None if nothing was done:
-    /// then [`ProcessGroup::issue`] is the way, which also says what is wrong with a call.
-    ///
-    /// The work of an operation that is done has no tensors; [`Work::result`] is empty.
-    pub fn try_plain(
-        &self,
-        plain: &Plain,
-        memory: &mut Flat<'_>,
-        keep: &mut dyn FnMut() -> Kept,
-    ) -> Option<Work> {
+    /// Carries out a small collective at once, if the backend can, in `memory` and without taking
+    /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
+    /// is wrong with a call.
+    pub fn try_plain(&self, plain: &Plain, memory: &mut Flat<'_>) -> Option<Tried<'_>> {
         let call = self.small_call(plain, memory)?;
-        let parts = self.size();
-        let is_average = plain.reduce_op == ReduceOp::Avg && plain.collective.facts().reduces;
-        let mut lasting = || {
-            let Kept { input, output } = keep();
-            let finish = is_average.then(|| divide(plain.dtype, output.clone(), parts));
-            Lasting {
-                deadline: self.deadline(plain.timeout),
-                input: blocks(input, plain.collective.facts().input, parts),
-                output: blocks(Some(output), plain.collective.facts().output, parts),
-                finish,
-            }
-        };
-        match self.inner.cpu.try_small(&call, memory, &mut lasting) {
+        match self.inner.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                if is_average {
-                    kernels::divide(plain.dtype, memory.output(), parts);
+                if plain.is_average() {
+                    kernels::divide(plain.dtype, memory.output(), self.size());
                 }
-                Some(Work::done(plain.name, sequence))
+                Some(Tried::Done(Work::done(plain.name, sequence)))
             }
-            Attempt::Issued(issued) => {
-                Some(Work::new(plain.name, vec![(issued, self.cpu())], Vec::new()))
+            Attempt::Begun(go_on) => {
+                Some(Tried::Begun(Begun { group: self, plain: *plain, go_on }))
             }
         }
     }
@@ -88,10 +86,9 @@ impl ProcessGroup {
         tensor: Option<(DType, &mut [u8])>,
     ) -> Option<Result<()>> {
         let (dtype, memory) = tensor?;
-        let (memory, region) = keep(memory);
-        let mut keep = || Kept { input: None, output: region() };
         let plain = Plain { dtype, ..plain? };
-        self.wait_plain(&plain, &mut Flat::InPlace(memory), &mut keep)
+        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory))?;
+        Some(tried.wait(|| Kept { input: None, output: lend_bytes_mut(memory) }))
     }
 
     /// As [`ProcessGroup::run`] of a call from one tensor to another, if it can be carried out at
@@ -104,24 +101,15 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let ((dtype, output), (other, input)) = (output?, input?);
         let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
-        let (input_region, (output, region)) = (keep_const(input), keep(output));
-        let mut keep = || Kept { input: Some(input_region()), output: region() };
-        self.wait_plain(&plain, &mut Flat::Apart(input, output), &mut keep)
+        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output))?;
+        let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
+        Some(tried.wait(kept))
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
     pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
-        let mut keep = || Kept { input: None, output: Region::zeroed(0) };
-        self.wait_plain(&plain?, &mut Flat::InPlace(&mut []), &mut keep)
-    }
-
-    fn wait_plain(
-        &self,
-        plain: &Plain,
-        memory: &mut Flat<'_>,
-        keep: &mut dyn FnMut() -> Kept,
-    ) -> Option<Result<()>> {
-        self.try_plain(plain, memory, keep).map(|work| work.wait(None))
+        let tried = self.try_plain(&plain?, &mut Flat::InPlace(&mut []))?;
+        Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
     }
 
     /// What the backend has to know, if the call is one of the usual ones and all is right with it.
@@ -160,6 +148,46 @@ impl ProcessGroup {
             detail,
             waiting,
         })
+    }
+}
+
+impl Plain {
+    fn is_average(&self) -> bool {
+        self.reduce_op == ReduceOp::Avg && self.collective.facts().reduces
+    }
+}
+
+impl Tried<'_> {
+    /// The work, which goes on in the memory that `keep` gives if it is not done.
+    pub fn work(self, keep: impl FnOnce() -> Kept) -> Work {
+        match self {
+            Tried::Done(work) => work,
+            Tried::Begun(begun) => begun.go_on(keep()),
+        }
+    }
+
+    fn wait(self, keep: impl FnOnce() -> Kept) -> Result<()> {
+        match self {
+            Tried::Done(_) => Ok(()),
+            Tried::Begun(begun) => begun.go_on(keep()).wait(None),
+        }
+    }
+}
+
+impl Begun<'_> {
+    /// Goes on in memory that lasts until the work is complete: the same that was tried.
+    pub fn go_on(self, kept: Kept) -> Work {
+        let Begun { group, plain, go_on } = self;
+        let (facts, parts) = (plain.collective.facts(), group.size());
+        let Kept { input, output } = kept;
+        let finish = plain.is_average().then(|| divide(plain.dtype, output.clone(), parts));
+        let issued = go_on(Lasting {
+            deadline: group.deadline(plain.timeout),
+            input: blocks(input, facts.input, parts),
+            output: blocks(Some(output), facts.output, parts),
+            finish,
+        });
+        Work::new(plain.name, vec![(issued, group.cpu())], Vec::new())
     }
 }
 

@@ -18,12 +18,14 @@ mod at_once;
 mod check;
 mod create;
 mod monitored_barrier;
+mod prepared;
 mod scope;
 mod split;
 mod stage;
 
-pub use at_once::{Kept, Plain};
+pub use at_once::{Begun, Kept, Plain, Tried};
 pub use create::GroupOptions;
+pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
 

@@ -85,21 +85,16 @@ pub(crate) fn flat<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<(DType, &[u8
     buffers.flat(Lending(()))
 }
 
-/// The memory again, and what makes a region of it. As [`lend_mut`]: the caller must not return to
-/// whoever owns the memory before every region is dropped, and uses one or the other.
-pub(crate) fn keep(bytes: &mut [u8]) -> (&mut [u8], impl Fn() -> Region + use<>) {
-    let raw: *mut [u8] = bytes;
-    // SAFETY: `raw` was just made of an exclusive borrow that lasts as long as the result.
-    let again = unsafe { &mut *raw };
+/// A region of the caller's memory. As [`lend_mut`].
+pub(crate) fn lend_bytes_mut(bytes: &mut [u8]) -> Region {
     // SAFETY: as in `view_mut`.
-    (again, move || unsafe { Region::from_raw_parts(raw.cast(), raw.len(), None) })
+    unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len(), None) }
 }
 
-/// As [`keep`], of memory that is only read.
-pub(crate) fn keep_const(bytes: &[u8]) -> impl Fn() -> Region + use<> {
-    let raw: *const [u8] = bytes;
+/// As [`lend_bytes_mut`], of memory that is only read.
+pub(crate) fn lend_bytes(bytes: &[u8]) -> Region {
     // SAFETY: as in `view`.
-    move || unsafe { Region::from_raw_parts(raw.cast_mut().cast(), raw.len(), None) }
+    unsafe { Region::from_raw_parts(bytes.as_ptr().cast_mut(), bytes.len(), None) }
 }
 
 fn bytes_of<T: Element>(elements: &[T]) -> (DType, &[u8]) {

@@ -221,3 +221,111 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         self.memories[rank as usize].load(ASLEEP_AT) != 0
     }
 }
+
+/// The boards of a group whose ranks are all in this process.
+#[cfg(test)]
+pub(crate) fn in_one_process(size: u32) -> Vec<Box<dyn Board>> {
+    #![allow(clippy::unwrap_used)]
+    let offers: Vec<Offer> = (0..size).map(|rank| Offer::new(rank.into()).unwrap()).collect();
+    let card = |offer: &Offer| {
+        let card = Card::new("here", std::process::id(), Vec::new());
+        Card { board: Some(offer.key()), ..card }
+    };
+    let cards: Vec<Card> = offers.iter().map(card).collect();
+    assert!(Offer::suits(&cards));
+    let memories = |_| cards.iter().map(|card| find(card).unwrap()).collect::<Vec<_>>();
+    let all: Vec<Vec<Mapping>> = (0..size).map(memories).collect();
+    let board = |(rank, memories)| Box::new(SharedBoard::new(rank, memories)) as Box<dyn Board>;
+    (0..).zip(all).map(board).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const PRINT: Fingerprint = Fingerprint {
+        collective: 1,
+        dtype: 2,
+        reduce_op: 3,
+        algorithm: 4,
+        root: 0x0506_0708,
+        elements: 0x090a_0b0c_0d0e_0f10,
+        detail: u64::MAX,
+    };
+
+    #[test]
+    fn what_one_shows_all_read() {
+        let mut boards = in_one_process(3);
+        let mut into = [0; BOARD_BYTES];
+        for bytes in [0, 1, 24, 4095, BOARD_BYTES] {
+            let sequence = bytes as u64 + 1;
+            let payload: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
+            boards.iter_mut().for_each(|board| board.pass(sequence - 1));
+            assert_eq!(boards[2].read(1, sequence, &mut into), Shown::Nothing);
+            assert!(boards[1].show(sequence, &PRINT, &payload));
+            for board in &mut boards {
+                assert!(board.shows(1, sequence) && !board.shows(0, sequence));
+                assert_eq!(board.read(1, sequence, &mut into), Shown::Bytes(bytes, PRINT));
+                assert_eq!(into[..bytes], payload);
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_kept_until_all_have_passed_it() {
+        let mut boards = in_one_process(2);
+        for sequence in 1..=BOARD_PLACES {
+            assert!(boards[0].show(sequence, &PRINT, &[sequence as u8]));
+        }
+        let next = BOARD_PLACES + 1;
+        assert!(!boards[0].show(next, &PRINT, &[]), "nobody has passed the first");
+        boards[0].pass(1);
+        assert!(!boards[0].show(next, &PRINT, &[]), "the other has not");
+        boards[1].pass(1);
+        assert!(boards[0].show(next, &PRINT, &[]));
+        assert!(!boards[0].show(next + 1, &PRINT, &[]));
+    }
+
+    #[test]
+    fn sleepers_are_seen() {
+        let mut boards = in_one_process(2);
+        assert!(!boards[0].is_asleep(1));
+        boards[1].set_asleep(true);
+        assert!(boards[0].is_asleep(1) && !boards[0].is_asleep(0));
+        boards[1].set_asleep(false);
+        assert!(!boards[0].is_asleep(1));
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_nonsense() {
+        let offer = Offer::new(7).unwrap();
+        let card = Card::new("here", std::process::id(), Vec::new());
+        let card = Card { board: Some(offer.key()), ..card };
+        let mad = find(&card).unwrap();
+        let mut board = SharedBoard::new(0, vec![find(&card).unwrap(), find(&card).unwrap()]);
+        let mut into = [0; BOARD_BYTES];
+        for length in [BOARD_BYTES as u64 + 1, u64::MAX] {
+            mad.store(place(3) + LENGTH_AT, length);
+            mad.store(place(3), 3);
+            assert_eq!(board.read(1, 3, &mut into), Shown::Nonsense);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_others_is_not_taken_for_a_board() {
+        let offer = Offer::new(7).unwrap();
+        let key = offer.key();
+        let card = Card::new("here", std::process::id(), Vec::new());
+        let with = |board| Card { board: Some(board), ..card.clone() };
+        let error = find(&with(BoardKey { nonce: 8, ..key })).err().unwrap();
+        assert!(error.contains("another process"), "{error}");
+        let error = find(&with(BoardKey { descriptor: 0, ..key })).err().unwrap();
+        assert!(!error.is_empty());
+        assert!(find(&with(key)).is_ok());
+        assert!(!Offer::suits(&[with(key), card.clone()]), "one offers none");
+        let elsewhere = Card { host: "there".to_owned(), ..with(key) };
+        assert!(!Offer::suits(&[with(key), elsewhere]));
+    }
+}
