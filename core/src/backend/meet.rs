@@ -43,7 +43,7 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        let board = boards::offer().and_then(|offer| boards::alone(offer));
+        let board = boards::offer().and_then(boards::alone);
         return Ok(Meeting { transport: Box::new(transport), board, ranks_on_host: 1 });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
@@ -125,14 +125,14 @@ mod boards {
     }
 
     /// The board of a group of one rank.
-    pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {
+    pub(super) fn alone(mut offer: Offer) -> Option<Box<dyn Board>> {
         let card = Card::new("", 0, Vec::new());
         offer.join(0, &[card]).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
     }
 
     /// The board of the group, if every rank finds every other's part.
     pub(super) async fn agree(
-        offer: Offer,
+        mut offer: Offer,
         store: &Arc<dyn Store>,
         rank: u32,
         cards: &[Card],
@@ -148,6 +148,8 @@ mod boards {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         store.wait_async(&keys, Some(timeout)).await?;
         let answers = store.multi_get_async(&keys).await?;
+        // All have looked for this rank's part.
+        drop(offer);
         Ok(board.ok().filter(|_| answers.iter().all(|answer| answer == b"found")))
     }
 }

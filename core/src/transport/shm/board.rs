@@ -48,7 +48,8 @@ const MAX_RANKS: usize = 16;
 #[derive(Debug)]
 pub struct Offer {
     file: File,
-    own: Mapping,
+    /// Until a board has it.
+    own: Option<Mapping>,
     nonce: u64,
 }
 
@@ -63,7 +64,7 @@ impl Offer {
         let own = file.map().map_err(words)?;
         own.store(NONCE_AT, nonce);
         own.store(0, MARK);
-        Ok(Offer { file, own, nonce })
+        Ok(Offer { file, own: Some(own), nonce })
     }
 
     /// What the others need to find it.
@@ -80,15 +81,15 @@ impl Offer {
     }
 
     /// The board of `rank` in the group whose ranks published `cards`, if all their parts can be
-    /// found. It is used only if every rank finds all parts.
+    /// found. It is used only if every rank finds all parts, and this offer must be kept until all
+    /// have looked. An offer is joined once.
     ///
     /// # Errors
     /// What cannot be found, in words.
-    pub fn join(self, rank: Rank, cards: &[Card]) -> Result<Box<dyn Board>, String> {
-        let mut own = Some(self.own);
+    pub fn join(&mut self, rank: Rank, cards: &[Card]) -> Result<Box<dyn Board>, String> {
         let mut memories = Vec::with_capacity(cards.len());
         for (other, card) in (0..).zip(cards) {
-            memories.push(match own.take_if(|_| other == rank) {
+            memories.push(match self.own.take_if(|_| other == rank) {
                 Some(own) => own,
                 None => find(card).map_err(|why| format!("rank {other}: {why}"))?,
             });
