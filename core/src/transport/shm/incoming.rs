@@ -159,7 +159,9 @@ impl Incoming {
         let into = match sink.announced(peer, &header) {
             Destination::Into(region) => Into::Region(region),
             // A header announces no more than `MAX_PAYLOAD_BYTES`.
-            Destination::Borrowed => Into::Buffer(Vec::with_capacity(header.payload_bytes as usize)),
+            Destination::Borrowed => {
+                Into::Buffer(Vec::with_capacity(header.payload_bytes as usize))
+            }
             Destination::Discard => Into::Nowhere,
         };
         self.partial = Some(Partial { header, into, have_bytes: 0 });

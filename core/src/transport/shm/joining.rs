@@ -39,7 +39,12 @@ enum Stage {
     /// The other's queue of connections is full.
     Pausing { until: Instant },
     /// The hello has left.
-    Greeting { socket: OwnedFd, bytes: [u8; Welcome::BYTES], have_bytes: usize, file: Option<OwnedFd> },
+    Greeting {
+        socket: OwnedFd,
+        bytes: [u8; Welcome::BYTES],
+        have_bytes: usize,
+        file: Option<OwnedFd>,
+    },
 }
 
 impl Dial {
@@ -117,7 +122,9 @@ impl ShmTransport {
         let (welcome, file) = (Welcome::decode(bytes), file.take());
         let opened = match (welcome, file) {
             (Ok(Welcome { refusal: Some(refusal), .. }), _) => Err(refusal.to_string()),
-            (Ok(welcome), _) if welcome.rank != peer => Err("another rank answers there".to_owned()),
+            (Ok(welcome), _) if welcome.rank != peer => {
+                Err("another rank answers there".to_owned())
+            }
             (Ok(_), Some(file)) => self.examine(file),
             (Ok(_), None) => Err("it brings no shared memory".to_owned()),
             (Err(error), _) => Err(error.to_string()),
@@ -190,8 +197,13 @@ impl ShmTransport {
             tracing::debug!(%error, "cannot watch an incoming connection of this host");
             return;
         }
-        let stranger =
-            Stranger { socket, bytes: [0; Hello::BYTES], have_bytes: 0, file: None, since: Instant::now() };
+        let stranger = Stranger {
+            socket,
+            bytes: [0; Hello::BYTES],
+            have_bytes: 0,
+            file: None,
+            since: Instant::now(),
+        };
         self.strangers[slot] = Some(stranger);
         self.timer_is_stale = true;
         // Its hello left together with the connection.
@@ -270,7 +282,7 @@ impl ShmTransport {
         let mut sockets = vec![socket];
         match std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle) {
             Link::Dialing(dial) => {
-                        // The answer on its way is then heard as a wake-up.
+                // The answer on its way is then heard as a wake-up.
                 sockets.extend(dial.into_socket());
             }
             Link::Idle | Link::Open(_) | Link::Lost => {}

@@ -57,8 +57,7 @@ impl Layout {
         // What the reader writes lies apart from what the writer writes.
         let (consumed, freed, waits) = (start, start + 8, start + 2 * CELL);
         let ring = Ring { start: start + PAGE, cells: (RING_BYTES / CELL) as u64, consumed };
-        let area =
-            Area { start: start + PAGE + RING_BYTES, bytes: self.area_bytes as u64, freed };
+        let area = Area { start: start + PAGE + RING_BYTES, bytes: self.area_bytes as u64, freed };
         Lane { ring, area, waits }
     }
 

@@ -122,7 +122,10 @@ pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> Heard {
                 _ => None,
             });
             // The system closes the files for which there was no room.
-            Heard::Bytes(message.bytes, file.filter(|_| !message.flags.contains(ReturnFlags::CTRUNC)))
+            Heard::Bytes(
+                message.bytes,
+                file.filter(|_| !message.flags.contains(ReturnFlags::CTRUNC)),
+            )
         }
         Ok(_) | Err(_) => Heard::End,
     }
