@@ -16,12 +16,10 @@ fn drive(world: &mut World, rank: Rank, done: impl Fn(&World) -> bool) {
 
 /// Two ranks in two threads, each of which does what `each` says.
 fn together(each: impl Fn(&mut World, Rank) + Sync) {
-    let worlds = (0..).zip(group(2, Options::default()));
-    let worlds = worlds.map(|(rank, transport)| (rank, World::of_one(rank, transport)));
     std::thread::scope(|scope| {
-        for (rank, mut world) in worlds {
+        for (rank, transport) in (0..).zip(group(2, Options::default())) {
             let each = &each;
-            scope.spawn(move || each(&mut world, rank));
+            scope.spawn(move || each(&mut World::of_one(rank, transport), rank));
         }
     });
 }
