@@ -78,7 +78,7 @@ mod tests {
             for index in 0..ranks {
                 let Lane { ring, area, waits } = layout.lane(index);
                 assert!(ring.consumed >= end && area.freed < waits && waits < ring.start);
-                assert_eq!(ring.start + ring.bytes(), area.start);
+                assert_eq!(ring.start + RING_BYTES, area.start);
                 assert!(ring.start.is_multiple_of(CELL) && area.start.is_multiple_of(PAGE));
                 end = area.start + area.bytes as usize;
             }

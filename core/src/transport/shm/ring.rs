@@ -80,11 +80,6 @@ pub(super) struct Entry {
 }
 
 impl Ring {
-    /// Bytes of the cells.
-    pub(super) fn bytes(&self) -> usize {
-        self.cells as usize * CELL
-    }
-
     /// The longest body that fits whatever is in front of it.
     pub(super) fn longest(&self) -> usize {
         (self.cells as usize / 2 - 1) * CELL - HEAD
