@@ -10,6 +10,8 @@ use crate::rendezvous;
 use crate::store::Store;
 use crate::transport::board::Board;
 #[cfg(feature = "tcp")]
+use crate::transport::WithinHost;
+#[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
@@ -43,7 +45,7 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        let board = boards::offer().and_then(boards::alone);
+        let board = boards::offer()?.and_then(boards::alone);
         return Ok(Meeting { transport: Box::new(transport), board, ranks_on_host: 1 });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
@@ -59,7 +61,7 @@ async fn meet_with(
     timeout: Duration,
     means: Means,
 ) -> Result<Meeting> {
-    let offer = boards::offer();
+    let offer = boards::offer()?;
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
@@ -100,7 +102,11 @@ fn card_key(rank: u32) -> String {
 fn means(store: &dyn Store) -> Result<Means> {
     // A rank that listens needs nothing else: the others come.
     #[cfg(feature = "tcp")]
-    return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
+    return Ok(Means {
+        listener: Some(listen(store)?),
+        within_host: WithinHost::open()?,
+        ..Means::default()
+    });
     #[cfg(not(feature = "tcp"))]
     return Ok(Means { dialer: dialer(), relay: store.relay() });
 }
@@ -116,12 +122,16 @@ fn listen(store: &dyn Store) -> Result<Listener> {
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards {
     use super::*;
+    use crate::env::{TransportChoice, TransportEnvironment};
     pub(super) use crate::transport::shm::board::Offer;
 
-    /// This rank's part of a board, if the system gives memory for it.
-    pub(super) fn offer() -> Option<Offer> {
-        let nonce = random::bytes::<8>().ok().map(u64::from_le_bytes)?;
-        Offer::new(nonce).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
+    /// This rank's part of a board, if the user wants to share memory and the system gives some.
+    pub(super) fn offer() -> Result<Option<Offer>> {
+        if TransportEnvironment::read()?.transport == TransportChoice::Tcp {
+            return Ok(None);
+        }
+        let nonce = u64::from_le_bytes(random::bytes::<8>()?);
+        Ok(Offer::new(nonce).inspect_err(|why| tracing::debug!(%why, "no board")).ok())
     }
 
     /// The board of a group of one rank.
@@ -168,8 +178,8 @@ mod boards {
         }
     }
 
-    pub(super) fn offer() -> Option<Offer> {
-        None
+    pub(super) fn offer() -> Result<Option<Offer>> {
+        Ok(None)
     }
 
     pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {

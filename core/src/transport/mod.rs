@@ -24,8 +24,12 @@ pub mod tcp;
 #[cfg(feature = "tcp")]
 pub mod wait;
 pub mod websocket;
+#[cfg(feature = "tcp")]
+mod within_host;
 
 pub use self::compose::{Means, compose};
+#[cfg(feature = "tcp")]
+pub use self::within_host::WithinHost;
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 

@@ -16,6 +16,9 @@ pub const MAX_ENDPOINTS: usize = 16;
 /// Most bytes of a WebSocket endpoint.
 const MAX_URL_BYTES: usize = 128;
 
+/// Most bytes of the name of a socket.
+pub const MAX_NAME_BYTES: usize = 64;
+
 /// The first line.
 const TITLE: &str = "polyrank card";
 
@@ -31,6 +34,8 @@ pub struct Card {
     pub tcp: Vec<SocketAddr>,
     /// URLs at which it answers WebSockets, best first, at most [`MAX_ENDPOINTS`].
     pub websocket: Vec<String>,
+    /// How ranks of its host share memory with it, if they can.
+    pub shm: Option<SharedMemory>,
     /// Its number at the relay of the store's server, if it has one.
     pub relay: Option<u64>,
     /// Where its part of the board is, if it offers one.
@@ -48,6 +53,15 @@ pub struct BoardKey {
     pub descriptor: u32,
     /// A number that stands in the memory behind it, and nowhere else.
     pub nonce: u64,
+}
+
+/// How ranks of one host share memory with a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// The name of its socket: ASCII letters and digits, at most [`MAX_NAME_BYTES`].
+    pub name: String,
+    /// Its user: others do not share memory with it.
+    pub user: u32,
 }
 
 /// Why a text is no card, or why its rank cannot be talked to.
@@ -102,16 +116,8 @@ impl Card {
         let host = host.trim().to_owned();
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
         let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
-        Card {
-            host,
-            process_id,
-            tcp,
-            websocket: Vec::new(),
-            relay: None,
-            board: None,
-            wire_version,
-            numbers,
-        }
+        let (websocket, shm, relay, board) = (Vec::new(), None, None, None);
+        Card { host, process_id, tcp, websocket, shm, relay, board, wire_version, numbers }
     }
 
     /// Says too that it answers WebSockets wherever it listens for TCP.
@@ -132,6 +138,9 @@ impl Card {
         }
         for url in &self.websocket {
             let _ = writeln!(text, "websocket {url}");
+        }
+        if let Some(SharedMemory { name, user }) = &self.shm {
+            let _ = writeln!(text, "shm {name} {user}");
         }
         if let Some(number) = self.relay {
             let _ = writeln!(text, "relay {number}");
@@ -154,7 +163,8 @@ impl Card {
             return Err(CardError::NotACard);
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
-        let (mut tcp, mut websocket, mut relay, mut board) = (Vec::new(), Vec::new(), None, None);
+        let (mut tcp, mut websocket) = (Vec::new(), Vec::new());
+        let (mut shm, mut relay, mut board) = (None, None, None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
             match name {
@@ -174,6 +184,7 @@ impl Card {
                     return Err(CardError::Value { name: "websocket" });
                 }
                 "websocket" => websocket.push(value.to_owned()),
+                "shm" => shm = Some(shared_memory(value).ok_or(CardError::Value { name: "shm" })?),
                 "relay" => relay = Some(parse("relay", value)?),
                 "board" => board = Some(board_key(value)?),
                 _ => {}
@@ -184,6 +195,7 @@ impl Card {
             process_id: process_id.ok_or(CardError::Missing { name: "process" })?,
             tcp,
             websocket,
+            shm,
             relay,
             board,
             wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
@@ -215,6 +227,14 @@ fn board_key(value: &str) -> Result<BoardKey, CardError> {
     parts.ok_or(CardError::Value { name: "board" })
 }
 
+fn shared_memory(value: &str) -> Option<SharedMemory> {
+    let (name, user) = value.split_once(' ')?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric();
+    let named = !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(is_name);
+    let user = user.parse().ok().filter(|_| named)?;
+    Some(SharedMemory { name: name.to_owned(), user })
+}
+
 fn is_url(value: &str) -> bool {
     let web = value.starts_with("ws://") || value.starts_with("wss://");
     web && value.len() <= MAX_URL_BYTES && value.bytes().all(|byte| byte.is_ascii_graphic())
@@ -238,11 +258,13 @@ mod tests {
             answers in any::<bool>(),
             relay in proptest::option::of(any::<u64>()),
             board in proptest::option::of(any::<(u32, u64)>()),
+            shm in proptest::option::of(("[a-zA-Z0-9]{1,64}", any::<u32>())),
         ) {
             let tcp = v4.into_iter().map(SocketAddr::from);
             let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
             let board = board.map(|(descriptor, nonce)| BoardKey { descriptor, nonce });
-            let card = Card { relay, board, ..Card::new(&host, process_id, tcp) };
+            let shm = shm.map(|(name, user)| SharedMemory { name, user });
+            let card = Card { relay, board, shm, ..Card::new(&host, process_id, tcp) };
             let card = if answers { card.answering_websockets() } else { card };
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
@@ -273,6 +295,9 @@ mod tests {
             ("relay -1", "relay"),
             ("board 7", "board"),
             ("board -7 00", "board"),
+            ("shm name", "shm"),
+            ("shm ../name 1", "shm"),
+            ("shm name -1", "shm"),
         ] {
             let bytes = [card.encode(), line.into()].concat();
             assert_eq!(Card::decode(&bytes), Err(CardError::Value { name }));
