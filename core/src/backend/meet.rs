@@ -28,6 +28,8 @@ pub(super) struct Meeting {
     pub(super) board: Option<Box<dyn Board>>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
+    /// The ranks that have a session with the store's server, and its number.
+    pub(super) sessions: Vec<(u32, u64)>,
 }
 
 /// Publishes this rank in `store`, waits for the others and listens for them.
@@ -45,8 +47,9 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
+        let (transport, sessions) = (Box::new(transport), Vec::new());
         let board = boards::offer()?.and_then(boards::alone);
-        return Ok(Meeting { transport: Box::new(transport), board, ranks_on_host: 1 });
+        return Ok(Meeting { transport, board, ranks_on_host: 1, sessions });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -89,7 +92,10 @@ async fn meet_with(
         Some(offer) => boards::agree(offer, store, rank, &cards, timeout).await?,
         None => None,
     };
-    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, board, ranks_on_host })
+    let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
+    let sessions = sessions.filter(|(other, _)| *other != rank).collect();
+    let transport = compose(rank, &cards, token, 0, means)?;
+    Ok(Meeting { transport, board, ranks_on_host, sessions })
 }
 
 const TOKEN: &str = "token";

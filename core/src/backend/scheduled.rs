@@ -73,7 +73,7 @@ impl ScheduledBackend {
         let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, rank, size);
+        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
         Ok(ScheduledBackend {
             backend,
             rank,
