@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::rendezvous;
 use crate::store::Store;
-use crate::transport::board::Board;
 #[cfg(feature = "tcp")]
 use crate::transport::WithinHost;
+use crate::transport::board::Board;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]

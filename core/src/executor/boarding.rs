@@ -29,6 +29,8 @@ pub(super) struct Boarded {
     sequences: VecDeque<u64>,
     /// How many of them this rank has shown: the first ones.
     shown: usize,
+    /// Operations that ended here without a look at the others, which is still to come.
+    unchecked: VecDeque<(u64, Fingerprint)>,
     /// Whether others have to wake this rank.
     asleep: bool,
     given: Vec<u8>,
@@ -78,6 +80,7 @@ impl Boarded {
             board,
             sequences: VecDeque::new(),
             shown: 0,
+            unchecked: VecDeque::new(),
             asleep: false,
             given: Vec::new(),
             taken: Vec::new(),
@@ -88,8 +91,45 @@ impl Boarded {
     /// Notes that frames carry operation `sequence`, so that nobody waits for this rank to read.
     pub(super) fn skip(&mut self, sequence: u64) {
         if self.sequences.is_empty() {
-            self.board.pass(sequence);
+            self.pass(sequence);
         }
+    }
+
+    /// Tells the others what this rank is done with, of operations up to `issued`.
+    fn pass(&mut self, issued: u64) {
+        let open = self.sequences.front().into_iter().chain(self.unchecked.front().map(|it| &it.0));
+        self.board.pass(open.min().map_or(issued, |oldest| oldest - 1));
+    }
+
+    /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
+    fn note_done(&mut self, sequence: u64, fingerprint: &Fingerprint, small: &Small) {
+        if small.sources().is_empty() && small.size > 1 {
+            self.unchecked.push_back((sequence, *fingerprint));
+        }
+    }
+
+    /// Compares what ended here without a look at the others, as far as they have come; the first
+    /// disagreement. Whether anything was compared.
+    fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
+        let mut checked = false;
+        while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
+            let others = (0..self.board.size()).filter(|&other| other != rank);
+            if !others.clone().all(|other| self.board.shows(other, sequence)) {
+                break;
+            }
+            for other in others {
+                if let Shown::Bytes(_, theirs) = self.board.read(other, sequence, &mut self.copied)
+                    && theirs != fingerprint
+                {
+                    let one = Side { rank, fingerprint, message_bytes: None };
+                    let other = Side { rank: other, fingerprint: theirs, message_bytes: None };
+                    return Err(Abort::Mismatch { sequence, one, other });
+                }
+            }
+            self.unchecked.pop_front();
+            checked = true;
+        }
+        Ok(checked)
     }
 
     pub(super) fn push(&mut self, sequence: u64, shown: bool) {
@@ -100,6 +140,7 @@ impl Boarded {
     /// Lets go of all operations.
     pub(super) fn forget(&mut self) {
         self.sequences.clear();
+        self.unchecked.clear();
         self.shown = 0;
         self.wake_up();
     }
@@ -163,6 +204,13 @@ impl State {
             && self.departed == 0
             && !self.is_failing();
         let boarded = self.boarded.as_mut().filter(|it| is_plain && it.sequences.is_empty())?;
+        if !boarded.unchecked.is_empty() {
+            if let Err(abort) = boarded.check(self.rank) {
+                self.fail_with(Cause { abort, found_here: true });
+                return None;
+            }
+            boarded.pass(self.issued);
+        }
         let given = if small.gives() { memory.input() } else { &[] };
         if !boarded.board.show(sequence, fingerprint, given) {
             return None;
@@ -191,14 +239,15 @@ impl State {
             self.fail_with(Cause { abort, found_here: true });
             return Some(false);
         }
-        boarded.board.pass(sequence);
+        boarded.note_done(sequence, fingerprint, small);
+        boarded.pass(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
         Some(true)
     }
 
     /// Moves what is on the board; whether anything moved.
     pub(super) fn look_at_board(&mut self) -> bool {
-        let mut moved = false;
+        let mut moved = self.check_board();
         loop {
             let Some(boarded) = &mut self.boarded else { return moved };
             if boarded.sequences.is_empty() || self.cause.is_some() {
@@ -212,6 +261,25 @@ impl State {
                 return moved;
             }
             moved = true;
+        }
+    }
+
+    /// Compares what ended here without a look at the others.
+    fn check_board(&mut self) -> bool {
+        let Some(boarded) = self.boarded.as_mut().filter(|it| !it.unchecked.is_empty()) else {
+            return false;
+        };
+        match boarded.check(self.rank) {
+            Ok(false) => false,
+            Ok(true) => {
+                boarded.pass(self.issued);
+                self.wake_sleepers();
+                true
+            }
+            Err(abort) => {
+                self.fail(abort);
+                true
+            }
         }
     }
 
@@ -270,8 +338,8 @@ impl State {
                 boarded.sequences.pop_front();
                 boarded.shown -= 1;
                 boarded.taken = taken;
-                let passed = boarded.sequences.front().map_or(self.issued, |next| next - 1);
-                boarded.board.pass(passed);
+                boarded.note_done(sequence, &fingerprint, &small);
+                boarded.pass(self.issued);
                 if boarded.sequences.is_empty() {
                     boarded.wake_up();
                 }

@@ -125,7 +125,7 @@ impl Driver {
         }
         let (looks, between): (u32, fn()) = match (self.spin, waiting) {
             (SpinPolicy::Spin(_), Waiting::Soon) => (LOOKS, std::hint::spin_loop),
-            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 16, std::hint::spin_loop),
+            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
             (SpinPolicy::Yield(_), Waiting::Soon) => (YIELDS, std::thread::yield_now),
             (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
         };

@@ -183,6 +183,34 @@ fn a_mismatch_on_the_board_is_raised_on_every_rank_and_names_both_sides() {
 }
 
 #[test]
+fn roots_that_wait_for_nobody_find_out_that_they_are_two() {
+    with_seeds(|seed| {
+        for collective in [Collective::Broadcast, Collective::Reduce] {
+            let mut world = World::with_board(3, seed);
+            let mut calls = Vec::new();
+            for rank in 0..3 {
+                // Ranks 0 and 1 each mean the other to be the one that others wait for.
+                let root = match collective {
+                    Collective::Broadcast => rank % 2,
+                    _ => 1 - rank % 2,
+                };
+                let small = small(collective, rank, 3, root);
+                let tensor = || vec![Region::zeroed(8)];
+                let input = if collective == Collective::Reduce { tensor() } else { vec![] };
+                calls.push(world.issue(rank, call(small, 2, input, tensor())));
+                calls.push(allreduce(&mut world, rank, 4));
+            }
+            let later: Vec<_> = calls.iter().skip(1).step_by(2).cloned().collect();
+            world.run(&later);
+            for error in errors(&later) {
+                let Error::CollectiveMismatch { sequence, .. } = &error else { panic!("{error}") };
+                assert_eq!(*sequence, 1, "{error}");
+            }
+        }
+    });
+}
+
+#[test]
 fn another_collective_over_frames_is_a_mismatch() {
     with_seeds(|seed| {
         let mut world = World::with_board(3, seed);
