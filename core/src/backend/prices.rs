@@ -33,12 +33,14 @@ pub(super) fn of_group(published: &[u8], cards: &[Card]) -> Result<Prices> {
     Ok(calibration.prices(link_within(cards)))
 }
 
-/// How ranks of one host reach each other, if it is the same way for all of them.
+/// How ranks of one host reach each other, by what all ranks offer.
 fn link_within(cards: &[Card]) -> LinkClass {
     let process = |card: &Card| (card.host.clone(), card.process_id);
     let first = cards.first().map(process);
     if cards.iter().all(|card| Some(process(card)) == first && card.tcp.is_empty()) {
         LinkClass::Process
+    } else if cards.iter().all(|card| card.shm.is_some()) {
+        LinkClass::SharedMemory
     } else {
         LinkClass::Loopback
     }

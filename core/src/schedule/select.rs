@@ -98,6 +98,11 @@ impl Selector {
         table.get(place).map_or(0, |&(_, choice)| choice)
     }
 
+    /// Whether the user insists on an algorithm.
+    pub fn is_told(&self, collective: Collective) -> bool {
+        self.overrides.get(collective).is_some()
+    }
+
     /// Seconds that an algorithm costs, by its index.
     pub fn price(&self, collective: Collective, algorithm: usize, bytes: u64) -> f64 {
         self.loads[collective as usize][algorithm].price(bytes as f64, &self.prices)
