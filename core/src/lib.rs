@@ -19,6 +19,8 @@ pub mod kernels;
 pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(all(unix, feature = "bench"))]
+mod predict;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
