@@ -4,8 +4,8 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use polyrank::Collective;
-use polyrank::schedule::Place;
 use polyrank::schedule::check::check;
+use polyrank::schedule::{Place, Topology};
 
 criterion_group!(benches, build, prove);
 criterion_main!(benches);
@@ -18,8 +18,9 @@ fn build(criterion: &mut Criterion) {
             for size in [8, 64] {
                 let name = format!("{}/{}", collective.facts().name, algorithm.name);
                 let place = Place { rank: size / 2, size, root: 0 };
+                let on = Topology::blocks(size / 4, 4);
                 group.bench_function(BenchmarkId::new(name, size), |bencher| {
-                    bencher.iter(|| (algorithm.build)(std::hint::black_box(place)));
+                    bencher.iter(|| algorithm.schedule(std::hint::black_box(place), &on));
                 });
             }
         }
@@ -31,9 +32,10 @@ fn prove(criterion: &mut Criterion) {
     let collective = Collective::Allreduce;
     let contract = collective.contract();
     let mut group = criterion.benchmark_group("prove");
+    let on = Topology::blocks(4, 4);
     for algorithm in collective.algorithms() {
         group.bench_function(BenchmarkId::new(algorithm.name, 16), |bencher| {
-            bencher.iter(|| check(contract, 16, 0, algorithm.build).is_ok());
+            bencher.iter(|| check(contract, algorithm, 0, &on).is_ok());
         });
     }
 }

@@ -11,11 +11,16 @@ pub mod clock;
 pub mod distributed;
 pub mod env;
 pub mod executor;
+#[cfg(feature = "tcp")]
+mod fork;
 mod generated;
+pub mod kernels;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(all(unix, feature = "bench"))]
+mod predict;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
@@ -35,7 +40,9 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
+pub use process_group::{
+    DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SplitOptions,
+};
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
 pub use work::Work;

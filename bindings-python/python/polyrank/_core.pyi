@@ -56,6 +56,7 @@ __all__ = [
     "P2POp",
     "PolyrankError",
     "PrefixStore",
+    "PreparedOperation",
     "ProcessGroup",
     "QueueEmptyError",
     "RankFailedError",
@@ -822,6 +823,26 @@ class P2POp:
 
 
 @final
+class PreparedOperation:
+    """An operation on one tensor that is started again and again.
+
+    Each start is a call like any other: it has the next number in its group, and other ranks may
+    take part in it by an ordinary call.
+    """
+
+    def start(self) -> Work:
+        """Starts the operation, which must not be going on from an earlier start.
+
+        Raises `InvalidArgumentError`, `AbortedError`.
+        """
+    def wait(self, timeout: _Duration | None = None) -> bool:
+        """Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+
+        Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        """
+
+
+@final
 class ProcessGroup:
     """A group of processes (ranks) that communicate by collective operations.
 
@@ -1176,6 +1197,14 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
         """
+    def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
+
+        The arguments are checked once, and the tensor is kept; its elements may be changed between
+        the end of one start and the next.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
         """Makes this group one of other members. All of them call it, with the same options.
 
@@ -1367,16 +1396,21 @@ class WebSocketStore(Store):
     """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
     WebSockets on its port; one of PyTorch does not.
 
-    A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+    A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until then
+    the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
+    that, and it is taken to be dead.
     """
 
     @property
     def url(self) -> str:
         """The address of the store."""
-    def __new__(cls, url: str, timeout: _Duration = ...) -> Self:
+    def __new__(cls, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> Self:
         """Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
 
         - `timeout`: limit of connecting and of requests that wait.
+        - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
+          not closed: the store, at most 30 min, and the ranks of groups that meet in it, at most 1 min;
+          none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
 
         Raises `DistNetworkError`, `StoreTimeoutError`.
         """

@@ -5,9 +5,10 @@
 //! - anything else: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives the arguments one by
 //!   one; then `blocking(py, || …)` for calls of the core, `give` for values that are there.
 //!
-//! `unsafe` stands here only (`buffer`, `dlpack`, `layout`, `lease`): the other rooms of this crate
+//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `short`): the other rooms of this crate
 //! get tensors that are sound to use from any thread, whatever Python does meanwhile.
 
+mod array;
 mod buffer;
 mod call;
 mod collective;
@@ -18,6 +19,7 @@ mod give;
 mod kind;
 mod layout;
 mod lease;
+mod short;
 mod tensor;
 mod value;
 

@@ -29,7 +29,7 @@ mod plot;
 mod rank;
 mod results;
 mod scripts;
-mod sizes;
+pub(crate) mod sizes;
 mod table;
 mod team;
 

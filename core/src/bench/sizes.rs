@@ -8,7 +8,7 @@ const MOST_SIZES: usize = 10_000;
 
 /// Reads a size in bytes. K, M and G are powers of 1024, as in nccl-tests; "KiB" and "KB" are
 /// the same as "K".
-pub(super) fn parse(text: &str) -> Result<u64, String> {
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match &lower[digits.len()..] {
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// The size in the largest unit that divides it.
-pub(super) fn show(bytes: u64) -> String {
+pub(crate) fn show(bytes: u64) -> String {
     match bytes {
         0 => "0 B".to_owned(),
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),

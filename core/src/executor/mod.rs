@@ -7,13 +7,13 @@ mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
+mod boarding;
 mod collectives;
 mod completion;
 #[cfg(feature = "tcp")]
 mod driver;
 mod failure;
 mod in_flight;
-pub mod kernels;
 mod operation;
 mod peers;
 mod point_to_point;
@@ -21,19 +21,22 @@ mod running;
 mod scratch;
 #[cfg(not(feature = "tcp"))]
 mod single;
+mod small;
 mod spin;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use advance::{Executor, GroupIdentity, Progress};
+pub use boarding::Flat;
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;
-pub use operation::{Bindings, Message, Operation, Outcome, Waiting};
+pub use operation::{Bindings, Boarding, Message, Operation, Outcome, Waiting};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
+pub use small::{ON_BOARD, Small};
 pub use spin::SpinPolicy;
 pub use state::Finished;
 

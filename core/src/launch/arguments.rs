@@ -62,6 +62,12 @@ pub(super) enum Command {
     #[cfg(feature = "bench")]
     #[command(after_help = crate::bench::EXAMPLES)]
     Bench(Box<crate::bench::BenchArguments>),
+    /// Price a collective on machines that are not here, by every algorithm
+    ///
+    /// Nothing is sent: times come from the schedules and from what links cost.
+    #[cfg(feature = "bench")]
+    #[command(after_help = crate::predict::EXAMPLES)]
+    Predict(Box<crate::predict::PredictArguments>),
     /// One rank of `polyrank bench`, which starts it
     #[cfg(feature = "bench")]
     #[command(hide = true)]
@@ -301,7 +307,9 @@ mod tests {
             #[cfg(feature = "websocket")]
             Command::Store(_) => Err("not a job".to_owned()),
             #[cfg(feature = "bench")]
-            Command::Bench(_) | Command::BenchRank { .. } => Err("not a job".to_owned()),
+            Command::Bench(_) | Command::BenchRank { .. } | Command::Predict(_) => {
+                Err("not a job".to_owned())
+            }
         }
     }
 

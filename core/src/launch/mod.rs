@@ -66,6 +66,8 @@ pub fn main(args: Vec<OsString>) -> i32 {
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => crate::bench::run(&arguments),
         #[cfg(feature = "bench")]
+        Command::Predict(arguments) => crate::predict::run(&arguments),
+        #[cfg(feature = "bench")]
         Command::BenchRank { rank } => crate::bench::run_rank(rank),
     }
 }

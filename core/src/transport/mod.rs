@@ -1,5 +1,6 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+pub mod board;
 mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
@@ -8,6 +9,8 @@ pub mod inproc;
 mod mixed;
 #[cfg(feature = "tcp")]
 mod readiness;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub mod shm;
 pub mod sim;
 #[cfg_attr(
     not(feature = "tcp"),
@@ -21,8 +24,12 @@ pub mod tcp;
 #[cfg(feature = "tcp")]
 pub mod wait;
 pub mod websocket;
+#[cfg(feature = "tcp")]
+mod within_host;
 
 pub use self::compose::{Means, compose};
+#[cfg(feature = "tcp")]
+pub use self::within_host::WithinHost;
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
