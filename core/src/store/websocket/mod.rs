@@ -15,6 +15,8 @@ mod connect;
 mod link;
 #[cfg(feature = "websocket")]
 mod native;
+#[cfg(feature = "websocket")]
+mod packets;
 mod pipes;
 mod relayed;
 mod requests;
@@ -28,4 +30,6 @@ mod tls;
 mod url;
 
 pub use client::Client;
+#[cfg(feature = "websocket")]
+pub(in crate::store) use packets::{Ended, PacketSocket, Packets};
 pub use store::WebSocketStore;

@@ -1,5 +1,5 @@
-//! Pipes to other ranks through the store's server, as the transport has them. Knows nothing of what
-//! the chunks say, nor of who moves the session's packets.
+//! Pipes to other ranks through the store's server, as the transport has them. Knows nothing of
+//! what the chunks say, nor of who moves the session's packets.
 
 use bytes::Bytes;
 
@@ -62,10 +62,8 @@ impl Pipe for RelayedPipe {
 
     fn receive(&mut self) -> Option<Bytes> {
         self.client.with(|link| {
-            let (chunk, credit) = link.pipes.receive(self.name)?;
-            if let Some(credit) = credit {
-                link.send(credit);
-            }
+            let (chunk, credits) = link.pipes.receive(self.name)?;
+            credits.into_iter().for_each(|credit| link.send(credit));
             Some(Bytes::from_owner(chunk))
         })
     }

@@ -26,6 +26,9 @@ use connection::Host;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
 const BACKLOG: i32 = 4096;
+/// How long the end of the server may take, so that clients hear what there is to say.
+#[cfg(feature = "websocket")]
+const FAREWELL: Duration = Duration::from_millis(500);
 /// Pause after an accept that failed, as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -190,10 +193,14 @@ fn run(
                 tokio::task::spawn_local(accept(listener, host.clone()));
             }
         });
+        #[cfg(feature = "websocket")]
+        tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();
         let _ = started.send(ready);
         if goes_on {
             stop.notified().await;
+            #[cfg(feature = "websocket")]
+            let _ = tokio::time::timeout(FAREWELL, websocket::end(&host)).await;
         }
     });
 }
