@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::rendezvous;
 use crate::store::Store;
+#[cfg(not(feature = "tcp"))]
+use crate::store::grace_to_ms;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
@@ -99,7 +101,11 @@ fn means(store: &dyn Store) -> Result<Means> {
     #[cfg(feature = "tcp")]
     return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
     #[cfg(not(feature = "tcp"))]
-    return Ok(Means { dialer: dialer(), relay: store.relay() });
+    return Ok(Means {
+        dialer: dialer(),
+        relay: store.relay(),
+        reconnect_grace_ms: grace_to_ms(store.reconnect_grace()),
+    });
 }
 
 #[cfg(feature = "tcp")]
