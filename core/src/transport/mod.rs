@@ -108,6 +108,12 @@ pub enum Lost {
 
 /// Who is told of what a transport did. Called from [`Transport::advance`] only.
 pub trait Sink {
+    /// Whether a frame that has come is to be told now. If not, a transport that can leave it where
+    /// it lies, with all that is behind it, may do so and ask again later; others tell it.
+    fn wants(&mut self, peer: Rank, header: &Header) -> bool {
+        let _ = (peer, header);
+        true
+    }
     /// The header of a frame came: says where its payload goes. Called once for each frame, except
     /// goodbyes, which the transport keeps to itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;

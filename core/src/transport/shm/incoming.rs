@@ -27,6 +27,8 @@ pub(super) struct Incoming {
     partial: Option<Partial>,
     /// Whether a piece was freed of which the peer may have to hear.
     freed: bool,
+    /// Whether the next frame was not wanted when it was looked at last.
+    is_left: bool,
 }
 
 /// A frame of which a part has come.
@@ -34,6 +36,16 @@ struct Partial {
     header: Header,
     into: Into,
     have_bytes: usize,
+}
+
+/// What an entry brings.
+enum Frame {
+    /// All of a frame; its payload lies at `place`, which is the piece's if there is one.
+    Whole { header: Header, place: usize, piece: Option<Piece> },
+    /// The beginning of a frame.
+    First { header: Header, place: usize, piece: Piece },
+    /// More of the frame that has begun.
+    More { place: usize, piece: Piece },
 }
 
 /// Where a payload in pieces goes.
@@ -52,9 +64,9 @@ pub(super) struct Received {
 }
 
 impl Incoming {
-    /// Whether anything is there.
+    /// Whether anything is there that was not looked at.
     pub(super) fn is_ready(&self, lane: &Lane, memory: &Mapping) -> bool {
-        self.ring.is_ready(&lane.ring, memory)
+        !self.is_left && self.ring.is_ready(&lane.ring, memory)
     }
 
     /// Lets go of memory of operations.
@@ -70,18 +82,29 @@ impl Incoming {
         Lost::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
-    /// Reads what is there, for one turn, and tells `sink`.
+    /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
+    /// `last` call, as the peer has ended.
     pub(super) fn receive(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
         peer: Rank,
+        last: bool,
         sink: &mut dyn Sink,
     ) -> Result<Received, Lost> {
         let (mut frames, mut bytes) = (0, 0);
+        self.is_left = false;
         while frames < TURN_FRAMES && bytes < TURN_BYTES {
             let Some(entry) = self.ring.next(&lane.ring, memory).map_err(garbled)? else { break };
-            bytes += self.take(lane, memory, entry, peer, sink)?;
+            let frame = self.frame(lane, memory, entry)?;
+            if let Frame::Whole { header, .. } = &frame
+                && !last
+                && !sink.wants(peer, header)
+            {
+                self.is_left = true;
+                break;
+            }
+            bytes += self.take(lane, memory, frame, peer, sink);
             self.ring.pass(entry);
             frames += 1;
         }
@@ -95,49 +118,66 @@ impl Incoming {
         Ok(Received { moved: frames > 0, is_awaited })
     }
 
-    /// Takes one entry; the bytes of payload that came with it.
-    fn take(
-        &mut self,
-        lane: &Lane,
-        memory: &Mapping,
-        entry: Entry,
-        peer: Rank,
-        sink: &mut dyn Sink,
-    ) -> Result<usize, Lost> {
+    /// What an entry says, copied out and checked.
+    fn frame(&self, lane: &Lane, memory: &Mapping, entry: Entry) -> Result<Frame, Lost> {
         match (entry.tag, &self.partial) {
             (WHOLE, None) => {
                 let header = header(memory, entry.body)?;
-                let bytes = header.payload_bytes as usize;
-                if Header::BYTES + bytes > entry.room {
+                if Header::BYTES + header.payload_bytes as usize > entry.room {
                     return Err(garbled(Corrupt));
                 }
-                deliver(memory, entry.body + Header::BYTES, peer, &header, sink);
-                Ok(bytes)
+                Ok(Frame::Whole { header, place: entry.body + Header::BYTES, piece: None })
             }
             (STAGED, None) => {
                 let (piece, place) = piece(lane, memory, entry)?;
                 let header = header(memory, entry.body + PIECE_BYTES)?;
-                let bytes = piece.bytes as usize;
-                match (header.payload_bytes as usize).checked_sub(bytes) {
-                    Some(0) => deliver(memory, place, peer, &header, sink),
-                    Some(_) if bytes > 0 => self.begin(memory, place, bytes, peer, header, sink),
-                    _ => return Err(garbled(Corrupt)),
+                match u64::from(header.payload_bytes).checked_sub(piece.bytes) {
+                    Some(0) => Ok(Frame::Whole { header, place, piece: Some(piece) }),
+                    Some(_) if piece.bytes > 0 => Ok(Frame::First { header, place, piece }),
+                    _ => Err(garbled(Corrupt)),
                 }
-                self.free(lane, memory, piece);
-                Ok(bytes)
             }
             (MORE, Some(partial)) => {
                 let (piece, place) = piece(lane, memory, entry)?;
-                let bytes = piece.bytes as usize;
                 let missing = partial.header.payload_bytes as usize - partial.have_bytes;
-                if bytes == 0 || bytes > missing {
-                    return Err(garbled(Corrupt));
+                match piece.bytes {
+                    bytes if bytes > 0 && bytes <= missing as u64 => {
+                        Ok(Frame::More { place, piece })
+                    }
+                    _ => Err(garbled(Corrupt)),
                 }
-                self.go_on(memory, place, bytes, peer, sink);
-                self.free(lane, memory, piece);
-                Ok(bytes)
             }
             _ => Err(garbled(Corrupt)),
+        }
+    }
+
+    /// Hands a frame over, or a part of it; the bytes of payload that came with it.
+    fn take(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        frame: Frame,
+        peer: Rank,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        match frame {
+            Frame::Whole { header, place, piece } => {
+                deliver(memory, place, peer, &header, sink);
+                if let Some(piece) = piece {
+                    self.free(lane, memory, piece);
+                }
+                header.payload_bytes as usize
+            }
+            Frame::First { header, place, piece } => {
+                self.begin(memory, place, piece.bytes as usize, peer, header, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
+            Frame::More { place, piece } => {
+                self.go_on(memory, place, piece.bytes as usize, peer, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
         }
     }
 

@@ -343,7 +343,7 @@ impl ShmTransport {
     /// Reads what `peer` has written, for one turn.
     fn receive(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
         let Link::Open(open) = &mut self.peers[peer as usize].link else { return false };
-        match open.incoming.receive(&self.inward, &open.theirs, peer, sink) {
+        match open.incoming.receive(&self.inward, &open.theirs, peer, open.ended, sink) {
             Ok(received) => {
                 if received.is_awaited {
                     open.wake();
