@@ -1,6 +1,5 @@
-//! `polyrank bench` with real ranks, in Rust: exit codes, the table, the files, and what happens when
-//! something is missing or goes wrong. Times are not looked at. Other languages are measured in the
-//! suites that have them.
+//! `polyrank bench` with real ranks, in Rust: exit codes, the table, the files, and what happens
+//! when something is missing or goes wrong. Times are not looked at.
 
 #![cfg(all(unix, feature = "bench"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -91,6 +90,21 @@ fn groups_are_compared_in_one_run() {
         assert!((ratio - ours.unwrap() / theirs.unwrap()).abs() <= 1e-9 * ratio, "{case}");
     }
     assert!(report["versions"]["polyrank ring"]["polyrank"].is_string());
+}
+
+#[test]
+fn memory_calls_and_transports_are_right() {
+    let words = "allreduce,alltoall -n 3 --sizes 4,200000 --memory user,polyrank \
+                 --call ordinary,prepared --transport auto,tcp";
+    let (output, report) = report(words, "settings.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for case in report["cases"].as_array().unwrap() {
+        let results = case["results"].as_array().unwrap();
+        assert!(results.iter().all(|result| result["wrong"] == 0), "{case}");
+        // Only an allreduce can be prepared.
+        let expected = if case["operation"] == "allreduce" { 8 } else { 4 };
+        assert_eq!(results.len(), expected, "{case}");
+    }
 }
 
 #[test]
