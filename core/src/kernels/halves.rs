@@ -1,132 +1,122 @@
-//! Half-precision elements: sums and products in `f32`, rounded once to nearest even; orders by
-//! their bits. Knows no loops over memory and no instructions.
-//!
-//! A sum or product of two such numbers that is rounded to `f32` and then again has the bits of the
-//! exact result rounded once: `f32` has more than twice their digits.
+//! Half-precision elements: sums and products rounded once to nearest even; orders by their bits.
+//! Knows no loops over memory and no instructions.
 
 use std::marker::PhantomData;
 
+use super::instructions::{Halves, Instructions, LANES};
 use super::number::{Float, Lanes, Number, Ordered};
 
-/// How many binary16 numbers are converted at once.
-pub(super) const LANES: usize = 16;
-
-/// Their bytes.
-pub(super) const LANES_BYTES: usize = 2 * LANES;
-
-/// How binary16 numbers are converted.
-pub(super) trait Convert: Copy {
-    /// Widens exactly; a NaN stays one.
-    fn widen(bytes: [u8; LANES_BYTES]) -> [f32; LANES];
-    /// Rounds to nearest even. NaNs are canonical.
-    fn narrow(elements: [f32; LANES]) -> [u8; LANES_BYTES];
-}
-
-/// Half-precision elements that are computed with in `f32`.
+/// Half-precision elements, of which functions of `f32` are computed.
 pub(super) trait Half: Lanes {
     /// Replaces each element by `f` of it.
     fn map(self, f: impl Fn(f32) -> f32) -> Self;
-    /// Replaces each element by `f` of it and its counterpart.
-    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
 }
 
-impl<T: Half> Number for T {
+/// Several binary16 numbers.
+#[derive(Clone, Copy)]
+pub(super) struct F16s<V>(Halves, PhantomData<V>);
+
+impl<V: Instructions> Lanes for F16s<V> {
+    type Bytes = Halves;
+    const ELEMENT_BYTES: usize = 2;
+    #[inline(always)]
+    fn load(bytes: Halves) -> Self {
+        F16s(bytes, PhantomData)
+    }
+    #[inline(always)]
+    fn store(self) -> Halves {
+        self.0
+    }
+}
+
+impl<V: Instructions> Number for F16s<V> {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        self.zip(other, f32::add)
+        F16s(V::add_f16s(self.0, other.0), PhantomData)
     }
     #[inline(always)]
     fn multiply(self, other: Self) -> Self {
-        self.zip(other, f32::multiply)
+        F16s(V::multiply_f16s(self.0, other.0), PhantomData)
     }
 }
 
-/// Several binary16 numbers, widened by `C`.
-#[derive(Clone, Copy)]
-pub(super) struct F16s<C>([f32; LANES], PhantomData<C>);
+impl<V: Instructions> Half for F16s<V> {
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        let mut wide = V::widen_f16s(self.0);
+        for element in &mut wide {
+            *element = f(*element).canonical();
+        }
+        F16s(V::narrow_f16s(wide), PhantomData)
+    }
+}
 
-impl<C: Convert> Lanes for F16s<C> {
-    type Bytes = [u8; LANES_BYTES];
+/// Pairs of bfloat16 numbers. Each number is the upper half of an `f32`, so that neither of a pair
+/// has to move far: this vectorises without shuffles.
+#[derive(Clone, Copy)]
+pub(super) struct Bf16s<V>([u32; LANES], PhantomData<V>);
+
+impl<V: Instructions> Bf16s<V> {
+    /// The numbers in the lower bits of pairs, and those in the upper bits.
+    #[inline(always)]
+    fn widen(self) -> ([f32; LANES], [f32; LANES]) {
+        let (mut lower, mut upper) = ([0.0; LANES], [0.0; LANES]);
+        for ((lower, upper), pair) in lower.iter_mut().zip(&mut upper).zip(self.0) {
+            *lower = f32::from_bits(pair << 16);
+            *upper = f32::from_bits(pair & 0xffff_0000);
+        }
+        (lower, upper)
+    }
+
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let ((mut lower, mut upper), (other_lower, other_upper)) = (self.widen(), other.widen());
+        for (number, other) in lower.iter_mut().zip(other_lower) {
+            *number = f(*number, other);
+        }
+        for (number, other) in upper.iter_mut().zip(other_upper) {
+            *number = f(*number, other);
+        }
+        Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
+    }
+}
+
+impl<V: Instructions> Lanes for Bf16s<V> {
+    type Bytes = [u8; 4 * LANES];
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
     fn load(bytes: Self::Bytes) -> Self {
-        F16s(C::widen(bytes), PhantomData)
+        let mut pairs = [0; LANES];
+        for (pair, bytes) in pairs.iter_mut().zip(bytes.as_chunks().0) {
+            *pair = u32::from_ne_bytes(*bytes);
+        }
+        Bf16s(pairs, PhantomData)
     }
     #[inline(always)]
     fn store(self) -> Self::Bytes {
-        C::narrow(self.0)
-    }
-}
-
-impl<C: Convert> Half for F16s<C> {
-    #[inline(always)]
-    fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
-        for element in &mut self.0 {
-            *element = f(*element).canonical();
+        let mut all = [0; 4 * LANES];
+        for (bytes, pair) in all.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *bytes = pair.to_ne_bytes();
         }
-        self
-    }
-    #[inline(always)]
-    fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        for (element, other) in self.0.iter_mut().zip(other.0) {
-            *element = f(*element, other);
-        }
-        self
+        all
     }
 }
 
-/// Two bfloat16 numbers side by side. Each is the upper half of an `f32`, so that neither has to
-/// move far: this vectorises without shuffles.
-#[derive(Clone, Copy)]
-pub(super) struct Bf16s(u32);
-
-impl Bf16s {
-    const UPPER: u32 = 0xffff_0000;
-
+impl<V: Instructions> Number for Bf16s<V> {
     #[inline(always)]
-    fn widen(self) -> [f32; 2] {
-        [f32::from_bits(self.0 << 16), f32::from_bits(self.0 & Self::UPPER)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |left, right| left + right)
     }
-
     #[inline(always)]
-    fn narrow(lower: f32, upper: f32) -> Self {
-        Bf16s(rounded(lower) >> 16 | rounded(upper) & Self::UPPER)
+    fn multiply(self, other: Self) -> Self {
+        self.zip(other, |left, right| left * right)
     }
 }
 
-/// The bits of a number whose upper half is the nearest bfloat16, ties to even. NaNs are canonical.
-///
-/// Not by the instruction of AVX512_BF16, which takes subnormal numbers for zeros: bits may not
-/// depend on the processor.
-#[inline(always)]
-fn rounded(element: f32) -> u32 {
-    let bits = element.to_bits();
-    bits.wrapping_add(0x7fff + (bits >> 16 & 1))
-}
-
-impl Lanes for Bf16s {
-    type Bytes = [u8; 4];
-    const ELEMENT_BYTES: usize = 2;
-    #[inline(always)]
-    fn load(bytes: [u8; 4]) -> Self {
-        Bf16s(u32::from_ne_bytes(bytes))
-    }
-    #[inline(always)]
-    fn store(self) -> [u8; 4] {
-        self.0.to_ne_bytes()
-    }
-}
-
-impl Half for Bf16s {
+impl<V: Instructions> Half for Bf16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        let [lower, upper] = self.widen();
-        Bf16s::narrow(f(lower).canonical(), f(upper).canonical())
-    }
-    #[inline(always)]
-    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let ([lower, upper], [other_lower, other_upper]) = (self.widen(), other.widen());
-        Bf16s::narrow(f(lower, other_lower), f(upper, other_upper))
+        self.zip(self, |element, _| f(element))
     }
 }
 
