@@ -7,47 +7,55 @@ use super::instructions::{Halves, Instructions, LANES};
 use super::number::{Float, Lanes, Number, Ordered};
 
 /// Half-precision elements, of which functions of `f32` are computed.
+///
+/// A sum or product of two such numbers that is rounded to `f32` and then again has the bits of the
+/// exact result rounded once: `f32` has more than twice their digits.
 pub(super) trait Half: Lanes {
     /// Replaces each element by `f` of it.
     fn map(self, f: impl Fn(f32) -> f32) -> Self;
+    /// Replaces each element by `f` of it and its counterpart.
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
 }
 
-/// Several binary16 numbers.
+impl<T: Half> Number for T {
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |left, right| left + right)
+    }
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        self.zip(other, |left, right| left * right)
+    }
+}
+
+/// Several binary16 numbers, widened.
 #[derive(Clone, Copy)]
-pub(super) struct F16s<V>(Halves, PhantomData<V>);
+pub(super) struct F16s<V>([f32; LANES], PhantomData<V>);
 
 impl<V: Instructions> Lanes for F16s<V> {
     type Bytes = Halves;
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
     fn load(bytes: Halves) -> Self {
-        F16s(bytes, PhantomData)
+        F16s(V::widen_f16s(bytes), PhantomData)
     }
     #[inline(always)]
     fn store(self) -> Halves {
-        self.0
-    }
-}
-
-impl<V: Instructions> Number for F16s<V> {
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        F16s(V::add_f16s(self.0, other.0), PhantomData)
-    }
-    #[inline(always)]
-    fn multiply(self, other: Self) -> Self {
-        F16s(V::multiply_f16s(self.0, other.0), PhantomData)
+        V::narrow_f16s(self.0)
     }
 }
 
 impl<V: Instructions> Half for F16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        let mut wide = V::widen_f16s(self.0);
-        for element in &mut wide {
-            *element = f(*element).canonical();
+        self.zip(self, |element, _| f(element))
+    }
+    #[inline(always)]
+    fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        for (element, other) in self.0.iter_mut().zip(other.0) {
+            *element = f(*element, other).canonical();
         }
-        F16s(V::narrow_f16s(wide), PhantomData)
+        self
     }
 }
 
@@ -66,18 +74,6 @@ impl<V: Instructions> Bf16s<V> {
             *upper = f32::from_bits(pair & 0xffff_0000);
         }
         (lower, upper)
-    }
-
-    #[inline(always)]
-    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let ((mut lower, mut upper), (other_lower, other_upper)) = (self.widen(), other.widen());
-        for (number, other) in lower.iter_mut().zip(other_lower) {
-            *number = f(*number, other);
-        }
-        for (number, other) in upper.iter_mut().zip(other_upper) {
-            *number = f(*number, other);
-        }
-        Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
     }
 }
 
@@ -102,21 +98,21 @@ impl<V: Instructions> Lanes for Bf16s<V> {
     }
 }
 
-impl<V: Instructions> Number for Bf16s<V> {
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |left, right| left + right)
-    }
-    #[inline(always)]
-    fn multiply(self, other: Self) -> Self {
-        self.zip(other, |left, right| left * right)
-    }
-}
-
 impl<V: Instructions> Half for Bf16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
         self.zip(self, |element, _| f(element))
+    }
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let ((mut lower, mut upper), (other_lower, other_upper)) = (self.widen(), other.widen());
+        for (number, other) in lower.iter_mut().zip(other_lower) {
+            *number = f(*number, other);
+        }
+        for (number, other) in upper.iter_mut().zip(other_upper) {
+            *number = f(*number, other);
+        }
+        Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
     }
 }
 

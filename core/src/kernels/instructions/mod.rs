@@ -52,18 +52,6 @@ pub(super) trait Instructions: Copy {
         pairs
     }
 
-    /// Adds binary16 numbers, rounding once. NaNs become canonical.
-    #[inline(always)]
-    fn add_f16s(left: Halves, right: Halves) -> Halves {
-        by_way_of_f32::<Self>(left, right, |left, right| left + right)
-    }
-
-    /// Multiplies binary16 numbers, rounding once. NaNs become canonical.
-    #[inline(always)]
-    fn multiply_f16s(left: Halves, right: Halves) -> Halves {
-        by_way_of_f32::<Self>(left, right, |left, right| left * right)
-    }
-
     /// Stores a block past the cache.
     ///
     /// # Safety
@@ -73,22 +61,6 @@ pub(super) trait Instructions: Copy {
     /// Puts what was streamed before whatever is stored next: others may be told then that it is
     /// there.
     fn finish_streaming();
-}
-
-/// A sum or product of two binary16 numbers that is rounded to `f32` and then again has the bits of
-/// the exact result rounded once: `f32` has more than twice their digits.
-#[inline(always)]
-fn by_way_of_f32<V: Instructions>(
-    left: Halves,
-    right: Halves,
-    f: impl Fn(f32, f32) -> f32,
-) -> Halves {
-    let mut wide = V::widen_f16s(left);
-    for (left, right) in wide.iter_mut().zip(V::widen_f16s(right)) {
-        let result = f(*left, right);
-        *left = if result.is_nan() { f32::NAN } else { result };
-    }
-    V::narrow_f16s(wide)
 }
 
 /// What is compiled for several sets of instructions.
@@ -114,9 +86,6 @@ pub(super) enum Set {
     /// Conversion to bfloat16.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
-    /// Arithmetic in binary16.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Fp16,
 }
 
 /// Runs a loop, compiled for the best instructions that the processor has.
@@ -129,9 +98,8 @@ pub(super) fn widest<L: Loop>(body: L) {
     // SAFETY: `there` are sets that the processor has.
     unsafe {
         match there {
-            Set::Avx512Fp16 if L::OF_HALVES => x86_64::run_avx512_fp16(body),
             Set::Avx512Bf16 if L::OF_HALVES => x86_64::run_avx512_bf16(body),
-            Set::Avx512Fp16 | Set::Avx512Bf16 | Set::Avx512 => x86_64::run_avx512(body),
+            Set::Avx512Bf16 | Set::Avx512 => x86_64::run_avx512(body),
             Set::Avx2 => x86_64::run_avx2(body),
             Set::Portable => body.run::<Portable>(),
         }
@@ -171,8 +139,6 @@ pub(super) mod tests {
             Set::Avx512,
             #[cfg(target_arch = "x86_64")]
             Set::Avx512Bf16,
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512Fp16,
         ];
         sets.into_iter().filter(|set| *set <= detected()).collect()
     }

@@ -17,11 +17,7 @@ pub(super) fn detected() -> Set {
     if !has!("avx512f") || !has!("avx512bw") || !has!("avx512dq") || !has!("avx512vl") {
         return Set::Avx2;
     }
-    match (has!("avx512bf16"), has!("avx512fp16")) {
-        (false, _) => Set::Avx512,
-        (true, false) => Set::Avx512Bf16,
-        (true, true) => Set::Avx512Fp16,
-    }
+    if has!("avx512bf16") { Set::Avx512Bf16 } else { Set::Avx512 }
 }
 
 #[target_feature(enable = "avx2,f16c")]
@@ -39,11 +35,6 @@ pub(super) fn run_avx512_bf16(body: impl Loop) {
     body.run::<Avx512Bf16>();
 }
 
-#[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512fp16")]
-pub(super) fn run_avx512_fp16(body: impl Loop) {
-    body.run::<Avx512Fp16>();
-}
-
 /// See [`Set::Avx2`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
@@ -55,10 +46,6 @@ pub(super) struct Avx512;
 /// See [`Set::Avx512Bf16`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512Bf16;
-
-/// See [`Set::Avx512Fp16`].
-#[derive(Clone, Copy)]
-pub(super) struct Avx512Fp16;
 
 /// Stores past the cache, by vectors of one type.
 macro_rules! streaming {
@@ -173,34 +160,35 @@ impl Instructions for Avx512 {
     avx512!();
 }
 
-/// The conversion takes subnormal numbers for zeros, and keeps what a NaN carries: where there is
-/// one of these, the numbers are rounded without it.
-macro_rules! bf16 {
-    () => {
-        #[inline(always)]
-        fn narrow_bf16s(lower: [f32; LANES], upper: [f32; LANES]) -> [u32; LANES] {
-            const NAN_OR_SUBNORMAL: i32 = 0x01 | 0x20 | 0x80;
-            const IN_TURN: [u16; 2 * LANES] = in_turn();
-            let mut pairs = [0; LANES];
-            // SAFETY: sixteen numbers, or pairs, each; neither load nor store needs alignment.
-            unsafe {
-                let (low, up) = (_mm512_loadu_ps(lower.as_ptr()), _mm512_loadu_ps(upper.as_ptr()));
-                let special = _mm512_fpclass_ps_mask::<NAN_OR_SUBNORMAL>(low)
-                    | _mm512_fpclass_ps_mask::<NAN_OR_SUBNORMAL>(up);
-                if special != 0 {
-                    return Portable::narrow_bf16s(lower, upper);
-                }
-                let narrow: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(up, low));
-                let order = _mm512_loadu_si512(IN_TURN.as_ptr().cast());
-                let narrow = _mm512_permutexvar_epi16(order, narrow);
-                _mm512_storeu_si512(pairs.as_mut_ptr().cast(), narrow);
+impl Instructions for Avx512Bf16 {
+    avx512!();
+
+    /// The conversion takes subnormal numbers for zeros, and keeps what a NaN carries: where there
+    /// is one of these, the numbers are rounded without it.
+    #[inline(always)]
+    fn narrow_bf16s(lower: [f32; LANES], upper: [f32; LANES]) -> [u32; LANES] {
+        const NAN_OR_SUBNORMAL: i32 = 0x01 | 0x20 | 0x80;
+        const IN_TURN: [u16; 2 * LANES] = in_turn();
+        let mut pairs = [0; LANES];
+        // SAFETY: sixteen numbers, or pairs, each; neither load nor store needs alignment. Vectors
+        // of one size may be taken for one another.
+        unsafe {
+            let (low, up) = (_mm512_loadu_ps(lower.as_ptr()), _mm512_loadu_ps(upper.as_ptr()));
+            let special = _mm512_fpclass_ps_mask::<NAN_OR_SUBNORMAL>(low)
+                | _mm512_fpclass_ps_mask::<NAN_OR_SUBNORMAL>(up);
+            if special != 0 {
+                return Portable::narrow_bf16s(lower, upper);
             }
-            pairs
+            let narrow: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(up, low));
+            let order = _mm512_loadu_si512(IN_TURN.as_ptr().cast());
+            let narrow = _mm512_permutexvar_epi16(order, narrow);
+            _mm512_storeu_si512(pairs.as_mut_ptr().cast(), narrow);
         }
-    };
+        pairs
+    }
 }
 
-/// Of numbers of which the lower ones of all pairs stand before the upper ones.
+/// Where the numbers of pairs stand if all lower ones stand before all upper ones.
 const fn in_turn() -> [u16; 2 * LANES] {
     let mut order = [0; 2 * LANES];
     let mut at = 0;
@@ -210,37 +198,4 @@ const fn in_turn() -> [u16; 2 * LANES] {
         at += 1;
     }
     order
-}
-
-impl Instructions for Avx512Bf16 {
-    avx512!();
-    bf16!();
-}
-
-/// Arithmetic in binary16, sixteen numbers at a time.
-macro_rules! arithmetic {
-    ($name:ident, $f:ident) => {
-        #[inline(always)]
-        fn $name(left: Halves, right: Halves) -> Halves {
-            let mut halves = Halves::default();
-            // SAFETY: sixteen numbers each; neither loads nor store need alignment.
-            unsafe {
-                let left = _mm256_castsi256_ph(_mm256_loadu_si256(left.as_ptr().cast()));
-                let right = _mm256_castsi256_ph(_mm256_loadu_si256(right.as_ptr().cast()));
-                let result = $f(left, right);
-                let nan = _mm256_cmp_ph_mask::<_CMP_UNORD_Q>(result, result);
-                let result = _mm256_castph_si256(result);
-                let result = _mm256_mask_mov_epi16(result, nan, _mm256_set1_epi16(0x7e00));
-                _mm256_storeu_si256(halves.as_mut_ptr().cast(), result);
-            }
-            halves
-        }
-    };
-}
-
-impl Instructions for Avx512Fp16 {
-    avx512!();
-    bf16!();
-    arithmetic!(add_f16s, _mm256_add_ph);
-    arithmetic!(multiply_f16s, _mm256_mul_ph);
 }
