@@ -30,17 +30,18 @@ async function prepare({ url, rank }) {
   };
 }
 
-/** Runs in a page: the times of so many exchanges, ms. */
-async function measure({ kind, bytes, rounds }) {
-  const exchange = globalThis.exchanges[kind];
+/** Runs in a page: the times of so many exchanges of each kind, ms; the kinds take turns. */
+async function measure({ bytes, rounds }) {
   const [mine, theirs] = [new Uint8Array(bytes).fill(1), new Uint8Array(bytes)];
-  const times = [];
+  const times = { raw: [], messages: [], allreduce: [] };
   for (let round = 0; round < rounds + 3; round += 1) {
-    const began = performance.now();
-    await exchange(mine, theirs);
-    times.push(performance.now() - began);
+    for (const [kind, list] of Object.entries(times)) {
+      const began = performance.now();
+      await globalThis.exchanges[kind](mine, theirs);
+      if (round >= 3) list.push(performance.now() - began);
+    }
   }
-  return times.slice(3);
+  return times;
 }
 
 function median(times) {
@@ -61,13 +62,9 @@ try {
   await onBoth(prepare, { url: store.url });
   console.log("bytes     raw ms  messages ms  ratio  allreduce ms");
   for (const bytes of SIZES) {
-    const of = async (kind) => {
-      const times = await onBoth(measure, { kind, bytes, rounds: ROUNDS });
-      return median(times.flat());
-    };
-    const raw = await of("raw");
-    const messages = await of("messages");
-    const allreduce = await of("allreduce");
+    const times = await onBoth(measure, { bytes, rounds: ROUNDS });
+    const of = (kind) => median(times.flatMap((its) => its[kind]));
+    const [raw, messages, allreduce] = ["raw", "messages", "allreduce"].map(of);
     const columns = [raw, messages, messages / raw, allreduce];
     const padded = columns.map((it) => it.toFixed(2).padStart(10));
     console.log(String(bytes).padEnd(9), padded.join(" "));

@@ -11,6 +11,7 @@ use polyrank::clock::Instant;
 use polyrank::store::websocket::Client;
 use polyrank::transport::websocket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use polyrank::wire::session::{DEFAULT_WINDOW_BYTES, Next, Reconnect};
+use wasm_bindgen::JsValue;
 
 use crate::events;
 
@@ -26,6 +27,14 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// The pause between attempts while the server has never answered: it may not have started yet.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a server that has never answered is tried at most. A page cannot know whether nobody
+/// listens yet or somebody who speaks no WebSocket, as PyTorch's store, and must not look as if it
+/// hung.
+const REACH: Duration = Duration::from_secs(30);
+
+/// After so long without an answer, the console says what is being waited for.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// How long the end of a session takes at most, until its last packets have left.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -56,6 +65,8 @@ enum Attempts {
         next: Instant,
         /// When to give up for good.
         until: Instant,
+        /// When the console is told, if it was not.
+        warn: Option<Instant>,
         /// What went wrong last.
         why: String,
     },
@@ -71,19 +82,20 @@ thread_local! {
     static CONNECTIONS: RefCell<Vec<Connection>> = RefCell::default();
 }
 
-/// Opens a session with the server at `url`, which may take until `until`. It ends when what is
-/// returned beside it is gone.
-pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, until: Instant) -> (Client, Arc<Use>) {
+/// Opens a session with the server at `url`, which may take as long as `limit`, and no longer than
+/// [`REACH`]. It ends when what is returned beside it is gone.
+pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, limit: Duration) -> (Client, Arc<Use>) {
     let client = Client::new(DEFAULT_WINDOW_BYTES, 0);
     client.set_owner(&Waker::from(Arc::new(Turn)));
     let (now, used) = (Instant::now(), Arc::new(Use));
+    let (until, warn) = (now + limit.min(REACH), Some(now + QUIET));
     let connection = Connection {
         client: client.clone(),
         used: Arc::downgrade(&used),
         dialer,
         url,
         socket: None,
-        attempts: Attempts::First { next: now, until, why: String::new() },
+        attempts: Attempts::First { next: now, until, warn, why: UNANSWERED.to_owned() },
         next_beat: now + BEAT,
         last_heard: now,
         ends: None,
@@ -134,13 +146,22 @@ impl Connection {
     /// Opens a socket, or gives up, if it is time.
     fn dial(&mut self, now: Instant) {
         match &mut self.attempts {
-            Attempts::First { next, until, why } => {
+            Attempts::First { .. } if self.client.is_open() => return,
+            Attempts::First { next, until, warn, why } => {
                 if now >= *until {
                     let why = unreachable(&self.url, why);
                     self.client.lose(why);
                     return;
                 }
-                if now < *next || self.client.is_open() {
+                if warn.take_if(|when| now >= *when).is_some() {
+                    let left = (*until - now).as_secs_f64().ceil();
+                    let url = &self.url;
+                    warning(&format!(
+                        "no store has answered at {url} yet ({why}); it is tried for {left} s \
+                         more. {ADVICE}"
+                    ));
+                }
+                if now < *next {
                     return;
                 }
                 *next = now + ATTEMPT;
@@ -167,7 +188,12 @@ impl Connection {
         while let Some(event) = self.socket.as_mut().and_then(|socket| socket.receive()) {
             self.last_heard = now;
             match event {
-                SocketEvent::Opened => self.client.attach(),
+                SocketEvent::Opened => {
+                    self.client.attach();
+                    if let Attempts::First { why, .. } = &mut self.attempts {
+                        *why = MUTE.to_owned();
+                    }
+                }
                 SocketEvent::Alive => {}
                 SocketEvent::Packet(packet) => self.receive(packet, now),
                 SocketEvent::Closed(closed) => self.closed(&closed, now),
@@ -195,7 +221,14 @@ impl Connection {
             if let Some(socket) = &mut self.socket {
                 socket.close(violation.close_code(), &violation.to_string());
             }
-            self.client.lose(format!("the store's server does not follow: {violation}"));
+            self.client.lose(match self.attempts {
+                Attempts::First { .. } => {
+                    unreachable(&self.url, &format!("what answers there is no store: {violation}"))
+                }
+                Attempts::Again { .. } => {
+                    format!("the store at {} does not follow: {violation}", self.url)
+                }
+            });
             return;
         }
         if self.client.is_open() {
@@ -210,16 +243,23 @@ impl Connection {
     }
 
     fn closed(&mut self, closed: &Closed, now: Instant) {
-        let Closed { clean, code, reason } = closed;
+        let Closed { code, reason, .. } = closed;
         self.socket = None;
         self.client.detach();
         let said = if reason.is_empty() { format!("code {code}") } else { reason.clone() };
-        if *clean && *code != close_code::ABNORMAL {
-            self.client.lose(format!("the store's server closed the connection: {said}"));
+        if closed.is_final() {
+            let url = &self.url;
+            self.client.lose(format!("the store at {url} closed the connection: {said}"));
             return;
         }
         match &mut self.attempts {
-            Attempts::First { next, why, .. } => (*next, *why) = (now + PAUSE, said),
+            Attempts::First { next, why, .. } => {
+                *next = now + PAUSE;
+                // Of a handshake that failed, browsers tell pages nothing.
+                if !reason.is_empty() {
+                    *why = said;
+                }
+            }
             Attempts::Again { reconnect, epoch } => reconnect.lost(ms(now, *epoch)),
         }
     }
@@ -249,7 +289,10 @@ impl Connection {
 
     fn deadline(&self) -> Option<Instant> {
         let attempt = match &self.attempts {
-            Attempts::First { next, until, .. } => Some((*next).min(*until)),
+            Attempts::First { .. } if self.client.is_open() => None,
+            Attempts::First { next, until, warn, .. } => {
+                [Some(*next), Some(*until), *warn].into_iter().flatten().min()
+            }
             Attempts::Again { reconnect, epoch } => {
                 match reconnect.next(ms(Instant::now(), *epoch)) {
                     Next::Nothing => None,
@@ -266,12 +309,21 @@ fn ms(now: Instant, epoch: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(epoch).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What to say of a server that never answered.
+/// What is known of a server that never accepted a WebSocket.
+const UNANSWERED: &str = "no WebSocket could be opened";
+/// What is known of one that did, and says nothing.
+const MUTE: &str = "it opened a WebSocket, but says nothing that a store would";
+
+/// What to do about a server that cannot be reached.
+const ADVICE: &str = "Is the address right, is the store running, and may this page connect to it \
+    (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: let polyrank \
+    host the store (`polyrank store`, or rank 0 of a job)";
+
+/// What to say of a server that cannot be reached, `why` being what is known of it.
 fn unreachable(url: &str, why: &str) -> String {
-    let why = if why.is_empty() { "it did not answer" } else { why };
-    format!(
-        "cannot reach a store at {url} ({why}). Is the address right, and may this page connect to \
-         it (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: \
-         start one of polyrank's"
-    )
+    format!("cannot reach a store at {url} ({why}). {ADVICE}")
+}
+
+fn warning(text: &str) {
+    web_sys::console::warn_1(&JsValue::from_str(&format!("polyrank: {text}")));
 }

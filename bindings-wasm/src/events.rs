@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 use js_sys::{Array, Function};
 use polyrank::clock::{self, Instant};
@@ -14,8 +15,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::sockets::BrowserDialer;
 use crate::{connections, store};
 
-/// Longest time of a timer, ms: `setTimeout` takes no more than 2^31 - 1.
-const LONGEST_MS: u128 = 1 << 30;
+/// Longest time of a timer: `setTimeout` takes no more than 2^31 - 1 ms.
+const LONGEST: Duration = Duration::from_millis(1 << 30);
 
 #[derive(Default)]
 struct Events {
@@ -29,6 +30,10 @@ struct Events {
     /// Whether a turn has been asked for.
     posted: Cell<bool>,
     turning: Cell<bool>,
+    /// Whether this turn has yet to tell of works that are done.
+    will_tell: Cell<bool>,
+    /// When the timer asks for a turn.
+    timer: Cell<Option<Instant>>,
 }
 
 thread_local! {
@@ -66,6 +71,7 @@ pub fn turn() {
         }
         // What is asked for from here on is not done yet.
         events.posted.set(false);
+        events.will_tell.set(true);
         let now = Instant::now();
         // What came goes to whoever waits for it, and what they send leaves.
         connections::advance(now);
@@ -76,8 +82,8 @@ pub fn turn() {
         let now = Instant::now();
         match next {
             Some(next) if next <= now => request_turn(),
-            Some(next) => events.wait((next - now).as_millis().saturating_add(1)),
-            None => events.wait(0),
+            Some(next) => events.wake_at(next, now),
+            None => events.clear_timer(),
         }
     });
 }
@@ -92,14 +98,20 @@ pub(crate) fn request_turn() {
     });
 }
 
-/// Notes that a work that is watched is done. Its owner hears of it in the next [`turn`].
+/// Notes that a work that is watched is done. Its owner hears of it in this [`turn`] or the next.
 pub(crate) fn note_completed(id: u32) {
-    EVENTS.with(|events| events.completed.borrow_mut().push(id));
-    request_turn();
+    let will_tell = EVENTS.with(|events| {
+        events.completed.borrow_mut().push(id);
+        events.will_tell.get()
+    });
+    if !will_tell {
+        request_turn();
+    }
 }
 
 impl Events {
     fn tell_completed(&self) {
+        self.will_tell.set(false);
         let completed = self.completed.take();
         let callback = self.on_completed.borrow().clone();
         if let (false, Some(callback)) = (completed.is_empty(), callback) {
@@ -110,11 +122,28 @@ impl Events {
         }
     }
 
-    /// Sets the timer; 0 is none.
-    fn wait(&self, ms: u128) {
+    /// Sees to it that a turn is asked for at `when`. One that comes too early does no harm, and
+    /// setting the timer anew with each packet would cost more than such a turn now and then.
+    fn wake_at(&self, when: Instant, now: Instant) {
+        if self.timer.get().is_some_and(|set| now < set && set <= when) {
+            return;
+        }
+        // It never fires before what is noted here, so that it is set again after it has fired.
+        let wait = (when - now).min(LONGEST);
+        self.timer.set(Some(now + wait));
+        self.set_timer(wait.as_millis() as u32 + 1);
+    }
+
+    /// A timer that is set keeps a Node process alive.
+    fn clear_timer(&self) {
+        if self.timer.take().is_some() {
+            self.set_timer(0);
+        }
+    }
+
+    fn set_timer(&self, ms: u32) {
         if let Some(set_timer) = &*self.set_timer.borrow() {
-            let ms = ms.min(LONGEST_MS) as u32;
-            // It is ours, and sets a timer.
+            // It is ours, and sets a timer, or none for 0.
             let _ = set_timer.call1(&JsValue::NULL, &JsValue::from(ms));
         }
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::Result;
-use polyrank::clock::Instant;
 use polyrank::rendezvous::{OpeningStore, install_store_opener};
 use polyrank::store::{Store, WebSocketStore};
 
@@ -28,7 +27,7 @@ pub(crate) fn install() {
 async fn open(url: String, timeout: Duration) -> Result<WebSocketStore> {
     let limit = if timeout.is_zero() { EVER } else { timeout.min(EVER) };
     let dialer = Box::new(BrowserDialer);
-    let (client, used) = connections::open(url.clone(), dialer, Instant::now() + limit);
+    let (client, used) = connections::open(url.clone(), dialer, limit);
     client.opened().await?;
     Ok(WebSocketStore::over(client, url, timeout, used))
 }

@@ -56,6 +56,14 @@ export async function launchChromium(options = {}) {
   return chromium.launch({ executablePath, headless: true, ...options, args });
 }
 
+/** The numbers of a browser's processes. */
+export async function processesOf(browser) {
+  const devtools = await browser.newBrowserCDPSession();
+  const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
+  await devtools.detach();
+  return processInfo.map(({ id }) => id);
+}
+
 function isProgram(path) {
   try {
     accessSync(path, constants.X_OK);

@@ -1,10 +1,10 @@
 // What the other ranks see of a tab that is closed, killed or suspended in the middle of an
-// operation. Run by `node --test`.
+// operation, alone or with its whole browser. Run by `node --test`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as after } from "node:timers/promises";
-import { findChromium, launchChromium } from "./chromium.mjs";
+import { findChromium, launchChromium, processesOf } from "./chromium.mjs";
 import { Job, hasBrowserPackage, roundsIn } from "./jobs.mjs";
 import { serve } from "./server.mjs";
 
@@ -83,20 +83,63 @@ test("so is a tab whose process dies", { skip: missing }, (context) =>
   }),
 );
 
-test("a tab that is suspended for less than the timeout is waited for", { skip: missing }, () =>
-  withTab(async (job, { page, ended, said }) => {
-    const devtools = await page.context().newCDPSession(page);
-    await devtools.send("Debugger.enable");
-    await devtools.send("Debugger.pause");
-    const stopped = job.lines.length;
-    await after(SUSPENDED_MS);
-    // What was under way may still be told; then nobody goes on, and nobody fails.
-    const rounds = job.lines.slice(stopped).filter((line) => /^\[rank 0\].*round/.test(line));
-    assert.ok(rounds.length <= 1, job.lines.slice(stopped).join("\n"));
-    assert.ok(!job.lines.some((line) => / at \d+: /.test(line)), job.lines.join("\n"));
-    await devtools.send("Debugger.resume");
-    await job.goesOn();
-    assert.equal(await job.stop(), 0, job.lines.join("\n"));
-    assert.equal(await ended, 0, said.join("\n"));
+test("so is a tab whose whole browser is killed", { skip: missing }, (context) =>
+  withTab(async (job, { browser }) => {
+    const processes = await processesOf(browser);
+    const since = Date.now();
+    processes.forEach((number) => signal(number, "SIGKILL"));
+    await allNameTheTab(context, job, since);
   }),
 );
+
+/**
+ * Whatever holds a tab up for a while: nobody fails, and all go on to a good end. Meanwhile the
+ * others wait for it, unless `standsStill` says that it may go on.
+ */
+function waitedFor(name, suspend, standsStill = true) {
+  test(`a tab ${name} for less than the timeout is waited for`, { skip: missing }, () =>
+    withTab(async (job, tab) => {
+      const goOn = await suspend(tab);
+      const stopped = job.lines.length;
+      await after(SUSPENDED_MS);
+      // What was under way may still be told; then nobody goes on, and nobody fails.
+      const rounds = job.lines.slice(stopped).filter((line) => /^\[rank 0\].*round/.test(line));
+      assert.ok(!standsStill || rounds.length <= 1, job.lines.slice(stopped).join("\n"));
+      assert.ok(!job.lines.some((line) => / at \d+: /.test(line)), job.lines.join("\n"));
+      await goOn();
+      await job.goesOn();
+      assert.equal(await job.stop(), 0, job.lines.join("\n"));
+      assert.equal(await tab.ended, 0, tab.said.join("\n"));
+    }),
+  );
+}
+
+waitedFor("that stands in the debugger", async ({ page }) => {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Debugger.enable");
+  await devtools.send("Debugger.pause");
+  return () => devtools.send("Debugger.resume");
+});
+
+// Chromium may let a page that has WebSockets go on even then.
+const freezes = async ({ page }) => {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+  return () => devtools.send("Page.setWebLifecycleState", { state: "active" });
+};
+waitedFor("that the browser froze", freezes, false);
+
+waitedFor("whose whole browser is stopped", async ({ browser }) => {
+  const processes = await processesOf(browser);
+  processes.forEach((number) => signal(number, "SIGSTOP"));
+  return () => processes.forEach((number) => signal(number, "SIGCONT"));
+});
+
+/** Signals a process, which may have ended with another one. */
+function signal(number, name) {
+  try {
+    process.kill(number, name);
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
+}

@@ -61,7 +61,18 @@ fn all_four_in_one_group_of_five() {
 }
 
 #[test]
-fn a_browser_may_be_rank_0_of_nobody_but_natives_meet_it_anywhere() {
+fn a_browser_in_the_middle_and_at_the_end() {
     run(&[(Node, 1), (Browser, 1), (Rust, 1)]);
     run(&[(Python, 1), (Rust, 1), (Browser, 1)]);
+}
+
+#[test]
+fn a_browser_may_be_rank_0_if_the_store_stands_beside_it() {
+    run(&[(Browser, 1), (Node, 1), (Rust, 1)]);
+    run(&[(Browser, 2), (Python, 1)]);
+}
+
+#[test]
+fn eight_ranks_of_which_three_are_browsers() {
+    run(&[(Rust, 2), (Browser, 2), (Python, 2), (Node, 1), (Browser, 1)]);
 }

@@ -1,11 +1,14 @@
 //! `cargo xtask site`: builds the documentation with its demos, and serves it with a store server
 //! beside it. Knows the tools; nothing of what the pages say.
 
-use std::process::{Child, Command, ExitCode};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::node;
 use crate::progress::Progress;
@@ -17,7 +20,7 @@ use crate::workspace::Workspace;
 const FOLDER: &str = "site";
 /// The store that pages dial unless told otherwise: see `site/src/rooms/address.ts`.
 const STORE_PORT: u16 = 29510;
-/// How often the two servers are looked after.
+/// How often the two servers are looked after, and interrupts heard.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The options of `cargo xtask site`.
@@ -73,7 +76,7 @@ fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves until one of the two servers ends, or an interrupt ends all.
+/// Serves until one of the two servers ends, which is an error, or an interrupt ends both.
 fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> Result<ExitCode> {
     let cargo = ["build", "--release", "-p", "polyrank", "--bin", "polyrank"];
     demand(progress, &mut workspace.cargo(&cargo))?;
@@ -84,38 +87,55 @@ fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> R
     pages.arg("node_modules/vitepress/bin/vitepress.js");
     pages.args(["preview", "--host", "127.0.0.1", "--port", &port.to_string()]);
     pages.current_dir(workspace.path(FOLDER));
-    let mut servers = [Server::start("store", store)?, Server::start("site", pages)?];
+    // From here on, an interrupt ends the servers too, however it reaches this process.
+    let mut interrupts = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut servers =
+        [Server::start("store", store_port, store)?, Server::start("site", port, pages)?];
     let choice = if store_port == STORE_PORT {
         String::new()
     } else {
         format!("demos/allreduce?store=ws://127.0.0.1:{store_port}/")
     };
-    eprintln!("[site] pages: http://127.0.0.1:{port}/{choice}");
-    eprintln!("[site] store: ws://127.0.0.1:{store_port}/");
-    loop {
+    let mut shown = false;
+    while interrupts.pending().next().is_none() {
         for server in &mut servers {
             server.demand_running()?;
         }
+        if !shown && servers.iter().all(Server::answers) {
+            eprintln!("[site] pages: http://127.0.0.1:{port}/{choice}");
+            eprintln!("[site] store: ws://127.0.0.1:{store_port}/");
+            eprintln!("[site] Ctrl-C ends both");
+            shown = true;
+        }
         sleep(LOOK);
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A process that is ended when this is dropped.
 struct Server {
     name: &'static str,
+    port: u16,
     child: Child,
 }
 
 impl Server {
-    fn start(name: &'static str, mut command: Command) -> Result<Server> {
+    fn start(name: &'static str, port: u16, mut command: Command) -> Result<Server> {
+        // Their own words would say the same as ours, for other addresses too.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot start the {name} server"))?;
-        Ok(Server { name, child })
+        Ok(Server { name, port, child })
+    }
+
+    /// Whether somebody listens on its port.
+    fn answers(&self) -> bool {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
     }
 
     fn demand_running(&mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
-        let name = self.name;
-        ensure!(ended.is_none(), "the {name} server has ended; is its port in use?");
+        let Server { name, port, .. } = self;
+        ensure!(ended.is_none(), "the {name} server has ended; is port {port} in use?");
         Ok(())
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Meeting {
     pub(super) transport: Box<dyn Transport>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
+    /// The ranks that have a session with the store's server, and its number.
+    pub(super) sessions: Vec<(u32, u64)>,
 }
 
 /// Publishes this rank in `store`, waits for the others and listens for them.
@@ -40,7 +42,8 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        return Ok(Meeting { transport: Box::new(transport), ranks_on_host: 1 });
+        let (transport, sessions) = (Box::new(transport), Vec::new());
+        return Ok(Meeting { transport, ranks_on_host: 1, sessions });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -78,7 +81,10 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    Ok(Meeting { transport: compose(rank, &cards, token, 0, means)?, ranks_on_host })
+    let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
+    let sessions = sessions.filter(|(other, _)| *other != rank).collect();
+    let transport = compose(rank, &cards, token, 0, means)?;
+    Ok(Meeting { transport, ranks_on_host, sessions })
 }
 
 const TOKEN: &str = "token";

@@ -61,7 +61,7 @@ impl ScheduledBackend {
         let executor = Executor::new(transport, group, Instant::now());
         let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, rank, size);
+        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
         Ok(ScheduledBackend {
             backend,
             rank,

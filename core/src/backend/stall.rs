@@ -10,6 +10,8 @@ use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::executor::Driver;
 use crate::store::Store;
+use crate::wire::abort::Abort;
+use crate::wire::channel::presence_key;
 
 /// How long an operation may stand still before ranks compare through the store what they run.
 const STALL: Duration = Duration::from_millis(300);
@@ -21,6 +23,8 @@ pub(super) const AGAIN: Duration = Duration::from_millis(150);
 pub(super) struct StallInspector {
     rank: u32,
     size: u32,
+    /// The ranks that have a session with the store's server, and its number.
+    sessions: Vec<(u32, u64)>,
     driver: Weak<Driver>,
     store: Arc<dyn Store>,
     state: Mutex<State>,
@@ -38,12 +42,13 @@ impl StallInspector {
     pub(super) fn install(
         driver: &Arc<Driver>,
         store: &Arc<dyn Store>,
-        rank: u32,
-        size: u32,
+        (rank, size): (u32, u32),
+        sessions: Vec<(u32, u64)>,
     ) -> Arc<StallInspector> {
         let inspector = Arc::new(StallInspector {
             rank,
             size,
+            sessions,
             driver: Arc::downgrade(driver),
             store: store.clone(),
             state: Mutex::new(State { own: None, next: Some(Instant::now()) }),
@@ -72,7 +77,13 @@ impl StallInspector {
         // The driver may hold this future: it must not be held by it.
         drop(driver);
         let compared = self.compare(&history).await;
+        let gone = self.first_gone(&report.unheard_of).await;
         let Some(driver) = self.driver.upgrade() else { return };
+        match gone {
+            Ok(Some(gone)) => return driver.break_with(gone),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "cannot ask the store for the other ranks"),
+        }
         match compared {
             Ok(Comparison { mismatch: Some(mismatch), .. }) => driver.break_with(mismatch),
             Ok(Comparison { elsewhere, .. }) => driver.note_elsewhere(report.sequence, elsewhere),
@@ -95,6 +106,28 @@ impl StallInspector {
     async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
         let store = self.own_store()?;
         inspect::compare(&*store, self.rank, self.size, history).await
+    }
+
+    /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with
+    /// each browser, and so hears of an end before anybody else was connected.
+    async fn first_gone(&self, ranks: &[u32]) -> Result<Option<Abort>> {
+        let concerned = self.sessions.iter().filter(|(rank, _)| ranks.contains(rank));
+        let concerned: Vec<_> = concerned.collect();
+        if concerned.is_empty() {
+            return Ok(None);
+        }
+        let store = self.own_store()?;
+        // Not every store has such a server.
+        if !store.check_async(&[&presence_key(0)]).await? {
+            return Ok(None);
+        }
+        for &&(rank, session) in &concerned {
+            if !store.check_async(&[&presence_key(session)]).await? {
+                let why = "its connection to the store's server ended before it reached this rank";
+                return Ok(Some(Abort::Failed { rank, why: why.to_owned() }));
+            }
+        }
+        Ok(None)
     }
 
     fn own_store(&self) -> Result<Arc<dyn Store>> {

@@ -52,6 +52,8 @@ pub struct StallReport {
     pub stalled_for: Duration,
     /// The ranks it waits for.
     pub waiting_for: Vec<Rank>,
+    /// Those of them from which nothing ever came, not even the end of a connection.
+    pub unheard_of: Vec<Rank>,
 }
 
 impl Broken {
@@ -263,11 +265,15 @@ impl State {
     /// The oldest operation in flight, and how long it has not moved.
     pub(super) fn stalled(&self, now: Instant) -> Option<StallReport> {
         let running = self.in_flight.iter().next()?;
+        let waiting_for = running.waits_for();
+        let unheard = |rank: &&Rank| self.peers[**rank as usize].is_unheard_of();
+        let unheard_of = waiting_for.iter().filter(unheard).copied().collect();
         Some(StallReport {
             sequence: running.sequence,
             fingerprint: running.fingerprint,
             stalled_for: now.saturating_duration_since(running.progressed),
-            waiting_for: running.waits_for(),
+            waiting_for,
+            unheard_of,
         })
     }
 

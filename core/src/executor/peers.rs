@@ -67,6 +67,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Whether nothing ever came from it, not even the end of its connection.
+    pub(super) fn is_unheard_of(&self) -> bool {
+        self.issued == 0 && self.lost.is_none()
+    }
+
     /// The highest operation that it has issued, as far as is known.
     pub(super) fn issued(&self) -> u64 {
         self.issued

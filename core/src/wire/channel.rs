@@ -21,7 +21,8 @@ pub const STORE_CHANNEL: u8 = 0;
 /// The channel of relayed bytes.
 pub const RELAY_CHANNEL: u8 = 1;
 
-/// Bytes of a pipe that may be under way to its reader, each way. Who sends more is sent away.
+/// Bytes that may be under way from one rank to another, over all the pipes between the two. Who
+/// sends more is sent away.
 pub const PIPE_WINDOW_BYTES: usize = 1 << 20;
 /// What a chunk takes of the window beside its bytes: about the memory that it costs.
 pub const CHUNK_COST_BYTES: usize = 128;
@@ -29,6 +30,33 @@ pub const CHUNK_COST_BYTES: usize = 128;
 pub const MAX_PIPES: usize = 1024;
 /// Most requests that a rank may have under way at a time.
 pub const MAX_REQUESTS: usize = 4096;
+
+/// What the keys of presence end with, behind whatever prefix a store puts in front of its keys; the
+/// session's number follows. A byte that no text begins with keeps them apart from other keys.
+const PRESENCE: &[u8] = b"\x01session/";
+
+/// What a key of presence asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Whether the server answers such keys.
+    Known,
+    /// Whether this session has not ended.
+    Of(u64),
+}
+
+/// A key that is never stored: CHECK finds it, whatever stands in front, as long as the server has
+/// the session with this number, and with number 0 on every server that answers such keys. So
+/// ranks that have no session learn that a rank is gone which has one.
+pub fn presence_key(number: u64) -> String {
+    format!("\u{1}session/{number}")
+}
+
+/// What `key` asks for, if it is a key of presence.
+pub fn presence(key: &[u8]) -> Option<Presence> {
+    let at = key.iter().rposition(|byte| *byte == PRESENCE[0])?;
+    let number = std::str::from_utf8(key[at..].strip_prefix(PRESENCE)?).ok()?.parse().ok()?;
+    Some(if number == 0 { Presence::Known } else { Presence::Of(number) })
+}
 
 /// In front of the bytes of a request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +230,17 @@ mod tests {
                 let message = header.message(bytes);
                 prop_assert_eq!(message.body(), &body);
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_presence_are_known_behind_any_prefix() {
+        let key = presence_key(17).into_bytes();
+        assert_eq!(presence(&key), Some(Presence::Of(17)));
+        assert_eq!(presence(&[b"/room/x/group/", &key[..]].concat()), Some(Presence::Of(17)));
+        assert_eq!(presence(presence_key(0).as_bytes()), Some(Presence::Known));
+        for other in [&b""[..], b"session/17", b"\x01session/", b"\x01session/-1", b"\x01sess/1"] {
+            assert_eq!(presence(other), None);
         }
     }
 

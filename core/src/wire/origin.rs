@@ -29,7 +29,7 @@ impl AllowedOrigins {
             match origin.as_ref().trim().trim_end_matches('/') {
                 "" => {}
                 "*" => allowed.all = true,
-                origin => allowed.listed.push(origin.to_ascii_lowercase()),
+                origin => allowed.listed.push(serialized(origin)),
             }
         }
         allowed
@@ -43,7 +43,7 @@ impl AllowedOrigins {
         if self.all {
             return true;
         }
-        let origin = origin.trim().to_ascii_lowercase();
+        let origin = serialized(origin.trim());
         if self.listed.contains(&origin) {
             return true;
         }
@@ -68,6 +68,18 @@ impl AllowedOrigins {
             AllowedOrigins::VARIABLE
         )
     }
+}
+
+/// `origin` as browsers write it (RFC 6454, section 6.2): in small letters, and without the port
+/// where that is the scheme's own.
+fn serialized(origin: &str) -> String {
+    let mut origin = origin.to_ascii_lowercase();
+    for (scheme, port) in [("http://", ":80"), ("https://", ":443")] {
+        if origin.starts_with(scheme) && origin.ends_with(port) {
+            origin.truncate(origin.len() - port.len());
+        }
+    }
+    origin
 }
 
 /// The host of an origin whose scheme is a web page's.
@@ -99,6 +111,8 @@ mod tests {
         for (origin, expected) in [
             ("https://example.org", true),
             ("http://example.com:8080", true),
+            ("https://example.org:443", true),
+            ("https://example.org:80", false),
             ("http://example.org", false),
             ("https://example.org.evil.example", false),
             ("http://localhost:5173", true),
@@ -126,6 +140,24 @@ mod tests {
         assert_eq!(AllowedOrigins::parse(" , "), AllowedOrigins::default());
         let mapped = Some("::ffff:192.168.1.5".parse().unwrap());
         assert!(AllowedOrigins::default().allow(Some("http://192.168.1.5"), mapped));
+    }
+
+    #[test]
+    fn the_schemes_own_port_may_be_written_or_left_out() {
+        for (listed, origin, expected) in [
+            ("https://a.example:443", "https://a.example", true),
+            ("https://a.example", "https://a.example:443", true),
+            ("http://a.example:80/", "http://a.example", true),
+            ("http://A.example", "http://a.example:80", true),
+            ("http://[2001:db8::1]:80", "http://[2001:db8::1]", true),
+            ("http://a.example:443", "http://a.example", false),
+            ("https://a.example:80", "https://a.example", false),
+            ("http://a.example:8080", "http://a.example:80", false),
+            ("http://a.example", "https://a.example", false),
+        ] {
+            let allowed = AllowedOrigins::parse(listed);
+            assert_eq!(allowed.allow(Some(origin), None), expected, "{listed}, {origin}");
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ test("two pages and a Node rank add up what their users set", async ({ context, 
 
   // A tab that is closed is named everywhere, and the others may start again.
   await second.close();
-  await expect(first.getByTestId("status")).toContainText("The group has ended: rank 1");
+  await expect(first.getByTestId("status")).toHaveText("The group has ended: rank 1 is gone.");
   expect(await rank.ended()).toMatchObject({ kind: "RankFailed", rank: 1 });
   await first.getByTestId("again").click();
   await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
@@ -132,6 +132,9 @@ test("who leaves while others wait sends them on", async ({ context, site, store
 
 test("a store that is not there is said to be missing", async ({ page, site }) => {
   await page.goto(address(site, "ws://127.0.0.1:9/", "nobody", 2));
-  await expect(page.getByTestId("status")).toContainText("Could not join");
-  await expect(page.getByText("Is the store running?")).toBeVisible();
+  await expect(page.getByTestId("status")).toHaveText("Could not join.");
+  await expect(page.getByTestId("detail")).toContainText("a store at ws://127.0.0.1:9/");
+  await expect(page.getByText("starts a store beside this page")).toBeVisible();
+  await page.getByTestId("try-again").click();
+  await expect(page.getByTestId("status")).toContainText("Connecting to the store");
 });

@@ -5,17 +5,11 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use bytes::Bytes;
-
 use super::link::{Answer, Link};
-use super::pipes::PipeName;
 use super::requests;
-use crate::clock::Instant;
 use crate::store::{StoreReply, StoreRequest};
-use crate::transport::Lost;
-use crate::transport::websocket::{Pipe, PipeState, Relay};
-use crate::wire::channel::CHUNK_COST_BYTES;
-use crate::wire::session::{HEADER_BYTES, Packet, Session, Violation};
+use crate::transport::websocket::Relay;
+use crate::wire::session::{Packet, Session, Violation};
 use crate::{Error, Result};
 
 /// A client of a store's server, over a WebSocket that somebody else owns. Clones are the same one.
@@ -160,7 +154,7 @@ impl Client {
         Arc::new(self.clone())
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Link) -> T) -> T {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Link) -> T) -> T {
         // A link is consistent between its methods, which do not panic half way.
         let mut link = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let result = act(&mut link);
@@ -169,23 +163,6 @@ impl Client {
         // Whom they wake may come back at once.
         woken.into_iter().for_each(Waker::wake);
         result
-    }
-}
-
-impl Relay for Client {
-    fn number(&self) -> u64 {
-        self.with(|link| link.session().number())
-    }
-
-    fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe> {
-        let name = PipeName { peer, id };
-        self.with(|link| {
-            let own = link.session().number();
-            if let Some(message) = link.pipes.open(own, name) {
-                link.send(message);
-            }
-        });
-        Box::new(RelayedPipe { client: self.clone(), name })
     }
 }
 
@@ -198,72 +175,5 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.client.with(|link| link.abandon(self.id));
-    }
-}
-
-/// A pipe through the store's server.
-struct RelayedPipe {
-    client: Client,
-    name: PipeName,
-}
-
-impl Pipe for RelayedPipe {
-    fn advance(&mut self, _now: Instant) -> bool {
-        // Whoever moves the session's packets moves the chunks with them.
-        false
-    }
-
-    fn room(&self) -> usize {
-        self.client.with(|link| {
-            let session = link.session().room();
-            let session = session.saturating_sub(HEADER_BYTES + CHUNK_COST_BYTES);
-            link.pipes.room(self.name).min(session)
-        })
-    }
-
-    fn send(&mut self, parts: &[&[u8]]) {
-        self.client.with(|link| {
-            if let Some(message) = link.pipes.send(self.name, parts) {
-                link.send(message);
-            }
-        });
-    }
-
-    fn receive(&mut self) -> Option<Bytes> {
-        self.client.with(|link| {
-            let (chunk, credit) = link.pipes.receive(self.name)?;
-            if let Some(credit) = credit {
-                link.send(credit);
-            }
-            Some(chunk.into())
-        })
-    }
-
-    fn state(&self) -> PipeState {
-        self.client.with(|link| match (link.pipes.state(self.name), link.session().number()) {
-            (PipeState::Open, 0) => PipeState::Connecting,
-            (PipeState::Open | PipeState::Connecting, own) if own == self.name.peer => {
-                PipeState::Lost(Lost::Protocol("a pipe to itself".into()))
-            }
-            (state, _) => state,
-        })
-    }
-
-    fn close(&mut self, orderly: bool) {
-        self.client.with(|link| {
-            if let Some(message) = link.pipes.close(self.name, orderly) {
-                link.send(message);
-            }
-        });
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.client.is_flushed()
-    }
-}
-
-impl Drop for RelayedPipe {
-    fn drop(&mut self) {
-        self.close(false);
     }
 }

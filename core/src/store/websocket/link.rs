@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::task::{Poll, Waker};
 
+use super::bell::Bells;
 use super::pipes::Pipes;
 use crate::wire::channel::{RELAY_CHANNEL, STORE_CHANNEL, StoreFlag, StoreHeader};
 use crate::wire::session::{Message, Packet, Received, Session, Violation};
@@ -18,6 +19,8 @@ pub(super) struct Link {
     requests: HashMap<u32, Request>,
     last_id: u32,
     pub(super) pipes: Pipes,
+    /// Rung when a pipe may have something new, or room.
+    pub(super) bells: Bells,
     end: Option<String>,
     /// Who waits for the session to open.
     opening: Vec<Waker>,
@@ -58,6 +61,7 @@ impl Link {
             requests: HashMap::new(),
             last_id: 0,
             pipes: Pipes::default(),
+            bells: Bells::default(),
             end: None,
             opening: Vec::new(),
             owner: None,
@@ -152,7 +156,7 @@ impl Link {
             match message.channel {
                 STORE_CHANNEL => self.reply(&message)?,
                 RELAY_CHANNEL => {
-                    let answer = self.pipes.arrived(message.body());
+                    let answer = self.pipes.arrived(message);
                     if let Some(answer) = answer.map_err(|_| Violation::Malformed)? {
                         self.session.send(answer);
                     }
@@ -160,12 +164,18 @@ impl Link {
                 _ => return Err(Violation::Malformed),
             }
         }
+        self.bells.ring();
         Ok(())
     }
 
     /// The next packet for the socket.
     pub(super) fn next_packet(&mut self) -> Option<Packet> {
-        self.session.next_packet()
+        let packet = self.session.next_packet();
+        if packet.is_none() {
+            // What was sent may have left to the last byte.
+            self.bells.ring();
+        }
+        packet
     }
 
     /// Queues a message of the relay.
@@ -180,6 +190,7 @@ impl Link {
             return;
         }
         self.pipes.lose_all(&why);
+        self.bells.ring();
         self.end = Some(why);
         self.woken.append(&mut self.opening);
         self.requests.retain(|_, request| {

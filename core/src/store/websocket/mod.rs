@@ -6,6 +6,7 @@
 //!  RelayedPipe ──── chunks ───▶ (Link)              browser: the page's WebSocket
 //! ```
 
+mod bell;
 #[cfg(feature = "websocket")]
 mod blocking;
 mod client;
@@ -14,7 +15,10 @@ mod connect;
 mod link;
 #[cfg(feature = "websocket")]
 mod native;
+#[cfg(feature = "websocket")]
+mod packets;
 mod pipes;
+mod relayed;
 mod requests;
 #[cfg(feature = "websocket")]
 mod socket;
@@ -26,4 +30,6 @@ mod tls;
 mod url;
 
 pub use client::Client;
+#[cfg(feature = "websocket")]
+pub(in crate::store) use packets::{Ended, PacketSocket, Packets};
 pub use store::WebSocketStore;

@@ -173,7 +173,7 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
     let mut reconnect = Reconnect::new(client.grace_ms());
     loop {
         client.attach();
-        let end = run(client, &mut stream, shared.stopped()).await;
+        let end = run(client, stream, shared.stopped()).await;
         if client.is_open() {
             // Each time the session stood again, the server waits anew.
             reconnect = Reconnect::new(client.grace_ms());
@@ -187,10 +187,12 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
         tracing::debug!("the store's WebSocket was lost: {why}");
         let next = async {
             if !client.is_welcomed() {
+                // Whoever answers, and does not serve, is not asked again at once.
+                shared.lock().failure = Some(why);
+                tokio::time::sleep(PAUSES.1).await;
                 return reach(client, target, shared).await;
             }
-            let text = &target.text;
-            let lost = || format!("the connection to {text} was lost: {why}");
+            let lost = || format!("the connection to {} was lost: {why}", target.text);
             reconnect.lost(now_ms());
             come_back(client, target, &mut reconnect, now_ms).await.ok_or_else(lost)
         };

@@ -55,14 +55,32 @@ enum Wanted {
 
 #[derive(Debug)]
 struct State {
-    inbox: VecDeque<Vec<u8>>,
-    /// What may still be sent before the other side reads.
-    room: usize,
+    inbox: VecDeque<Chunk>,
+    /// What was sent and the other side has not read, as far as is known.
+    under_way: usize,
     /// What was read and the other side does not know.
     unsaid: usize,
     state: PipeState,
     /// This side has asked for it.
     wanted: bool,
+}
+
+/// A chunk that came: the bytes of a message behind the relay's header, which are not copied.
+#[derive(Debug)]
+pub(super) struct Chunk(Message);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        // Only what has a whole header becomes a chunk.
+        &self.0.body()[RelayHeader::BYTES..]
+    }
+}
+
+impl Chunk {
+    /// What it takes of its pipe's window.
+    fn cost_bytes(&self) -> usize {
+        self.as_ref().len() + CHUNK_COST_BYTES
+    }
 }
 
 /// Most pipes that wait for this side to ask for them: as many as it could ask for, for all of a
@@ -117,14 +135,22 @@ impl Pipes {
         Some(key.header(RelayKind::Open).message(&name.id.to_le_bytes()))
     }
 
-    /// How many bytes of a chunk may be sent on the pipe, as far as its reader is concerned.
+    /// How many bytes of a chunk may be sent on the pipe, as far as its reader is concerned, with
+    /// whom it shares a window with the other pipes to the same.
     pub(super) fn room(&self, name: PipeName) -> usize {
         match self.key(name).and_then(|key| self.pipes.get(&key)) {
             Some(pipe) if pipe.state == PipeState::Open => {
-                pipe.room.saturating_sub(CHUNK_COST_BYTES)
+                let under_way: usize = self.open_to(name.peer).map(|pipe| pipe.under_way).sum();
+                PIPE_WINDOW_BYTES.saturating_sub(under_way + CHUNK_COST_BYTES)
             }
             _ => 0,
         }
+    }
+
+    /// The pipes to `peer` that stand.
+    fn open_to(&self, peer: u64) -> impl Iterator<Item = &State> {
+        let pipes = self.pipes.iter().filter(move |(key, _)| key.peer == peer);
+        pipes.map(|(_, pipe)| pipe).filter(|pipe| pipe.state == PipeState::Open)
     }
 
     /// The message that carries a chunk of `parts`; `None` if the pipe is gone.
@@ -132,7 +158,7 @@ impl Pipes {
         let key = self.key(name)?;
         let pipe = self.pipes.get_mut(&key).filter(|pipe| pipe.state == PipeState::Open)?;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        pipe.room = pipe.room.saturating_sub(bytes + CHUNK_COST_BYTES);
+        pipe.under_way += bytes + CHUNK_COST_BYTES;
         let header = key.header(RelayKind::Data);
         let mut message = Message::with_capacity(RELAY_CHANNEL, RelayHeader::BYTES + bytes);
         message.extend(&header.encode());
@@ -140,18 +166,26 @@ impl Pipes {
         Some(message)
     }
 
-    /// The next chunk that came, and what to tell the other side, if it is time to.
-    pub(super) fn receive(&mut self, name: PipeName) -> Option<(Vec<u8>, Option<Message>)> {
+    /// The next chunk that came, and what to tell the other side, if it is time to: of all pipes to
+    /// it, for what little was read of each of many may be all of the window.
+    pub(super) fn receive(&mut self, name: PipeName) -> Option<(Chunk, Vec<Message>)> {
         let key = self.key(name)?;
         let pipe = self.pipes.get_mut(&key)?;
         let chunk = pipe.inbox.pop_front()?;
-        pipe.unsaid += chunk.len() + CHUNK_COST_BYTES;
-        let say = pipe.unsaid >= PIPE_WINDOW_BYTES / 4 && pipe.state == PipeState::Open;
-        let credit = say.then(|| {
+        pipe.unsaid += chunk.cost_bytes();
+        let unsaid: usize = self.open_to(name.peer).map(|pipe| pipe.unsaid).sum();
+        if unsaid < PIPE_WINDOW_BYTES / 4 {
+            return Some((chunk, Vec::new()));
+        }
+        let read = self.pipes.iter_mut().filter(|(key, pipe)| {
+            key.peer == name.peer && pipe.state == PipeState::Open && pipe.unsaid > 0
+        });
+        let credits = read.map(|(key, pipe)| {
+            // No more than the window can be unsaid.
             let bytes = std::mem::take(&mut pipe.unsaid) as u32;
             key.header(RelayKind::Credit).message(&bytes.to_le_bytes())
         });
-        Some((chunk, credit))
+        Some((chunk, credits.collect()))
     }
 
     /// How the pipe is.
@@ -261,41 +295,29 @@ impl Pipes {
     }
 
     /// What the relay brought; a message to send in turn, if any.
-    pub(super) fn arrived(&mut self, body: &[u8]) -> Result<Option<Message>, Malformed> {
+    pub(super) fn arrived(&mut self, message: Message) -> Result<Option<Message>, Malformed> {
         let (RelayHeader { kind, mine, pipe, peer }, bytes) =
-            RelayHeader::decode(body).ok_or(Malformed)?;
+            RelayHeader::decode(message.body()).ok_or(Malformed)?;
         // Who sent it and called it its own is the other side.
         let key = PipeKey { peer, pipe, mine: !mine };
         let lost = match kind {
             RelayKind::Open => return self.opened(key, bytes),
-            RelayKind::Data => {
-                // What was under way to a pipe that this side closed goes nowhere.
-                let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(None) };
-                pipe.inbox.push_back(bytes.to_vec());
-                if !pipe.wanted {
-                    self.unwanted_bytes += bytes.len() + CHUNK_COST_BYTES;
-                    if self.unwanted_bytes > MAX_UNWANTED_BYTES {
-                        return Ok(Some(self.put_out(key)));
-                    }
-                }
-                return Ok(None);
-            }
+            RelayKind::Data => return Ok(self.chunk_arrived(key, Chunk(message))),
             RelayKind::Credit => {
                 let credit = bytes.try_into().map(u32::from_le_bytes).map_err(|_| Malformed)?;
                 if let Some(pipe) = self.pipes.get_mut(&key) {
-                    pipe.room = (pipe.room + credit as usize).min(PIPE_WINDOW_BYTES);
+                    pipe.under_way = pipe.under_way.saturating_sub(credit as usize);
                 }
                 return Ok(None);
             }
             RelayKind::Watch => return Err(Malformed),
             RelayKind::Goodbye => Lost::Goodbye,
-            RelayKind::Left => {
-                Lost::Died("it left: its page was closed, or its program ended".into())
-            }
-            RelayKind::Abandon => Lost::Died("it closed its end of the pipe".into()),
-            RelayKind::Dead => {
-                Lost::Died("its connection to the store's server ended or was lost".into())
-            }
+            RelayKind::Left => Lost::Died("its page was closed, or its program ended".into()),
+            RelayKind::Abandon => Lost::Died("it closed its connection without a goodbye".into()),
+            RelayKind::Dead => Lost::Died(
+                "its connection to the store's server broke and was not opened again in time"
+                    .into(),
+            ),
         };
         let to_peer = matches!(kind, RelayKind::Left | RelayKind::Dead);
         let concerned = |other: &PipeKey| if to_peer { other.peer == peer } else { *other == key };
@@ -317,15 +339,30 @@ impl Pipes {
     }
 }
 
+impl Pipes {
+    /// A chunk came; the message that closes its pipe, if that brings too much.
+    fn chunk_arrived(&mut self, key: PipeKey, chunk: Chunk) -> Option<Message> {
+        // What was under way to a pipe that this side closed goes nowhere.
+        let pipe = self.pipes.get_mut(&key)?;
+        let cost_bytes = chunk.cost_bytes();
+        pipe.inbox.push_back(chunk);
+        if pipe.wanted {
+            return None;
+        }
+        self.unwanted_bytes += cost_bytes;
+        (self.unwanted_bytes > MAX_UNWANTED_BYTES).then(|| self.put_out(key))
+    }
+}
+
 impl State {
     fn new(wanted: bool) -> State {
-        let room = PIPE_WINDOW_BYTES;
-        State { inbox: VecDeque::new(), room, unsaid: 0, state: PipeState::Open, wanted }
+        let state = PipeState::Open;
+        State { inbox: VecDeque::new(), under_way: 0, unsaid: 0, state, wanted }
     }
 
     /// What the chunks that came cost.
     fn inbox_bytes(&self) -> usize {
-        self.inbox.iter().map(|chunk| chunk.len() + CHUNK_COST_BYTES).sum()
+        self.inbox.iter().map(Chunk::cost_bytes).sum()
     }
 }
 
@@ -339,7 +376,7 @@ mod tests {
 
     fn came(pipes: &mut Pipes, kind: RelayKind, (peer, pipe): (u64, u32), bytes: &[u8]) -> bool {
         let header = RelayHeader { kind, mine: true, pipe, peer };
-        pipes.arrived(header.message(bytes).body()).unwrap().is_some()
+        pipes.arrived(header.message(bytes)).unwrap().is_some()
     }
 
     fn name(peer: u64, id: u32) -> PipeName {
@@ -361,7 +398,7 @@ mod tests {
         assert_eq!((pipes.unwanted.len(), pipes.pipes.len()), (MAX_UNWANTED, MAX_UNWANTED));
         for peer in 1..=100 {
             assert!(pipes.open(OWN, name(peer, 0)).is_none());
-            assert_eq!(pipes.receive(name(peer, 0)).unwrap().0, hello);
+            assert_eq!(pipes.receive(name(peer, 0)).unwrap().0.as_ref(), hello);
         }
         assert_eq!(pipes.unwanted_bytes, 0);
     }
@@ -381,6 +418,43 @@ mod tests {
         assert_eq!(kept, pipes.unwanted_bytes);
         assert!(!came(&mut pipes, RelayKind::Dead, (5, 0), &[]));
         assert_eq!((pipes.pipes.len(), pipes.unwanted_bytes), (0, 0));
+    }
+
+    #[test]
+    fn pipes_to_the_same_rank_share_a_window_that_many_small_reads_give_back() {
+        let mut pipes = Pipes::default();
+        let others: Vec<PipeName> = (0..8).map(|id| name(2000, id)).collect();
+        others.iter().for_each(|name| drop(pipes.open(OWN, *name)));
+        pipes.open(OWN, name(3000, 0));
+        let chunk = [0; 30_000];
+        let mut sent = 0;
+        while pipes.room(others[sent % 8]) >= chunk.len() {
+            pipes.send(others[sent % 8], &[&chunk]).unwrap();
+            sent += 1;
+        }
+        assert_eq!(sent, PIPE_WINDOW_BYTES / (chunk.len() + CHUNK_COST_BYTES));
+        assert!(others.iter().all(|name| pipes.room(*name) < chunk.len()));
+        assert_eq!(pipes.room(name(3000, 0)), PIPE_WINDOW_BYTES - CHUNK_COST_BYTES);
+        // The other side reads a little of each pipe, and says so of all at once.
+        let mut reader = Pipes::default();
+        let mut credits = Vec::new();
+        for (at, other) in others.iter().enumerate() {
+            let (from, bytes) = ((OWN, at as u32), at as u64);
+            came(&mut reader, RelayKind::Open, from, &bytes.to_le_bytes());
+            reader.open(2000, name(OWN, at as u32));
+            for _ in (0..sent).filter(|sent| sent % 8 == at) {
+                came(&mut reader, RelayKind::Data, from, &chunk);
+                credits.extend(reader.receive(name(OWN, at as u32)).unwrap().1);
+            }
+            assert_eq!(other.id, bytes);
+        }
+        for credit in credits {
+            let (header, bytes) = RelayHeader::decode(credit.body()).unwrap();
+            let there = RelayHeader { peer: 2000, ..header };
+            assert_eq!((header.kind, header.peer), (RelayKind::Credit, OWN));
+            pipes.arrived(there.message(bytes)).unwrap();
+        }
+        assert!(pipes.room(others[0]) > PIPE_WINDOW_BYTES * 3 / 4 - CHUNK_COST_BYTES);
     }
 
     #[test]

@@ -1,25 +1,21 @@
-//! One WebSocket of a native client: its packets in and out, pings, and how it ended. Knows nothing
-//! of what comes after it.
+//! One WebSocket of a native client, from its first packet to the last words. Knows nothing of what
+//! comes after it.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::{Sink, Stream as _};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tokio_tungstenite::tungstenite::error::Error as SocketError;
+use futures_util::Stream as _;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::client::Client;
 use super::connect::Stream;
+use super::packets::{Ended, PacketSocket, Packets};
+use crate::transport::websocket::Closed;
+use crate::wire::session::{Packet, Violation};
 
-/// Time between two pings.
-const PING: Duration = Duration::from_secs(10);
-/// Without any sign of life for so long, the socket is lost.
-const SILENCE: Duration = Duration::from_secs(30);
 /// How long the last words may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -34,24 +30,17 @@ pub(super) enum End {
     Lost(String),
 }
 
-/// Moves packets until the socket or `stop` ends.
-pub(super) async fn run(
-    client: &Client,
-    stream: &mut Stream,
-    stop: impl Future<Output = ()>,
-) -> End {
-    let mut pings = tokio::time::interval(PING);
-    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    pings.reset();
-    let mut heard = Instant::now();
+/// Moves packets over `stream` until it or `stop` ends.
+pub(super) async fn run(client: &Client, stream: Stream, stop: impl Future<Output = ()>) -> End {
+    let mut socket = PacketSocket::new(stream);
+    let mut packets = client;
     let end = {
         let mut stopped = pin!(stop);
         poll_fn(|context| {
             if stopped.as_mut().poll(context).is_ready() {
                 return Poll::Ready(End::Stopped);
             }
-            client.set_owner(context.waker());
-            poll_run(client, stream, (&mut pings, &mut heard), context)
+            socket.poll_run(&mut packets, context).map(meaning)
         })
         .await
     };
@@ -61,95 +50,63 @@ pub(super) async fn run(
         End::Lost(_) => return end,
     };
     let said = tokio::time::timeout(FAREWELL, async {
-        flush(client, stream).await;
+        flush(client, &mut socket).await;
         let frame = CloseFrame { code: farewell.0, reason: farewell.1.into() };
         // Whoever is gone needs no farewell.
-        let _ = stream.close(Some(frame)).await;
-        while poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await.is_some() {}
+        let _ = socket.stream().close(Some(frame)).await;
+        while poll_fn(|context| Pin::new(socket.stream()).poll_next(context)).await.is_some() {}
     });
     let _ = said.await;
     end
 }
 
+impl Packets for &Client {
+    type Fault = Violation;
+
+    fn begin(&mut self, context: &mut Context<'_>) -> Result<(), Violation> {
+        self.set_owner(context.waker());
+        Ok(())
+    }
+
+    fn next_packet(&mut self) -> Result<Option<Packet>, Violation> {
+        Ok(Client::next_packet(self))
+    }
+
+    fn receive(&mut self, packet: Vec<u8>) -> Result<(), Violation> {
+        Client::receive(self, packet)
+    }
+
+    fn acknowledge(&mut self) {
+        Client::acknowledge(self);
+    }
+}
+
 /// Gives the socket what is still to be said.
-async fn flush(client: &Client, stream: &mut Stream) {
-    let flushed = poll_fn(|context| match write(client, stream, context) {
+async fn flush<S>(client: &Client, socket: &mut PacketSocket<S>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let mut packets = client;
+    let flushed = poll_fn(|context| match socket.write(&mut packets, context) {
         Ok(()) if !client.is_flushed() && client.is_open() => Poll::Pending,
         result => Poll::Ready(result),
     });
     let _ = flushed.await;
 }
 
-fn poll_run(
-    client: &Client,
-    stream: &mut Stream,
-    (pings, heard): (&mut Interval, &mut Instant),
-    context: &mut Context<'_>,
-) -> Poll<End> {
-    while pings.poll_tick(context).is_ready() {
-        if heard.elapsed() >= SILENCE {
-            return Poll::Ready(End::Lost(format!("nothing came for {} s", SILENCE.as_secs())));
+/// What the end of a socket means for the session.
+fn meaning(ended: Ended<Violation>) -> End {
+    match ended {
+        Ended::Closed(closed) => {
+            let Closed { code, reason, .. } = &closed;
+            if closed.is_final() {
+                End::Closed(format!("the store's server closed the connection ({code}): {reason}"))
+            } else {
+                End::Lost(format!("it was closed with code {code}: {reason}"))
+            }
         }
-        client.acknowledge();
-        let mut stream = Pin::new(&mut *stream);
-        if let Poll::Ready(Ok(())) = stream.as_mut().poll_ready(context) {
-            // If it fails, so does the next read.
-            let _ = stream.as_mut().start_send(Message::Ping(Bytes::new()));
-            let _ = stream.poll_flush(context);
-        }
+        Ended::Lost(why) => End::Lost(why),
+        Ended::Refused(_, why) => End::Closed(format!("the store's server is at fault: {why}")),
+        Ended::Fault(why) => End::Closed(format!("the store's server is at fault: {why}")),
     }
-    loop {
-        if let Err(end) = write(client, stream, context) {
-            return Poll::Ready(end);
-        }
-        let Poll::Ready(message) = Pin::new(&mut *stream).poll_next(context) else {
-            return Poll::Pending;
-        };
-        *heard = Instant::now();
-        let end = match message {
-            Some(Ok(Message::Binary(packet))) => match client.receive(packet.into()) {
-                Ok(()) => continue,
-                Err(violation) => {
-                    End::Closed(format!("the store's server is at fault: {violation}"))
-                }
-            },
-            Some(Ok(Message::Close(frame))) => closed(frame),
-            Some(Ok(Message::Text(_))) => End::Closed("the store's server sends text".into()),
-            Some(Ok(_)) => continue,
-            Some(Err(error)) => End::Lost(error.to_string()),
-            None => End::Lost("it was closed".into()),
-        };
-        return Poll::Ready(end);
-    }
-}
-
-/// What a server means that closes the socket.
-fn closed(frame: Option<CloseFrame>) -> End {
-    let Some(frame) = frame else { return End::Lost("the server closed it".into()) };
-    let (code, reason) = (u16::from(frame.code), frame.reason);
-    match code {
-        // A proxy between the two goes away or restarts; the server itself may be there.
-        1001 | 1006 | 1011..=1014 => End::Lost(format!("it was closed with code {code}: {reason}")),
-        _ => End::Closed(format!("the store's server closed the connection ({code}): {reason}")),
-    }
-}
-
-/// Sends what the socket takes.
-fn write(client: &Client, stream: &mut Stream, context: &mut Context<'_>) -> Result<(), End> {
-    let lost = |error: SocketError| End::Lost(error.to_string());
-    let mut stream = Pin::new(stream);
-    loop {
-        match stream.as_mut().poll_ready(context) {
-            Poll::Ready(ready) => ready.map_err(lost)?,
-            // The rest follows when the socket takes bytes again.
-            Poll::Pending => return Ok(()),
-        }
-        let Some(packet) = client.next_packet() else { break };
-        stream.as_mut().start_send(Message::Binary(Bytes::from_owner(packet))).map_err(lost)?;
-    }
-    // What an earlier flush left behind goes now, even if nothing was added to it.
-    if let Poll::Ready(flushed) = stream.poll_flush(context) {
-        flushed.map_err(lost)?;
-    }
-    Ok(())
 }

@@ -69,11 +69,11 @@ impl Inbox {
         }
     }
 
-    /// What an end without a goodbye means at this place.
+    /// What an end without a goodbye means at this place; `how` says how the peer's side ended.
     pub(in crate::transport) fn cut_off(&self, how: &str) -> Lost {
         let between = matches!(self.state, State::Header { have_bytes: 0, .. });
-        let place = if between { "" } else { " in the middle of a frame" };
-        Lost::Died(format!("its connection ended without a goodbye{place}: {how}"))
+        let place = if between { "" } else { ", in the middle of a frame" };
+        Lost::Died(format!("{how}{place}"))
     }
 
     /// Takes in `bytes`, which may hold the rest of a frame, several frames and the start of one.

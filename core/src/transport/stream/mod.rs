@@ -7,6 +7,4 @@ mod outbox;
 pub(super) use self::inbox::{Inbox, Spare};
 #[cfg(feature = "tcp")]
 pub(super) use self::inbox::{Into, State};
-#[cfg(feature = "tcp")]
-pub(super) use self::outbox::Flushed;
-pub(super) use self::outbox::Outbox;
+pub(super) use self::outbox::{Flushed, Outbox};

@@ -43,6 +43,9 @@ impl Reader {
     }
 }
 
+/// How a peer ended whose side closed.
+const CLOSED: &str = "it ended, or closed its connection without a goodbye";
+
 impl Inbox {
     /// Reads what is there and tells `sink`.
     pub(super) fn receive(
@@ -55,7 +58,7 @@ impl Inbox {
         let mut total_bytes = 0;
         let ended = loop {
             match self.read(&socket, reader, peer, sink) {
-                Ok(Step { bytes: 0, .. }) => break Some(self.cut_off("closed")),
+                Ok(Step { bytes: 0, .. }) => break Some(self.cut_off(CLOSED)),
                 Ok(Step { bytes, drained, ended }) => {
                     total_bytes += bytes;
                     if ended.is_some() {
@@ -67,7 +70,7 @@ impl Inbox {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break None,
-                Err(error) => break Some(self.cut_off(&error.to_string())),
+                Err(error) => break Some(self.cut_off(&format!("its connection broke: {error}"))),
             }
         };
         Received { moved: total_bytes > 0 || ended.is_some(), ended }

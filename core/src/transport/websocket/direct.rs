@@ -226,12 +226,17 @@ impl DirectPipe {
         }
         let says = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let text = match code {
-            close_code::GOING_AWAY => format!("it was closed by its side (1001){says}"),
-            close_code::ABNORMAL => format!("it broke{says}"),
-            code => format!("it was closed with code {code}{says}"),
+            close_code::GOING_AWAY => {
+                format!("its page was closed, or its program ended (1001){says}")
+            }
+            close_code::ABNORMAL if reason.is_empty() => "the connection ended".to_owned(),
+            close_code::ABNORMAL => reason,
+            code => format!("its WebSocket was closed with code {code}{says}"),
         };
-        // A page that gives a socket up says so with the code of a broken one, and comes back.
-        let broke = !clean || code == close_code::ABNORMAL;
+        // A page that gives a socket up says so with the code of a broken one, and comes back; what
+        // a proxy says of itself (see `Closed::is_final`) is not the other side's word.
+        let passing = matches!(self.end, End::Client(_)) && (1011..=1014).contains(&code);
+        let broke = !clean || code == close_code::ABNORMAL || passing;
         match code {
             // Before the first welcome, somebody may have to try again.
             _ if broke || self.state == PipeState::Connecting => self.break_off(text, now),
@@ -266,7 +271,7 @@ impl DirectPipe {
         if let Some((since, why)) = &self.broken
             && now >= *since + grace
         {
-            let why = format!("its WebSocket broke and was not resumed within {grace:?}: {why}");
+            let why = format!("its WebSocket broke and was not resumed within {grace:?} ({why})");
             self.end(Lost::Died(why));
             return true;
         }

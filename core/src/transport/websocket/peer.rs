@@ -7,7 +7,7 @@ use crate::clock::Instant;
 
 use super::greeting::{Greeted, judge};
 use super::pipe::{MAX_CHUNK_BYTES, Pipe, PipeState};
-use crate::transport::stream::{Inbox, Outbox, Spare};
+use crate::transport::stream::{Flushed, Inbox, Outbox, Spare};
 use crate::transport::{Lost, Rank, Sink};
 use crate::wire::frame::Header;
 use crate::wire::handshake::Hello;
@@ -24,7 +24,10 @@ pub(super) struct Peer {
     pub(super) stage: Stage,
     pub(super) outbox: Outbox,
     inbox: Inbox,
-    /// Frames whose bytes are in the pipe, not all of them out of this process.
+    /// The last bytes of frames that left the outbox: too few for a chunk, so that those of the
+    /// next frame may join them. Empty between turns unless the pipe has no room.
+    tail: Vec<u8>,
+    /// Frames whose bytes are in the pipe or the tail, not all of them out of this process.
     leaving: Vec<Header>,
     /// Since when this rank has wanted a connection.
     pub(super) wanted_since: Option<Instant>,
@@ -54,7 +57,8 @@ pub(super) struct Moved {
 impl Peer {
     pub(super) fn new(pipe: Option<Box<dyn Pipe>>, stage: Stage) -> Peer {
         let (outbox, inbox) = (Outbox::default(), Inbox::new());
-        Peer { pipe, stage, outbox, inbox, leaving: Vec::new(), wanted_since: None }
+        let (tail, leaving) = (Vec::new(), Vec::new());
+        Peer { pipe, stage, outbox, inbox, tail, leaving, wanted_since: None }
     }
 
     /// Somebody wants a connection, from `now` on.
@@ -98,18 +102,25 @@ impl Peer {
         let (Some(pipe), Stage::Open) = (&mut self.pipe, &self.stage) else {
             return false;
         };
-        let leaving = &mut self.leaving;
-        let write = |pieces: &[&[u8]]| Ok::<usize, Infallible>(write(&mut **pipe, pieces));
+        let (tail, leaving) = (&mut self.tail, &mut self.leaving);
+        let write = |pieces: &[&[u8]]| Ok::<usize, Infallible>(write(&mut **pipe, tail, pieces));
         let flushed = self.outbox.flush(gathered, write, |header| leaving.push(header));
-        match flushed {
-            Ok(flushed) => flushed.moved,
+        let Flushed { moved, blocked } = match flushed {
+            Ok(flushed) => flushed,
             Err(never) => match never {},
+        };
+        // Nothing follows that could fill the last chunk.
+        let ends = !blocked && !self.tail.is_empty() && pipe.room() >= self.tail.len();
+        if ends {
+            pipe.send(&[&self.tail]);
+            self.tail.clear();
         }
+        moved || ends
     }
 
     /// Headers of frames that left this process since the last call.
     pub(super) fn left(&mut self) -> impl Iterator<Item = Header> + '_ {
-        let flushed = self.pipe.as_ref().is_some_and(|pipe| pipe.is_flushed());
+        let flushed = self.tail.is_empty() && self.pipe.as_ref().is_some_and(|it| it.is_flushed());
         let until = if flushed { self.leaving.len() } else { 0 };
         self.leaving.drain(..until)
     }
@@ -130,6 +141,7 @@ impl Peer {
         self.stage = Stage::Lost { untold };
         self.outbox.clear();
         self.inbox.abandon();
+        self.tail.clear();
         self.leaving.clear();
         self.pipe.take()
     }
@@ -191,30 +203,43 @@ impl Peer {
     }
 }
 
-/// Sends as much of `pieces` as there is room for, in chunks; how many bytes.
-fn write(pipe: &mut dyn Pipe, pieces: &[&[u8]]) -> usize {
+/// Sends as much of `tail` and `pieces` as there is room for, in full chunks; the rest of `pieces`
+/// becomes the tail if it fills none. How many bytes of `pieces` were taken.
+fn write(pipe: &mut dyn Pipe, tail: &mut Vec<u8>, pieces: &[&[u8]]) -> usize {
     let total_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let mut sent_bytes = 0;
-    while sent_bytes < total_bytes {
-        let left_bytes = total_bytes - sent_bytes;
+    let mut taken_bytes = 0;
+    while taken_bytes < total_bytes {
+        let left_bytes = total_bytes - taken_bytes;
+        let full = tail.len() + left_bytes >= MAX_CHUNK_BYTES;
         let room = pipe.room().min(MAX_CHUNK_BYTES);
-        if room < left_bytes.min(WORTHWHILE_BYTES) {
+        if full && room < WORTHWHILE_BYTES.max(tail.len() + 1) {
             break;
         }
-        let chunk_bytes = left_bytes.min(room);
-        let (mut skip, mut take) = (sent_bytes, chunk_bytes);
-        let mut parts: [&[u8]; 2] = [&[]; 2];
-        for (part, piece) in parts.iter_mut().zip(pieces) {
-            let start = skip.min(piece.len());
-            let end = (start + take).min(piece.len());
-            *part = &piece[start..end];
-            skip -= start;
-            take -= end - start;
+        let bytes = if full { room - tail.len() } else { left_bytes };
+        let [first, second] = cut(pieces, taken_bytes, bytes);
+        if full {
+            pipe.send(&[tail, first, second]);
+            tail.clear();
+        } else {
+            tail.extend_from_slice(first);
+            tail.extend_from_slice(second);
         }
-        pipe.send(&parts);
-        sent_bytes += chunk_bytes;
+        taken_bytes += bytes;
     }
-    sent_bytes
+    taken_bytes
+}
+
+/// `take` bytes of one or two pieces, behind the first `skip` ones.
+fn cut<'a>(pieces: &[&'a [u8]], mut skip: usize, mut take: usize) -> [&'a [u8]; 2] {
+    let mut parts: [&[u8]; 2] = [&[]; 2];
+    for (part, piece) in parts.iter_mut().zip(pieces) {
+        let start = skip.min(piece.len());
+        let end = (start + take).min(piece.len());
+        *part = &piece[start..end];
+        skip -= start;
+        take -= end - start;
+    }
+    parts
 }
 
 fn why_text(why: Lost) -> String {

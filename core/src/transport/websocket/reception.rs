@@ -19,6 +19,9 @@ use crate::{Result, random};
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
 /// oldest: whoever was put out tries again.
 const SOCKETS: usize = 128;
+/// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before there
+/// is a session that could be lost.
+const READY: usize = 64;
 
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +111,10 @@ impl Reception {
             };
             *door.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arrival { hello, socket });
             return Ok(());
+        }
+        if self.ready.len() >= READY {
+            let why = "too many connect at once; try again".to_owned();
+            return Err((socket, close_code::TRY_AGAIN, why));
         }
         let (token, session) = match self.session(&hello) {
             Ok(Ok(opened)) => opened,

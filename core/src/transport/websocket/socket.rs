@@ -27,6 +27,9 @@ pub mod close_code {
     /// A message that is too long.
     pub const TOO_BIG: u16 = 1009;
 
+    /// Who answers cannot serve now: the next attempt may find it better.
+    pub const TRY_AGAIN: u16 = 1013;
+
     /// What a code that came means: pages may send few codes of the standard, and add 3000 to the
     /// others.
     pub fn meaning(code: u16) -> u16 {
@@ -56,6 +59,20 @@ pub struct Closed {
     pub code: u16,
     /// What the closing side said, or what went wrong here.
     pub reason: String,
+}
+
+impl Closed {
+    /// Whether a client of the store's server gives its session up, natively and in browsers: the
+    /// server closed the socket for a reason that would be the same next time. It says why by a code
+    /// of its own; what a proxy says that goes away, restarts or is overloaded (1001, 1011 to 1014),
+    /// and what says nothing, is no more than a loss.
+    pub fn is_final(&self) -> bool {
+        let passing = matches!(
+            close_code::meaning(self.code),
+            close_code::GOING_AWAY | close_code::NO_STATUS | close_code::ABNORMAL | 1011..=1014
+        );
+        self.clean && !passing
+    }
 }
 
 /// A WebSocket, connected or being connected. Nothing in it blocks. Dropping it breaks the
@@ -103,4 +120,21 @@ pub fn install_dialer(dialer: Arc<dyn Dialer>) {
 /// Who opens WebSockets in this process, if anybody does.
 pub fn dialer() -> Option<Arc<dyn Dialer>> {
     DIALER.get().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_proxy_says_that_goes_away_is_no_more_than_a_loss() {
+        let is_final = |clean, code| Closed { clean, code, reason: String::new() }.is_final();
+        for code in [1001, 1005, 1006, 1011, 1012, 1013, 1014, 4001, 4006] {
+            assert!(!is_final(true, code), "{code}");
+        }
+        for code in [1000, 1002, 1003, 1007, 1008, 1009, 1010, 4002, 4008] {
+            assert!(is_final(true, code), "{code}");
+            assert!(!is_final(false, code), "{code}, but it broke");
+        }
+    }
 }

@@ -10,8 +10,12 @@ use super::pipe::{Pipe, PipeState};
 use crate::transport::Interest;
 use crate::wire::handshake::{Hello, Refusal};
 
-/// Most pipes; one more takes the place of the oldest.
+/// Most pipes that have not said whose they are; others wait until there is room, so that whoever
+/// comes puts nobody out.
 const STRANGERS: usize = 128;
+/// Most pipes that are being closed; one more takes the place of the oldest, whose last words may be
+/// lost.
+const CLOSING: usize = 128;
 
 /// The pipes without a name.
 #[derive(Default)]
@@ -28,15 +32,27 @@ struct Stranger {
 }
 
 impl Strangers {
-    /// Takes in a pipe whose hello must come before `until`.
+    /// Whether there is room for one more.
+    pub(super) fn has_room(&self) -> bool {
+        self.pipes.iter().filter(|stranger| !stranger.closing).count() < STRANGERS
+    }
+
+    /// Takes in a pipe whose hello must come before `until`, if there is room.
     pub(super) fn admit(&mut self, pipe: Box<dyn Pipe>, until: Instant) {
-        self.put(Stranger { pipe, until, closing: false });
+        debug_assert!(self.has_room());
+        self.pipes.push(Stranger { pipe, until, closing: false });
     }
 
     /// Closes `pipe` and keeps it until what it says has left.
     pub(super) fn dismiss(&mut self, mut pipe: Box<dyn Pipe>, now: Instant) {
         pipe.close(false);
-        self.put(Stranger { pipe, until: now + Duration::from_secs(1), closing: true });
+        let closing = self.pipes.iter().enumerate().filter(|(_, stranger)| stranger.closing);
+        if closing.clone().count() >= CLOSING
+            && let Some((oldest, _)) = closing.min_by_key(|(_, stranger)| stranger.until)
+        {
+            self.pipes.swap_remove(oldest);
+        }
+        self.pipes.push(Stranger { pipe, until: now + Duration::from_secs(1), closing: true });
     }
 
     /// Moves all of them. `judge` is asked about each hello; pipes of peers that it accepts are
@@ -103,15 +119,5 @@ impl Strangers {
     /// Drops all of them.
     pub(super) fn clear(&mut self) {
         self.pipes.clear();
-    }
-
-    fn put(&mut self, stranger: Stranger) {
-        if self.pipes.len() >= STRANGERS {
-            let oldest = self.pipes.iter().enumerate().min_by_key(|(_, it)| it.until);
-            if let Some((at, _)) = oldest {
-                self.pipes.swap_remove(at);
-            }
-        }
-        self.pipes.push(stranger);
     }
 }

@@ -258,7 +258,9 @@ impl WebSocketTransport {
             return false;
         };
         let mut moved = acceptor.advance(now);
-        while let Some(pipe) = acceptor.accept() {
+        while self.strangers.has_room()
+            && let Some(pipe) = acceptor.accept()
+        {
             self.strangers.admit(pipe, now + self.options.hello_timeout);
             moved = true;
         }

@@ -125,7 +125,7 @@ pub enum Violation {
         /// The window.
         window_bytes: u32,
     },
-    /// The window is smaller than a message or larger than is believed.
+    /// The window is smaller than a message or larger than is accepted.
     #[error("a window of {window_bytes} bytes is not accepted")]
     Window {
         /// The window.
@@ -308,6 +308,11 @@ impl Session {
     /// Bytes of messages that are queued or kept for sending again.
     pub fn unsettled_bytes(&self) -> usize {
         self.kept_bytes + self.queued_bytes
+    }
+
+    /// How many messages are queued, or were sent and not taken as far as is known.
+    pub fn unsettled_messages(&self) -> usize {
+        self.kept.len() + self.queued.len()
     }
 
     /// Whether everything that was queued has been given to a socket that is open.

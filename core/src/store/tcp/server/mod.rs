@@ -190,6 +190,8 @@ fn run(
                 tokio::task::spawn_local(accept(listener, host.clone()));
             }
         });
+        #[cfg(feature = "websocket")]
+        tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();
         let _ = started.send(ready);
         if goes_on {

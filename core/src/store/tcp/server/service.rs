@@ -2,6 +2,8 @@
 //! Knows clients by number, and nothing of sockets.
 
 use std::collections::HashMap;
+#[cfg(feature = "websocket")]
+use std::collections::HashSet;
 
 use super::output::Output;
 use super::waiters::{ClientId, Waiters, Woken};
@@ -17,6 +19,9 @@ pub(super) struct Service {
     fetching: HashMap<ClientId, Vec<u8>>,
     /// Clients whose waits ended; the caller tells them.
     woken: Vec<Woken>,
+    /// The sessions that there are, by number.
+    #[cfg(feature = "websocket")]
+    sessions: HashSet<u64>,
 }
 
 impl Service {
@@ -27,7 +32,21 @@ impl Service {
             waiters: Waiters::default(),
             fetching: HashMap::new(),
             woken: Vec::new(),
+            #[cfg(feature = "websocket")]
+            sessions: HashSet::new(),
         }
+    }
+
+    /// The session with this number begins.
+    #[cfg(feature = "websocket")]
+    pub(super) fn enter(&mut self, session: u64) {
+        self.sessions.insert(session);
+    }
+
+    /// The session with this number is over.
+    #[cfg(feature = "websocket")]
+    pub(super) fn exit(&mut self, session: u64) {
+        self.sessions.remove(&session);
     }
 
     /// Carries out `request` of `client`, whose reply goes to `output`. A refusal costs the
@@ -59,7 +78,7 @@ impl Service {
                 output.tail.number(sum);
             }
             Request::Check { mut keys } => {
-                let ready = keys.all(|key| self.table.has(key));
+                let ready = keys.all(|key| self.table.has(key) || self.is_present(key));
                 output.tail.push(if ready { READY } else { NOT_READY });
             }
             Request::Wait { keys } => self.wait(client, keys, output),
@@ -115,6 +134,22 @@ impl Service {
     /// The clients whose waits ended since the last call; each gets [`STOP_WAITING`].
     pub(super) fn take_woken(&mut self) -> Vec<Woken> {
         std::mem::take(&mut self.woken)
+    }
+
+    /// Whether `key` asks for a session that there is.
+    #[cfg(feature = "websocket")]
+    fn is_present(&self, key: &[u8]) -> bool {
+        use crate::wire::channel::{Presence, presence};
+        match presence(key) {
+            Some(Presence::Known) => true,
+            Some(Presence::Of(number)) => self.sessions.contains(&number),
+            None => false,
+        }
+    }
+
+    #[cfg(not(feature = "websocket"))]
+    fn is_present(&self, _key: &[u8]) -> bool {
+        false
     }
 
     fn wait<'a>(

@@ -12,6 +12,8 @@ struct Wait {
     missing: HashSet<Rc<[u8]>>,
     /// How often the end of the wait must be told: clients that send WAIT twice want two answers.
     replies: usize,
+    /// About what `missing` takes of memory.
+    bytes: usize,
 }
 
 /// All waits of all clients.
@@ -55,6 +57,7 @@ impl Waiters {
                 Some((key, _)) => key.clone(),
                 None => Rc::from(key),
             };
+            wait.bytes += key_bytes(&key);
             wait.missing.insert(key.clone());
             self.by_key.entry(key).or_default().push_back(client);
         }
@@ -70,9 +73,7 @@ impl Waiters {
 
     /// Bytes that the wait of `client` keeps in memory.
     pub(super) fn bytes(&self, client: ClientId) -> usize {
-        self.waits.get(&client).map_or(0, |wait| {
-            wait.missing.iter().map(|key| key.len() + 2 * size_of::<Rc<[u8]>>() + 64).sum()
-        })
+        self.waits.get(&client).map_or(0, |wait| wait.bytes)
     }
 
     /// `key` has a value now: everyone who waits for it has one key less to wait for.
@@ -82,7 +83,9 @@ impl Waiters {
         let mut woken = Vec::new();
         for client in clients {
             let Some(wait) = self.waits.get_mut(&client) else { continue };
-            wait.missing.remove(&key);
+            if wait.missing.remove(&key) {
+                wait.bytes -= key_bytes(&key);
+            }
             if wait.missing.iter().all(|key| queued(key)) {
                 woken.push(Woken { client, replies: wait.replies });
                 self.cancel(client);
@@ -112,6 +115,11 @@ impl Waiters {
             }
         }
     }
+}
+
+/// About what a key takes that a client waits for.
+fn key_bytes(key: &[u8]) -> usize {
+    key.len() + 2 * size_of::<Rc<[u8]>>() + 64
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use tungstenite::{Message, WebSocket};
 
 use super::*;
 use crate::store::{Store, WebSocketStore};
-use crate::wire::session::{Hello, MAX_PACKET_BYTES, MIN_WINDOW_BYTES, ResumeToken};
+use crate::wire::session::{
+    Hello, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MIN_WINDOW_BYTES, ResumeToken,
+};
 
 fn connect(port: u16, origin: Option<&str>) -> tungstenite::Result<WebSocket<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -109,6 +111,7 @@ fn a_session_that_is_not_known_is_not_resumed() {
         (Hello { token: ResumeToken([5; 16]), ..hello() }, 1008, "unknown session"),
         (Hello { version: 9, ..hello() }, 1008, "version 9"),
         (Hello { window_bytes: 1, ..hello() }, 1002, "window"),
+        (Hello { window_bytes: MAX_WINDOW_BYTES + 1, ..hello() }, 1002, "window"),
     ];
     for (hello, code, reason) in cases {
         let mut socket = connect(server.port(), None).unwrap();
@@ -148,6 +151,19 @@ fn pages_from_elsewhere_are_refused_with_advice() {
 fn bytes_that_are_no_websocket_harm_nobody() {
     let server = server();
     let port = server.port();
+    for (request, status, part) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "426 Upgrade Required", "polyrank store"),
+        ("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed", "ws://HOST:PORT"),
+        ("GET / HTTP/9\r\n\r\n", "400 Bad Request", "serves no pages"),
+    ] {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
+        assert!(answer.contains(part), "{request}: {answer}");
+    }
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"GARBAGE", b"G", b"\x16\x03\x01\x00\x00"] {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(bytes).unwrap();

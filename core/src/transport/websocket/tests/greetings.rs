@@ -113,17 +113,34 @@ fn silent_strangers_are_bounded_in_number_and_time() {
     door.send(ours).unwrap();
     world.drive_only(0);
     assert!(matches!(theirs.state(), PipeState::Lost(_)), "it was silent for too long");
-    let (mut world, door) = awaiting(2, Options::default());
-    let pipes: Vec<_> = (0..200).map(|_| pair()).collect();
-    let mut ends = Vec::new();
-    for [theirs, ours] in pipes {
+}
+
+#[test]
+fn strangers_without_end_put_nobody_out_and_wait_for_room() {
+    let (mut world, door) = awaiting(3, Options::default());
+    let enter = |world: &mut World| {
+        let [theirs, ours] = pair();
         door.send(ours).unwrap();
         world.turn(0);
-        ends.push(theirs);
-    }
-    let kept = ends.iter().filter(|end| end.state() == PipeState::Open).count();
-    assert_eq!(kept, 128);
-    assert_eq!(ends[199].state(), PipeState::Open, "the oldest make room");
+        theirs
+    };
+    let mut known = enter(&mut world);
+    let mut strangers: Vec<_> = (0..300).map(|_| enter(&mut world)).collect();
+    assert!(strangers.iter().all(|end| end.state() == PipeState::Open), "nobody was put out");
+    // Whoever was there first is heard, however many came after it.
+    known.send(&[&hello(1, 3).encode()]);
+    world.turn(0);
+    assert_eq!(refusal(&mut known), None);
+    // One that waits is heard when those before it are gone.
+    let mut late = strangers.split_off(299).remove(0);
+    late.send(&[&hello(2, 3).encode()]);
+    world.turn(0);
+    assert!(late.receive().is_none(), "there is no room yet");
+    drop(strangers);
+    world.turn(0);
+    world.turn(0);
+    world.turn(0);
+    assert_eq!(refusal(&mut late), None);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The WebSocket side of a store's server, on the same port as the other one: who may connect, one
 //! socket's packets, and how long a lost one is waited for. Knows nothing of what packets mean.
 
+mod away;
+mod ledger;
 mod relay;
 mod requests;
 mod sessions;
@@ -9,6 +11,7 @@ mod socket;
 mod tests;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
+mod upgrade;
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -17,21 +20,20 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::http::StatusCode;
-use tokio_tungstenite::tungstenite::http::header::ORIGIN;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::Settings;
 use super::connection::Host;
 use super::service::Service;
 use super::waiters::ClientId;
+use crate::store::websocket::PacketSocket;
 use crate::wire::channel::RelayKind;
 use crate::wire::origin::AllowedOrigins;
-use crate::wire::session::{DEFAULT_GRACE_MS, MAX_PACKET_BYTES, ResumeToken};
-use sessions::{Fault, Sessions, SocketId};
-use socket::{End, Socket};
+use crate::wire::session::{DEFAULT_GRACE_MS, ResumeToken};
+use sessions::{Fault, Newcomer, Sessions, SocketId};
+use socket::End;
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
 const GREETING: Duration = Duration::from_secs(10);
@@ -48,6 +50,10 @@ pub(super) struct Web {
     #[cfg(feature = "tls")]
     identity: Option<tls::Identity>,
     last_socket: Cell<SocketId>,
+    /// Zero of the sessions' clock.
+    epoch: Instant,
+    /// A session was lost: there may be an earlier end of a wait.
+    absence: Notify,
 }
 
 impl Web {
@@ -59,7 +65,14 @@ impl Web {
             #[cfg(feature = "tls")]
             identity: settings.identity,
             last_socket: Cell::new(0),
+            epoch: Instant::now(),
+            absence: Notify::new(),
         }
+    }
+
+    /// The time on the sessions' clock.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The wait of `client` has ended, if it is a session's.
@@ -85,19 +98,20 @@ impl Web {
 
 /// Serves one client until its socket ends, if it asks for a WebSocket; else the stream.
 ///
-/// A request for a WebSocket begins with "GET", and a TLS connection with a handshake record's 22;
-/// a TCPStore client's first byte is zero.
+/// A request for a WebSocket begins with "GET", as other requests of HTTP begin with a method, and a
+/// TLS connection with a handshake record's 22; a TCPStore client's first byte is zero.
 pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStream> {
     let mut first = [0];
     // Who says nothing gets a TCPStore server's patience.
     let peeked = tokio::time::timeout(GREETING, stream.peek(&mut first)).await;
     let local = stream.local_addr().ok().map(|address| address.ip());
+    let ends = (local, stream.peer_addr().ok().map(|address| address.ip()));
     match (peeked, first) {
-        (Ok(Ok(1)), [b'G']) => serve_over(host.clone(), stream, local).await,
+        (Ok(Ok(1)), [b'A'..=b'Z']) => serve_over(host.clone(), stream, ends).await,
         #[cfg(feature = "tls")]
         (Ok(Ok(1)), [22]) if let Some(identity) = &host.web.identity => {
             match tokio::time::timeout(GREETING, identity.accept(stream)).await {
-                Ok(Ok(stream)) => serve_over(host.clone(), stream, local).await,
+                Ok(Ok(stream)) => serve_over(host.clone(), stream, ends).await,
                 Ok(Err(why)) => tracing::debug!("a TLS handshake failed: {why}"),
                 Err(_) => tracing::debug!("a client took too long for its TLS handshake"),
             }
@@ -107,64 +121,57 @@ pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStrea
     None
 }
 
-async fn serve_over<S>(host: Rc<Host>, stream: S, local: Option<IpAddr>)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let id = host.web.last_socket.get() + 1;
-    host.web.last_socket.set(id);
-    match tokio::time::timeout(GREETING, accept(stream, &host.web.origins, local)).await {
-        Ok(Ok(stream)) => converse(host, stream, id).await,
-        Ok(Err(why)) => tracing::warn!("the store's server refused a WebSocket: {why}"),
-        Err(_) => tracing::debug!("a client took too long to ask for a WebSocket"),
+/// Ends the waits for clients that do not come back, as long as the server lives.
+pub(super) async fn expire(host: Rc<Host>) {
+    let web = &host.web;
+    loop {
+        let now_ms = web.now_ms();
+        let due_ms = host.with_service(|service| web.sessions.borrow_mut().expire(now_ms, service));
+        host.tell_woken(None);
+        let absent = web.absence.notified();
+        match due_ms {
+            None => absent.await,
+            Some(due_ms) => {
+                let due = web.epoch + Duration::from_millis(due_ms);
+                // Either way there is something to look at.
+                let _ = tokio::time::timeout_at(due, absent).await;
+            }
+        }
     }
 }
 
-async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    origins: &AllowedOrigins,
-    local: Option<IpAddr>,
-) -> Result<WebSocketStream<S>, String> {
-    let config = WebSocketConfig::default()
-        .read_buffer_size(16 << 10)
-        .write_buffer_size(64 << 10)
-        .max_message_size(Some(MAX_PACKET_BYTES))
-        .max_frame_size(Some(MAX_PACKET_BYTES));
-    let mut refused = None;
-    #[allow(clippy::result_large_err, reason = "the library's own type")]
-    let judge = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
-        let origin = request.headers().get(ORIGIN).map(|value| value.to_str().unwrap_or("?"));
-        if origins.allow(origin, local) {
-            return Ok(response);
-        }
-        let text = AllowedOrigins::refusal(origin.unwrap_or_default());
-        refused = Some(text.clone());
-        let mut response = ErrorResponse::new(Some(text));
-        *response.status_mut() = StatusCode::FORBIDDEN;
-        Err(response)
-    };
-    let accepted =
-        tokio_tungstenite::accept_hdr_async_with_config(stream, judge, Some(config)).await;
-    accepted.map_err(|error| refused.unwrap_or_else(|| error.to_string()))
+/// Serves a client whose connection has these ends, this server's and its own.
+async fn serve_over<S>(host: Rc<Host>, stream: S, (local, source): (Option<IpAddr>, Option<IpAddr>))
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let socket = host.web.last_socket.get() + 1;
+    host.web.last_socket.set(socket);
+    let accepted = upgrade::accept(stream, &host.web.origins, local);
+    match tokio::time::timeout(GREETING, accepted).await {
+        Ok(Ok(stream)) => converse(host, stream, Newcomer { socket, source }).await,
+        Ok(Err(why)) => tracing::warn!("the store's server refused a WebSocket: {why}"),
+        Err(_) => tracing::debug!("a client took too long to ask for a WebSocket"),
+    }
 }
 
 /// A client's packets, from its hello to the end of the socket.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     host: Rc<Host>,
     stream: WebSocketStream<S>,
-    id: SocketId,
+    newcomer: Newcomer,
 ) {
-    let mut socket = Socket::new(stream);
+    let mut socket = PacketSocket::new(stream);
     let hello = tokio::time::timeout(GREETING, socket.first_packet()).await;
     let greeted = match hello {
-        Ok(Ok(packet)) => greet(&host, &packet, id).map_err(End::Fault),
-        Ok(Err(end)) => Err(end),
+        Ok(Ok(packet)) => greet(&host, &packet, newcomer).map_err(End::Fault),
+        Ok(Err(end)) => Err(End::from(end)),
         Err(_) => Err(End::Refused(1008, "no hello came")),
     };
     let end = match greeted {
         Ok(number) => {
-            let end = socket.run(&host, number, id).await;
-            over(&host, number, id, &end);
+            let end = socket::run(&mut socket, &host, number, newcomer.socket).await;
+            over(&host, number, newcomer.socket, &end);
             end
         }
         Err(end) => end,
@@ -175,9 +182,13 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn greet(host: &Host, packet: &[u8], id: SocketId) -> Result<u64, Fault> {
+fn greet(host: &Host, packet: &[u8], newcomer: Newcomer) -> Result<u64, Fault> {
     let token = crate::random::bytes().map(ResumeToken).map_err(|_| Fault::Overloaded)?;
-    host.web.sessions.borrow_mut().greet(packet, token, id)
+    let greeted = host.with_service(|service| {
+        host.web.sessions.borrow_mut().greet(packet, token, newcomer, service)
+    });
+    host.tell_woken(None);
+    greeted
 }
 
 /// The socket is over, and its session too unless it may come back.
@@ -191,15 +202,12 @@ fn over(host: &Rc<Host>, number: u64, id: SocketId, end: &End) {
         End::Left => gone(RelayKind::Left),
         End::Fault(_) | End::Refused(..) => gone(RelayKind::Dead),
         End::Lost(_) => {
-            let Some(grace_ms) = host.web.sessions.borrow_mut().lost(number, id) else { return };
-            let host = host.clone();
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(Duration::from_millis(u64::from(grace_ms))).await;
-                host.with_service(|service| {
-                    host.web.sessions.borrow_mut().expire(number, id, service)
-                });
-                host.tell_woken(None);
+            let now_ms = host.web.now_ms();
+            host.with_service(|service| {
+                host.web.sessions.borrow_mut().lost(number, id, now_ms, service);
             });
+            host.tell_woken(None);
+            host.web.absence.notify_one();
         }
     }
 }
@@ -214,7 +222,14 @@ async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
     let said = tokio::time::timeout(LINGER, async {
         let mut stream = stream;
         socket::close(&mut stream, code, reason).await;
-        let mut stream = stream.into_inner();
+        hear_out(stream.into_inner()).await;
+    });
+    let _ = said.await;
+}
+
+/// Ends what is said to a client, and drops what it still sends, within limits.
+async fn hear_out<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let heard = tokio::time::timeout(LINGER, async {
         // What cannot be said to who does not listen is lost.
         let _ = stream.shutdown().await;
         let mut rest = vec![0; 16 << 10];
@@ -226,5 +241,5 @@ async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     });
-    let _ = said.await;
+    let _ = heard.await;
 }

@@ -14,6 +14,8 @@ pub(super) struct Pipes {
     pipes: HashMap<(u64, u32), Pipe>,
     /// The same, by each end.
     by_end: HashMap<u64, End>,
+    /// Bytes that one has sent and the other has not read, by the two, of all their pipes.
+    under_way: HashMap<(u64, u64), usize>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub(super) enum Fault {
     UnknownPeer(u64),
     /// There are more than [`MAX_PIPES`].
     TooMany,
-    /// More was sent than the pipe's window allows.
+    /// More was sent than the window allows that the pipes of two ranks share.
     Overrun,
 }
 
@@ -83,13 +85,11 @@ impl Pipes {
         }
         match header.kind {
             RelayKind::Data => {
-                let under_way = &mut pipe.under_way[usize::from(!header.mine)];
-                *under_way += bytes.len() + CHUNK_COST_BYTES;
-                if *under_way > PIPE_WINDOW_BYTES {
-                    Err(Fault::Overrun)
-                } else {
-                    Ok(Verdict::Forward)
-                }
+                let bytes = bytes.len() + CHUNK_COST_BYTES;
+                pipe.under_way[usize::from(!header.mine)] += bytes;
+                let both = self.under_way.entry((from, header.peer)).or_default();
+                *both += bytes;
+                if *both > PIPE_WINDOW_BYTES { Err(Fault::Overrun) } else { Ok(Verdict::Forward) }
             }
             RelayKind::Credit => {
                 let read =
@@ -97,6 +97,7 @@ impl Pipes {
                 // Who reads frees the other direction.
                 let under_way = &mut pipe.under_way[usize::from(header.mine)];
                 *under_way = under_way.checked_sub(read as usize).ok_or(Fault::Malformed)?;
+                self.settle((header.peer, from), read as usize);
                 Ok(Verdict::Forward)
             }
             RelayKind::Goodbye | RelayKind::Abandon => {
@@ -125,7 +126,7 @@ impl Pipes {
             }
         }
         for key in end.pipes {
-            let Some(pipe) = self.pipes.remove(&key) else { continue };
+            let Some(pipe) = self.forget(key) else { continue };
             let other = if key.0 == number { pipe.other } else { key.0 };
             if let Some(end) = self.by_end.get_mut(&other) {
                 end.pipes.remove(&key);
@@ -169,8 +170,26 @@ impl Pipes {
         Ok(Verdict::Drop)
     }
 
+    fn forget(&mut self, key: (u64, u32)) -> Option<Pipe> {
+        let pipe = self.pipes.remove(&key)?;
+        let [there, back] = pipe.under_way;
+        self.settle((key.0, pipe.other), there);
+        self.settle((pipe.other, key.0), back);
+        Some(pipe)
+    }
+
+    /// So many bytes are not under way any more from the first to the second of `pair`.
+    fn settle(&mut self, pair: (u64, u64), bytes: usize) {
+        if let Some(under_way) = self.under_way.get_mut(&pair) {
+            *under_way -= bytes;
+            if *under_way == 0 {
+                self.under_way.remove(&pair);
+            }
+        }
+    }
+
     fn close(&mut self, key: (u64, u32)) {
-        let Some(pipe) = self.pipes.remove(&key) else { return };
+        let Some(pipe) = self.forget(key) else { return };
         for end in [key.0, pipe.other] {
             if let Some(end) = self.by_end.get_mut(&end) {
                 end.pipes.remove(&key);
@@ -198,6 +217,33 @@ mod tests {
             assert_eq!(open(&mut pipes, 1, pipe, 3), Err(Fault::Malformed));
         }
         assert_eq!(open(&mut pipes, 1, u32::MAX, 2), Err(Fault::Malformed));
+    }
+
+    #[test]
+    fn the_pipes_of_two_ranks_share_a_window() {
+        let mut pipes = Pipes::default();
+        let chunk = vec![0; 60_000];
+        let chunks = PIPE_WINDOW_BYTES / (chunk.len() + CHUNK_COST_BYTES);
+        let send = |pipes: &mut Pipes, pipe: u32, peer: u64| {
+            let header = RelayHeader { kind: RelayKind::Data, mine: true, pipe, peer };
+            pipes.judge(1, &header, &chunk, THERE)
+        };
+        for (pipe, peer) in [(0, 2), (1, 2), (2, 2), (3, 9)] {
+            assert_eq!(open(&mut pipes, 1, pipe, peer), Ok(Verdict::Forward));
+        }
+        for sent in 0..chunks as u32 {
+            assert_eq!(send(&mut pipes, sent % 2, 2), Ok(Verdict::Forward));
+        }
+        // What goes to others is theirs; what a closed pipe had under way is its reader's.
+        assert_eq!(send(&mut pipes, 3, 9), Ok(Verdict::Forward));
+        let close = RelayHeader { kind: RelayKind::Abandon, mine: true, pipe: 0, peer: 2 };
+        assert_eq!(pipes.judge(1, &close, &[], THERE), Ok(Verdict::Forward));
+        for _ in 0..chunks.div_ceil(2) {
+            assert_eq!(send(&mut pipes, 2, 2), Ok(Verdict::Forward));
+        }
+        assert_eq!(send(&mut pipes, 2, 2), Err(Fault::Overrun));
+        pipes.leave(1);
+        assert!(pipes.pipes.is_empty() && pipes.under_way.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
-use crate::store::protocol::{Decoded, Decoder, STOP_WAITING};
+use crate::store::protocol::{Decoded, Decoder, MAX_KEY_LIST_BYTES, STOP_WAITING};
 use crate::store::table::Refusal;
 use crate::store::tcp::server::output::Output;
 use crate::store::tcp::server::service::Service;
@@ -16,6 +16,9 @@ use crate::wire::session::Message;
 const PART_BYTES: usize = 64 << 10;
 /// What a request costs beside its bytes.
 const REQUEST_BYTES: usize = 512;
+/// Most bytes of what waits to be carried out, or for keys: the longest request that makes sense, a
+/// MULTI_GET behind a WAIT for the same keys, and half of another.
+pub(super) const MAX_WAITING_BYTES: usize = 3 * MAX_KEY_LIST_BYTES;
 
 /// The requests of one session that are under way.
 #[derive(Debug, Default)]
@@ -24,6 +27,7 @@ pub(super) struct Requests {
     /// Those that have something to say, each once.
     ready: VecDeque<u32>,
     unsent_bytes: usize,
+    waiting_bytes: usize,
     held_bytes: usize,
 }
 
@@ -43,6 +47,7 @@ struct Request {
     is_ready: bool,
     /// What of the session's bytes is this request's.
     unsent_bytes: usize,
+    waiting_bytes: usize,
     held_bytes: usize,
 }
 
@@ -53,6 +58,8 @@ pub(super) enum Fault {
     Malformed,
     /// There are more than [`MAX_REQUESTS`].
     TooMany,
+    /// They keep more than [`MAX_WAITING_BYTES`] before they are carried out.
+    TooLong,
 }
 
 /// Makes numbers of clients, and knows whose they are.
@@ -95,7 +102,7 @@ impl Requests {
         request.complete = flag == StoreFlag::Last;
         let run = request.run(service);
         self.account(id, service);
-        run
+        if self.waiting_bytes > MAX_WAITING_BYTES { Err(Fault::TooLong) } else { run }
     }
 
     /// The wait of request `id` has ended: it goes on.
@@ -162,6 +169,7 @@ impl Requests {
     fn remove(&mut self, id: u32, clients: &mut impl Clients) {
         if let Some(request) = self.by_id.remove(&id) {
             self.unsent_bytes -= request.unsent_bytes;
+            self.waiting_bytes -= request.waiting_bytes;
             self.held_bytes -= request.held_bytes;
             clients.leave(request.client);
         }
@@ -171,13 +179,13 @@ impl Requests {
     fn account(&mut self, id: u32, service: &Service) {
         let Some(request) = self.by_id.get_mut(&id) else { return };
         let unsent = request.output.unsent_bytes();
-        let held = REQUEST_BYTES
-            + request.pending.len()
-            + request.output.own_bytes()
-            + service.waiting_bytes(request.client);
+        let waiting = request.pending.len() + service.waiting_bytes(request.client);
+        let held = REQUEST_BYTES + waiting + request.output.own_bytes();
         self.unsent_bytes = self.unsent_bytes - request.unsent_bytes + unsent;
+        self.waiting_bytes = self.waiting_bytes - request.waiting_bytes + waiting;
         self.held_bytes = self.held_bytes - request.held_bytes + held;
-        (request.unsent_bytes, request.held_bytes) = (unsent, held);
+        (request.unsent_bytes, request.waiting_bytes) = (unsent, waiting);
+        request.held_bytes = held;
         let has_output = request.end.is_some() || !request.output.is_empty();
         if has_output && !request.is_ready {
             request.is_ready = true;
@@ -199,6 +207,7 @@ impl Request {
             end: None,
             is_ready: false,
             unsent_bytes: 0,
+            waiting_bytes: 0,
             held_bytes: 0,
         }
     }

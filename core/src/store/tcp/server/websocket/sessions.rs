@@ -2,21 +2,35 @@
 //! Pure; knows nothing of sockets or time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::task::Waker;
 
+use super::away::Away;
+use super::ledger::{Cause, Ledger};
 use super::relay::{self, Pipes, Verdict};
 use super::requests::{self, Clients, Requests};
 use crate::store::tcp::server::service::Service;
 use crate::store::tcp::server::waiters::ClientId;
-use crate::wire::channel::{MAX_REQUESTS, RELAY_CHANNEL, RelayHeader, RelayKind, STORE_CHANNEL};
+use crate::wire::channel::{
+    MAX_REQUESTS, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind, STORE_CHANNEL,
+};
 use crate::wire::session::{
     DEFAULT_WINDOW_BYTES, Hello, MAX_PACKET_BYTES, Message, Packet, ResumeToken, Session, Violation,
 };
 
 /// Most sessions at a time.
 const MAX_SESSIONS: usize = 4096;
+/// Most sessions that are waited for at a time, after their sockets were lost. One more ends the
+/// wait for another.
+pub(super) const MAX_AWAY: usize = 1024;
 /// What a client may leave unread of its replies before it is read from no more.
 const HIGH_WATER_BYTES: usize = 1 << 20;
+/// What a client may leave unread of what one other rank sends it, before that rank is sent away.
+/// Its pipes to the client take a window together; the rest is for those that it closed.
+pub(super) const MAX_UNREAD_BYTES: usize = 4 * PIPE_WINDOW_BYTES;
+/// What a client may leave unread of the news that others are gone, before it is sent away itself:
+/// the deaths of more ranks than there can be at a time.
+pub(super) const MAX_UNREAD_NEWS_BYTES: usize = 1 << 20;
 /// Longest grace that a client may ask for, ms.
 const MAX_GRACE_MS: u32 = 30 * 60 * 1000;
 
@@ -27,17 +41,27 @@ pub(super) struct Sessions {
     tokens: HashMap<ResumeToken, u64>,
     clients: Roster,
     pipes: Pipes,
+    away: Away,
     last_number: u64,
     grace_ms: u32,
     /// Sessions that may have something to send.
     touched: BTreeSet<u64>,
     /// Sockets whose sessions were ended for what these did not bring, and why; until they know.
     ended: HashMap<SocketId, Fault>,
+    /// Sessions that leave too much unread, and are about to be ended for it.
+    deaf: BTreeSet<u64>,
     held_bytes: usize,
 }
 
 /// A socket of a session; numbers are never used twice.
 pub(super) type SocketId = u64;
+
+/// A new socket: its number, and the address of whoever is at its other end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newcomer {
+    pub(super) socket: SocketId,
+    pub(super) source: Option<IpAddr>,
+}
 
 /// Why a session ends by the server's will.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +75,9 @@ pub(super) enum Fault {
     /// Too many requests at a time.
     #[error("more than {MAX_REQUESTS} requests at a time")]
     TooManyRequests,
+    /// Requests that are not carried out, as they are incomplete or wait, take too much memory.
+    #[error("too many bytes of requests that wait")]
+    TooLongRequests,
     /// A message for other ranks cannot be read, or is not for this pipe.
     #[error("a message to another rank is malformed")]
     Relay,
@@ -63,6 +90,9 @@ pub(super) enum Fault {
     /// A pipe's window was overrun.
     #[error("more was sent to another rank than it may take")]
     Overrun,
+    /// It does not read what it has to know.
+    #[error("more than {MAX_UNREAD_NEWS_BYTES} bytes of news of other ranks are unread")]
+    Deaf,
     /// A channel that there is not.
     #[error("there is no channel {0}")]
     Channel(u8),
@@ -80,8 +110,10 @@ struct Peer {
     session: Session,
     requests: Requests,
     socket: Option<SocketId>,
-    /// The socket that was lost last.
-    lost: Option<SocketId>,
+    /// Where its client connected from last.
+    source: Option<IpAddr>,
+    /// What its client has not taken.
+    unread: Ledger,
     /// Who moves the socket's packets.
     waker: Option<Waker>,
     /// What of [`Sessions::held_bytes`] is this session's.
@@ -107,8 +139,12 @@ impl Fault {
         match self {
             Fault::Session(violation) => violation.close_code(),
             Fault::Request | Fault::Relay | Fault::Channel(_) => 1002,
-            Fault::Full | Fault::Overloaded => 1013,
-            Fault::TooManyRequests
+            // The next attempt may find room; what was ended does not come back.
+            Fault::Full => 1013,
+            Fault::Overloaded
+            | Fault::Deaf
+            | Fault::TooLongRequests
+            | Fault::TooManyRequests
             | Fault::UnknownPeer(_)
             | Fault::TooManyPipes
             | Fault::Overrun => 1008,
@@ -121,6 +157,7 @@ impl From<requests::Fault> for Fault {
         match fault {
             requests::Fault::Malformed => Fault::Request,
             requests::Fault::TooMany => Fault::TooManyRequests,
+            requests::Fault::TooLong => Fault::TooLongRequests,
         }
     }
 }
@@ -134,34 +171,38 @@ impl Sessions {
             // Clients of sessions count from the middle, those with connections from 0.
             clients: Roster { requests: HashMap::new(), last: 1 << 63 },
             pipes: Pipes::default(),
+            away: Away::default(),
             last_number: 0,
             grace_ms,
             touched: BTreeSet::new(),
             ended: HashMap::new(),
+            deaf: BTreeSet::new(),
             held_bytes: 0,
         }
     }
 
     /// The session that a client wants which sent `packet` first on a new socket: an old one, or
-    /// a new one that gets `token`.
+    /// a new one that gets `token`. Where all places are taken, the wait for one who is away ends.
     pub(super) fn greet(
         &mut self,
         packet: &[u8],
         token: ResumeToken,
-        socket: SocketId,
+        Newcomer { socket, source }: Newcomer,
+        service: &mut Service,
     ) -> Result<u64, Fault> {
         let hello = Hello::decode(packet).ok_or(Violation::Malformed)?;
         if hello.token != ResumeToken::NONE {
             let number = *self.tokens.get(&hello.token).ok_or(Violation::UnknownSession)?;
             let peer = self.peers.get_mut(&number).ok_or(Violation::UnknownSession)?;
             peer.session.resume(&hello)?;
-            peer.socket = Some(socket);
+            (peer.socket, peer.source) = (Some(socket), source);
+            self.away.remove(number);
             // The socket before it hears that it is no longer the session's.
             peer.waker.take().into_iter().for_each(Waker::wake);
             self.touched.insert(number);
             return Ok(number);
         }
-        if self.peers.len() == MAX_SESSIONS {
+        if self.peers.len() >= MAX_SESSIONS && !self.give_one_up(service) {
             return Err(Fault::Full);
         }
         let number = self.last_number + 1;
@@ -172,10 +213,17 @@ impl Sessions {
         let session = Session::accept(&hello, token, number, DEFAULT_WINDOW_BYTES, grace_ms)?;
         self.last_number = number;
         self.tokens.insert(token, number);
-        let requests = Requests::default();
-        let socket = Some(socket);
-        let peer = Peer { session, requests, socket, lost: None, waker: None, held_bytes: 0 };
+        let peer = Peer {
+            session,
+            requests: Requests::default(),
+            socket: Some(socket),
+            source,
+            unread: Ledger::default(),
+            waker: None,
+            held_bytes: 0,
+        };
         self.peers.insert(number, peer);
+        service.enter(number);
         Ok(number)
     }
 
@@ -206,7 +254,11 @@ impl Sessions {
     ) -> Result<(), Fault> {
         let Some(peer) = self.peers.get_mut(&number) else { return Ok(()) };
         peer.session.receive(packet)?;
-        self.work(number, service)
+        // What was taken of the answers may be why more can be asked.
+        self.account(number);
+        let worked = self.work(number, service);
+        self.end_deaf(service);
+        worked
     }
 
     /// The next packet for the session's socket.
@@ -220,6 +272,7 @@ impl Sessions {
         while peer.session.room() >= MAX_PACKET_BYTES + 64
             && let Some(message) = peer.requests.next_message(service, &mut clients)
         {
+            peer.unread.enter(Cause::Request, message.cost_bytes());
             peer.session.send(message);
         }
         // What was not taken, as too many replies were unread, may be now.
@@ -250,23 +303,39 @@ impl Sessions {
         }
     }
 
-    /// The socket was lost, and not in order: how long to wait for the next one, ms. `None` if
-    /// there is another already.
-    pub(super) fn lost(&mut self, number: u64, socket: SocketId) -> Option<u32> {
-        let peer = self.peers.get_mut(&number).filter(|it| it.socket == Some(socket))?;
+    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one, unless
+    /// there is one already.
+    pub(super) fn lost(
+        &mut self,
+        number: u64,
+        socket: SocketId,
+        now_ms: u64,
+        service: &mut Service,
+    ) {
+        let peer = self.peers.get_mut(&number).filter(|it| it.socket == Some(socket));
+        let Some(peer) = peer else { return };
         peer.session.detach();
-        (peer.socket, peer.waker, peer.lost) = (None, None, Some(socket));
-        Some(peer.session.grace_ms())
+        (peer.socket, peer.waker) = (None, None);
+        let due_ms = now_ms.saturating_add(u64::from(peer.session.grace_ms()));
+        self.away.add(number, due_ms, peer.source);
+        if self.away.sessions() > MAX_AWAY {
+            self.give_one_up(service);
+        }
     }
 
-    /// The grace after the loss of `socket` has passed: ends the session if none came after it.
-    pub(super) fn expire(&mut self, number: u64, socket: SocketId, service: &mut Service) -> bool {
-        let is_last = |peer: &Peer| peer.socket.is_none() && peer.lost == Some(socket);
-        let ends = self.peers.get(&number).is_some_and(is_last);
-        if ends {
+    /// Ends the sessions that were waited for until `now_ms`; when to call this again.
+    pub(super) fn expire(&mut self, now_ms: u64, service: &mut Service) -> Option<u64> {
+        while let Some(number) = self.away.overdue(now_ms) {
             self.end(number, RelayKind::Dead, service);
         }
-        ends
+        self.away.next_due_ms()
+    }
+
+    /// Ends the wait for one of those who are away; whether there was one.
+    fn give_one_up(&mut self, service: &mut Service) -> bool {
+        let number = self.away.most_expendable();
+        number.into_iter().for_each(|number| self.end(number, RelayKind::Dead, service));
+        number.is_some()
     }
 
     /// Everything together needs too much memory: ends the session that keeps most of it, if that
@@ -290,14 +359,31 @@ impl Sessions {
 
     /// Ends a session; `how` tells its peers whether it left or died.
     pub(super) fn end(&mut self, number: u64, how: RelayKind, service: &mut Service) {
+        self.end_alone(number, how, service);
+        self.end_deaf(service);
+    }
+
+    /// Ends the sessions that leave too much unread.
+    fn end_deaf(&mut self, service: &mut Service) {
+        while let Some(number) = self.deaf.pop_first() {
+            if let Some(socket) = self.peers.get(&number).and_then(|peer| peer.socket) {
+                self.ended.insert(socket, Fault::Deaf);
+            }
+            self.end_alone(number, RelayKind::Dead, service);
+        }
+    }
+
+    fn end_alone(&mut self, number: u64, how: RelayKind, service: &mut Service) {
         let Some(mut peer) = self.peers.remove(&number) else { return };
+        self.away.remove(number);
+        service.exit(number);
         self.held_bytes -= peer.held_bytes;
         self.tokens.remove(&peer.session.token());
         let mut clients = Members { roster: &mut self.clients, number };
         peer.requests.leave(service, &mut clients);
         peer.waker.take().into_iter().for_each(Waker::wake);
         for other in self.pipes.leave(number) {
-            self.tell_gone(other, number, how);
+            self.tell_gone(other, number, how, Cause::Departure);
         }
     }
 
@@ -315,10 +401,17 @@ impl Sessions {
         self.held_bytes
     }
 
-    /// Carries out what the session received, unless it leaves too many replies unread.
+    /// How many sessions are waited for.
+    #[cfg(test)]
+    pub(super) fn away(&self) -> usize {
+        self.away.sessions()
+    }
+
+    /// Carries out what the session received, unless it leaves too many answers unread.
     fn work(&mut self, number: u64, service: &mut Service) -> Result<(), Fault> {
         while let Some(peer) = self.peers.get_mut(&number)
             && peer.requests.unsent_bytes() <= HIGH_WATER_BYTES
+            && peer.unread.bytes_of(Cause::Question) <= MAX_UNREAD_NEWS_BYTES
             && let Some(message) = peer.session.take()
         {
             match message.channel {
@@ -347,10 +440,17 @@ impl Sessions {
             relay::Fault::Overrun => Fault::Overrun,
         })? {
             Verdict::Drop => {}
-            Verdict::TellDead => self.tell_gone(from, header.peer, RelayKind::Dead),
+            Verdict::TellDead => {
+                self.tell_gone(from, header.peer, RelayKind::Dead, Cause::Question);
+            }
             Verdict::Forward => {
                 RelayHeader::readdress(&mut message, from);
                 if let Some(peer) = self.peers.get_mut(&header.peer) {
+                    let (cause, bytes) = (Cause::Rank(from), message.cost_bytes());
+                    if peer.unread.bytes_of(cause) + bytes > MAX_UNREAD_BYTES {
+                        return Err(Fault::Overrun);
+                    }
+                    peer.unread.enter(cause, bytes);
                     peer.session.send(message);
                     self.touched.insert(header.peer);
                     self.account(header.peer);
@@ -360,10 +460,14 @@ impl Sessions {
         Ok(())
     }
 
-    fn tell_gone(&mut self, to: u64, number: u64, how: RelayKind) {
-        let header = RelayHeader { kind: how, mine: false, pipe: 0, peer: number };
+    fn tell_gone(&mut self, to: u64, number: u64, how: RelayKind, cause: Cause) {
+        let message = RelayHeader { kind: how, mine: false, pipe: 0, peer: number }.message(&[]);
         if let Some(peer) = self.peers.get_mut(&to) {
-            peer.session.send(header.message(&[]));
+            peer.unread.enter(cause, message.cost_bytes());
+            if peer.unread.bytes_of(Cause::Departure) > MAX_UNREAD_NEWS_BYTES {
+                self.deaf.insert(to);
+            }
+            peer.session.send(message);
             self.touched.insert(to);
             self.account(to);
         }
@@ -372,6 +476,7 @@ impl Sessions {
     /// Keeps account of the memory that the session uses.
     fn account(&mut self, number: u64) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
+        peer.unread.settle(peer.session.unsettled_messages());
         let held = peer.session.unsettled_bytes() + peer.requests.held_bytes();
         self.held_bytes = self.held_bytes - peer.held_bytes + held;
         peer.held_bytes = held;

@@ -1,37 +1,21 @@
-//! One WebSocket of a store's server: packets of its session in and out, pings, and how it ended.
+//! One WebSocket of a store's server: whose session it carries, and what its end means for that.
 //! Knows nothing of handshakes or of what packets mean.
 
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::Context;
 
-use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::error::{CapacityError, Error as SocketError};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::sessions::{Fault, SocketId};
 use crate::store::tcp::server::connection::Host;
+use crate::store::websocket::{Ended, PacketSocket, Packets};
+use crate::transport::websocket::close_code;
+use crate::wire::session::Packet;
 
-/// Time between two pings.
-const PING: Duration = Duration::from_secs(10);
-/// Without any sign of life for so long, the socket is lost.
-const SILENCE: Duration = Duration::from_secs(30);
-/// Packets that one socket moves before another gets its turn.
-const TURN: usize = 32;
 /// Most bytes of a close frame's reason.
 const MAX_REASON_BYTES: usize = 123;
-
-/// A WebSocket whose handshake is done.
-pub(super) struct Socket<S> {
-    stream: WebSocketStream<S>,
-    pings: Interval,
-    heard: Instant,
-}
 
 /// How a socket ended.
 #[derive(Debug)]
@@ -73,140 +57,74 @@ impl std::fmt::Display for End {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub(super) fn new(stream: WebSocketStream<S>) -> Socket<S> {
-        let mut pings = tokio::time::interval(PING);
-        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        pings.reset();
-        Socket { stream, pings, heard: Instant::now() }
-    }
-
-    pub(super) fn into_stream(self) -> WebSocketStream<S> {
-        self.stream
-    }
-
-    /// The first packet that the client sends.
-    pub(super) async fn first_packet(&mut self) -> Result<Vec<u8>, End> {
-        poll_fn(|context| self.poll_packet(context)).await
-    }
-
-    /// Moves packets until the socket ends.
-    pub(super) async fn run(&mut self, host: &Host, number: u64, id: SocketId) -> End {
-        poll_fn(|context| self.poll_run(host, number, id, context)).await
-    }
-
-    fn poll_run(
-        &mut self,
-        host: &Host,
-        number: u64,
-        id: SocketId,
-        context: &mut Context<'_>,
-    ) -> Poll<End> {
-        let claimed = host.web.sessions.borrow_mut().claim(number, id, context.waker());
-        if let Err(fault) = claimed {
-            return Poll::Ready(fault.map_or(End::Replaced, End::Fault));
+impl From<Ended<Option<Fault>>> for End {
+    fn from(ended: Ended<Option<Fault>>) -> End {
+        match ended {
+            Ended::Closed(closed) => match closed.code {
+                // What browsers say for a page that is gone, and programs that are done.
+                close_code::NORMAL | close_code::GOING_AWAY | close_code::NO_STATUS => End::Left,
+                code => End::Lost(format!("the client closed it with code {code}")),
+            },
+            Ended::Lost(why) => End::Lost(why),
+            Ended::Refused(code, why) => End::Refused(code, why),
+            Ended::Fault(None) => End::Replaced,
+            Ended::Fault(Some(fault)) => End::Fault(fault),
         }
-        if let Some(end) = self.poll_alive(host, number, context) {
-            return Poll::Ready(end);
-        }
-        for _ in 0..TURN {
-            if let Err(end) = self.write(host, number, context) {
-                return Poll::Ready(end);
-            }
-            let packet = match ready!(self.poll_packet(context)) {
-                Ok(packet) => packet,
-                Err(end) => return Poll::Ready(end),
-            };
-            let received = host.with_service(|service| {
-                host.web.sessions.borrow_mut().receive(number, packet, service)
-            });
-            host.tell_woken(None);
-            if let Err(fault) = received {
-                return Poll::Ready(End::Fault(fault));
-            }
-            if host.is_overloaded() {
-                // Whoever keeps most has to go, which is rarely the one who comes last.
-                host.relieve(0);
-                break;
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+    }
+}
+
+/// The packets of a session, as long as `socket` is its socket.
+struct Carried<'a> {
+    host: &'a Host,
+    number: u64,
+    socket: SocketId,
+}
+
+/// Moves the packets of session `number` until the socket ends, which is its `id`.
+pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut PacketSocket<S>,
+    host: &Host,
+    number: u64,
+    id: SocketId,
+) -> End {
+    let mut packets = Carried { host, number, socket: id };
+    poll_fn(|context| socket.poll_run(&mut packets, context)).await.into()
+}
+
+impl Packets for Carried<'_> {
+    /// None: the session has another socket.
+    type Fault = Option<Fault>;
+
+    fn begin(&mut self, context: &mut Context<'_>) -> Result<(), Option<Fault>> {
+        let mut sessions = self.host.web.sessions.borrow_mut();
+        sessions.claim(self.number, self.socket, context.waker())
     }
 
-    /// Sends what the socket takes.
-    fn write(&mut self, host: &Host, number: u64, context: &mut Context<'_>) -> Result<(), End> {
-        let lost = |error: SocketError| End::Lost(error.to_string());
-        let mut stream = Pin::new(&mut self.stream);
-        loop {
-            match stream.as_mut().poll_ready(context) {
-                Poll::Ready(ready) => ready.map_err(lost)?,
-                // The rest follows when the socket takes bytes again.
-                Poll::Pending => return Ok(()),
-            }
-            let next = host.with_service(|service| {
-                host.web.sessions.borrow_mut().next_packet(number, service)
-            });
-            host.tell_woken(None);
-            let Some(packet) = next.map_err(End::Fault)? else { break };
-            stream.as_mut().start_send(Message::Binary(Bytes::from_owner(packet))).map_err(lost)?;
-        }
-        // What an earlier flush left behind goes now, even if nothing was added to it.
-        if let Poll::Ready(flushed) = stream.poll_flush(context) {
-            flushed.map_err(lost)?;
+    fn next_packet(&mut self) -> Result<Option<Packet>, Option<Fault>> {
+        let next = self.host.with_service(|service| {
+            self.host.web.sessions.borrow_mut().next_packet(self.number, service)
+        });
+        self.host.tell_woken(None);
+        next.map_err(Some)
+    }
+
+    fn receive(&mut self, packet: Vec<u8>) -> Result<(), Option<Fault>> {
+        let received = self.host.with_service(|service| {
+            self.host.web.sessions.borrow_mut().receive(self.number, packet, service)
+        });
+        self.host.tell_woken(None);
+        received.map_err(Some)?;
+        if self.host.is_overloaded() {
+            // Whoever keeps most has to go, which is rarely the one who comes last. If it is, it
+            // hears so in its next turn.
+            self.host.relieve(0);
         }
         Ok(())
     }
 
-    fn poll_packet(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, End>> {
-        loop {
-            let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) else {
-                return Poll::Ready(Err(End::Lost("it was closed".into())));
-            };
-            self.heard = Instant::now();
-            return Poll::Ready(match message {
-                Ok(Message::Binary(packet)) => Ok(packet.into()),
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
-                Ok(Message::Text(_)) => Err(End::Refused(1003, "polyrank speaks no text")),
-                Ok(Message::Close(frame)) => Err(match frame.map(|frame| u16::from(frame.code)) {
-                    None | Some(1000 | 1001 | 1005) => End::Left,
-                    Some(code) => End::Lost(format!("the client closed it with code {code}")),
-                }),
-                Err(SocketError::Capacity(CapacityError::MessageTooLong { .. })) => {
-                    Err(End::Refused(1009, "the message is longer than a packet may be"))
-                }
-                Err(SocketError::Protocol(error)) if is_sent(&error) => {
-                    Err(End::Refused(1002, "a WebSocket frame is malformed"))
-                }
-                Err(SocketError::Utf8(_)) => Err(End::Refused(1007, "text is not UTF-8")),
-                Err(error) => Err(End::Lost(error.to_string())),
-            });
-        }
+    fn acknowledge(&mut self) {
+        self.host.web.sessions.borrow_mut().acknowledge(self.number);
     }
-
-    /// Pings when it is time to; an end if nothing was heard for long.
-    fn poll_alive(&mut self, host: &Host, number: u64, context: &mut Context<'_>) -> Option<End> {
-        while self.pings.poll_tick(context).is_ready() {
-            if self.heard.elapsed() >= SILENCE {
-                return Some(End::Lost(format!("nothing came for {} s", SILENCE.as_secs())));
-            }
-            // A page sees no pings, but it sees this.
-            host.web.sessions.borrow_mut().acknowledge(number);
-            let mut stream = Pin::new(&mut self.stream);
-            if let Poll::Ready(Ok(())) = stream.as_mut().poll_ready(context) {
-                // If it fails, so does the next read.
-                let _ = stream.as_mut().start_send(Message::Ping(Bytes::new()));
-                let _ = stream.poll_flush(context);
-            }
-        }
-        None
-    }
-}
-
-/// Whether the client sent what it must not, rather than nothing any more.
-fn is_sent(error: &tokio_tungstenite::tungstenite::error::ProtocolError) -> bool {
-    use tokio_tungstenite::tungstenite::error::ProtocolError::*;
-    !matches!(error, ResetWithoutClosingHandshake | SendAfterClosing | ReceivedAfterClosing)
 }
 
 /// Sends a close frame.

@@ -88,7 +88,9 @@ fn too_many_requests_at_a_time_end_the_session() {
     let mut session = Session::client(DEFAULT_WINDOW_BYTES, 0);
     session.attach();
     let hello = session.next_packet().unwrap();
-    let number = world.sessions.greet(hello.as_ref(), ResumeToken([9; 16]), 1).unwrap();
+    let token = ResumeToken([9; 16]);
+    let greeted = world.sessions.greet(hello.as_ref(), token, newcomer(1), &mut world.service);
+    let number = greeted.unwrap();
     let welcome = world.sessions.next_packet(number, &mut world.service).unwrap().unwrap();
     session.receive(welcome.as_ref().to_vec()).unwrap();
     let mut fault = None;
@@ -115,12 +117,13 @@ fn a_wait_of_a_client_that_is_gone_takes_no_element_from_the_others() {
     let mut alive = world.ask(1, StoreRequest::QueuePop { key: "q", block: true });
     world.settle();
     let number = world.clients[0].number;
-    let grace_ms = world.sessions.lost(number, world.clients[0].socket.unwrap());
-    assert_eq!(grace_ms, Some(1500));
     let socket = world.clients[0].socket.unwrap();
+    world.sessions.lost(number, socket + 100, 1000, &mut world.service);
+    assert_eq!(world.sessions.expire(9000, &mut world.service), None, "another socket was lost");
+    world.sessions.lost(number, socket, 1000, &mut world.service);
     world.disconnect(0);
-    assert!(!world.sessions.expire(number, socket + 100, &mut world.service), "another loss");
-    assert!(world.sessions.expire(number, socket, &mut world.service));
+    assert_eq!(world.sessions.expire(2499, &mut world.service), Some(2500));
+    assert_eq!(world.sessions.expire(2500, &mut world.service), None);
     world.clients[0].number = 0;
     let push = StoreRequest::QueuePush { key: "q", value: b"only" };
     let mut push = world.ask(2, push);

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod exactly_once;
+mod greed;
 mod relay;
 
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use std::future::pending;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::sessions::{Fault, Sessions};
+use super::sessions::{Fault, Newcomer, Sessions};
 use crate::Result;
 use crate::store::tcp::server::service::Service;
 use crate::store::websocket::Client;
@@ -98,8 +99,9 @@ impl World {
         } else {
             let mut token = [0; 16];
             token[..8].copy_from_slice(&self.sockets.to_le_bytes());
-            let socket = side.socket.unwrap();
-            side.number = self.sessions.greet(&packet, ResumeToken(token), socket)?;
+            let newcomer = newcomer(side.socket.unwrap());
+            let token = ResumeToken(token);
+            side.number = self.sessions.greet(&packet, token, newcomer, &mut self.service)?;
             side.heard = true;
         }
         self.tell_woken();
@@ -160,6 +162,11 @@ impl World {
         assert!(poll(&mut asking).is_none());
         asking
     }
+}
+
+/// A socket from an address that is not known.
+fn newcomer(socket: u64) -> Newcomer {
+    Newcomer { socket, source: None }
 }
 
 fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Option<T> {

@@ -65,7 +65,10 @@ impl Raw {
         let mut session = Session::client(DEFAULT_WINDOW_BYTES, 0);
         session.attach();
         let hello = session.next_packet().unwrap();
-        let number = world.sessions.greet(hello.as_ref(), ResumeToken([9; 16]), 1000).unwrap();
+        let token = ResumeToken([9; 16]);
+        let greeted =
+            world.sessions.greet(hello.as_ref(), token, newcomer(1000), &mut world.service);
+        let number = greeted.unwrap();
         let welcome = world.sessions.next_packet(number, &mut world.service).unwrap().unwrap();
         session.receive(welcome.as_ref().to_vec()).unwrap();
         Raw { session, number }

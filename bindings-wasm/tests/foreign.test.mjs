@@ -1,0 +1,115 @@
+// Pages whose store's address is somebody else's: a port that says nothing, garbage or too much, or
+// a WebSocket that is no store. Each must end in a typed error that names the address and what to
+// do, within the limit of the call.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { createServer } from "node:net";
+import { after, before, test } from "node:test";
+
+import { WebSocketServer } from "ws";
+
+import { launchChromium } from "../../tests/javascript/chromium.mjs";
+import { serve } from "../../tests/javascript/server.mjs";
+
+/** Longer than the console is kept waiting, in one case; else just long enough. */
+const [LONG_MS, SHORT_MS] = [4000, 1000];
+
+let server;
+let browser;
+let page;
+const said = [];
+
+before(async () => {
+  server = await serve();
+  browser = await launchChromium();
+  page = await browser.newPage();
+  page.on("console", (message) => said.push(`${message.type()}: ${message.text()}`));
+  await page.goto(server.origin);
+});
+
+after(async () => {
+  await browser?.close();
+  server?.close();
+});
+
+/** What a page hears that asks for a store at the address of `listener`. */
+async function asked(listener, timeout) {
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const sockets = new Set();
+  listener.on("connection", (socket) => sockets.add(socket.on("error", () => {})));
+  const url = `ws://127.0.0.1:${listener.address().port}`;
+  said.length = 0;
+  const error = await page.evaluate(`import("polyrank-web").then((pr) => {
+    return pr.WebSocketStore.connect("${url}", { timeout: ${timeout} }).then(
+      () => ({ message: "it connected" }),
+      ({ kind, message }) => ({ kind, message }),
+    );
+  })`);
+  for (const socket of sockets) socket.destroy();
+  listener.close();
+  assert.equal(error.kind, "Network", error.message);
+  assert.ok(error.message.includes(url), error.message);
+  return error.message;
+}
+
+/** A server of plain connections. */
+function plain(onConnection) {
+  return createServer((socket) => onConnection(socket.on("error", () => {})));
+}
+
+/** A server that accepts every WebSocket. */
+function webSocket(onConnection) {
+  const listener = createHttpServer();
+  new WebSocketServer({ server: listener }).on("connection", onConnection);
+  return listener;
+}
+
+const toldWhatToDo = /cannot reach a store at ws:.*address right.*ALLOWED_ORIGINS.*PyTorch.*polyrank store/;
+
+const strangers = {
+  "says nothing": plain(() => {}),
+  "hangs up, as a store of PyTorch does": plain((socket) => socket.once("data", () => socket.end())),
+  "answers garbage": plain((socket) => socket.end(Buffer.alloc(4096, 0xa5))),
+  "answers garbage for ever": plain((socket) => {
+    const more = () => socket.write(Buffer.alloc(65536, 0x41), () => setImmediate(more));
+    more();
+  }),
+  "speaks HTTP alone": createHttpServer((_, response) => response.writeHead(404).end("no")),
+};
+
+for (const [name, listener] of Object.entries(strangers)) {
+  test(`a port that ${name} is named, and what to do`, { timeout: 60_000 }, async () => {
+    assert.match(await asked(listener, SHORT_MS), toldWhatToDo);
+  });
+}
+
+test("while it waits, the console tells for what", { timeout: 60_000 }, async () => {
+  await asked(plain(() => {}), LONG_MS);
+  const warnings = said.filter((line) => line.startsWith("warning: polyrank: no store"));
+  assert.equal(warnings.length, 1, said.join("\n"));
+  assert.match(warnings[0], /answered at ws:.* more.*PyTorch/);
+});
+
+test("a WebSocket that says nothing is no store", { timeout: 60_000 }, async () => {
+  assert.match(await asked(webSocket(() => {}), LONG_MS), /says nothing that a store would/);
+});
+
+test("a WebSocket that says something else is none at once", { timeout: 60_000 }, async () => {
+  for (const text of [Buffer.from([9, 9, 9]), Buffer.alloc(48, 2)]) {
+    const chatty = webSocket((socket) => socket.send(text));
+    assert.match(await asked(chatty, LONG_MS), /what answers there is no store/);
+  }
+});
+
+test("text is none either", { timeout: 60_000 }, async () => {
+  const chatty = webSocket((socket) => socket.send("hello"));
+  assert.match(await asked(chatty, SHORT_MS), /text message/);
+});
+
+test("one that refuses is believed, and quoted", { timeout: 60_000 }, async () => {
+  const strict = webSocket((socket) => socket.close(1008, "not for you"));
+  assert.match(await asked(strict, LONG_MS), /closed the connection: not for you/);
+});
