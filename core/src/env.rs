@@ -96,6 +96,56 @@ impl WebSocketEnvironment {
     }
 }
 
+/// What the environment says about how ranks reach each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransportEnvironment {
+    /// `POLYRANK_TRANSPORT`: what ranks of one host use.
+    pub transport: TransportChoice,
+}
+
+/// What ranks of one host use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// The best that there is.
+    #[default]
+    Auto,
+    /// TCP, as between hosts.
+    Tcp,
+    /// Shared memory; a group for which that is not possible is an error.
+    Shm,
+}
+
+impl TransportEnvironment {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] naming the variable whose value is none of those expected.
+    pub fn read() -> Result<Self> {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// As [`TransportEnvironment::read`], from `lookup` in place of the process's environment.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let text = lookup("POLYRANK_TRANSPORT").unwrap_or_default();
+        let transport = match text.trim().to_ascii_lowercase().as_str() {
+            "" | "auto" => TransportChoice::Auto,
+            "tcp" => TransportChoice::Tcp,
+            "shm" => TransportChoice::Shm,
+            _ => {
+                let message = format!(
+                    "environment variable POLYRANK_TRANSPORT is '{text}'; auto, tcp or shm is \
+                     expected"
+                );
+                return Err(Error::Rendezvous { message });
+            }
+        };
+        Ok(Self { transport })
+    }
+}
+
 fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>> {
     let Some(text) = text else { return Ok(None) };
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
@@ -161,6 +211,18 @@ mod tests {
         assert!(settings.allowed_origins.allow(Some("https://any.example"), None));
         let error = read(&[("POLYRANK_RECONNECT_GRACE_MS", "soon")]).unwrap_err().to_string();
         assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS"), "{error}");
+    }
+
+    #[test]
+    fn transports_have_names() {
+        let read = |value: &'static str| {
+            TransportEnvironment::from_lookup(|_| Some(value.to_owned())).map(|it| it.transport)
+        };
+        assert_eq!(read("").unwrap(), TransportChoice::Auto);
+        assert_eq!(read("TCP").unwrap(), TransportChoice::Tcp);
+        assert_eq!(read("shm").unwrap(), TransportChoice::Shm);
+        let error = read("pigeon").unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_TRANSPORT is 'pigeon'"), "{error}");
     }
 
     #[test]

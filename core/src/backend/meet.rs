@@ -11,6 +11,8 @@ use crate::store::Store;
 #[cfg(not(feature = "tcp"))]
 use crate::store::grace_to_ms;
 #[cfg(feature = "tcp")]
+use crate::transport::WithinHost;
+#[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
@@ -99,7 +101,11 @@ fn card_key(rank: u32) -> String {
 fn means(store: &dyn Store) -> Result<Means> {
     // A rank that listens needs nothing else: the others come.
     #[cfg(feature = "tcp")]
-    return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
+    return Ok(Means {
+        listener: Some(listen(store)?),
+        within_host: WithinHost::open()?,
+        ..Means::default()
+    });
     #[cfg(not(feature = "tcp"))]
     return Ok(Means {
         dialer: dialer(),

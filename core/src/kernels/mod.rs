@@ -9,15 +9,15 @@
 //! are kept.
 
 mod dispatch;
-mod f16_conversion;
+mod forms;
 mod halves;
+mod instructions;
 mod loops;
 mod number;
 mod processor;
 mod quotient;
-mod streaming;
 
-use self::dispatch::Memory;
+use self::forms::Memory;
 use crate::{DType, ReduceOp};
 
 /// Which operand of a reduction in place comes first. All ranks must agree: the order decides
@@ -72,7 +72,7 @@ pub fn copy(into: &mut [u8], from: &[u8], stores: Stores) {
             let bytes = into.len().min(from.len());
             into[..bytes].copy_from_slice(&from[..bytes]);
         }
-        Stores::Streaming => loops::copy_streaming(into, from),
+        Stores::Streaming => forms::stream(into, from),
     }
 }
 

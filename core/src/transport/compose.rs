@@ -1,11 +1,14 @@
 //! The one transport of a rank, out of what it has and what the others' cards offer. Knows nothing
 //! of stores, schedules or groups.
 //!
-//! Ranks that listen reach each other by TCP. A rank that cannot listen, as in a browser, dials the
+//! Ranks that listen reach each other through shared memory if they are on one host, and else by
+//! TCP. A rank that cannot listen, as in a browser, dials the
 //! WebSocket of each that does; two of them talk through the relay of the store's server.
 
 use std::sync::Arc;
 
+#[cfg(feature = "tcp")]
+use super::WithinHost;
 #[cfg(feature = "tcp")]
 use super::tcp::{Listener, TcpTransport};
 use super::websocket::{self, Dialer, Relay, Way, WebSocketTransport};
@@ -22,6 +25,9 @@ pub struct Means {
     /// Where it listens.
     #[cfg(feature = "tcp")]
     pub listener: Option<Listener>,
+    /// How it shares memory with the ranks of its host; not used by a rank that does not listen.
+    #[cfg(feature = "tcp")]
+    pub within_host: WithinHost,
     /// Who opens WebSockets; not used by a rank that listens.
     pub dialer: Option<Arc<dyn Dialer>>,
     /// Who carries what nothing else does.
@@ -35,7 +41,7 @@ impl Means {
     pub fn card(&self) -> Card {
         #[cfg(feature = "tcp")]
         if let Some(listener) = &self.listener {
-            let card = listener.card(&[]);
+            let card = self.within_host.sign(listener.card(&[]));
             let answers = cfg!(feature = "websocket");
             return if answers { card.answering_websockets() } else { card };
         }
@@ -88,7 +94,8 @@ pub(super) fn compose_with(
     }
     #[cfg(feature = "tcp")]
     if let Some(listener) = means.listener {
-        return listening(rank, cards, token, generation, listener, options);
+        let others = || listening(rank, cards, token, generation, listener, options);
+        return means.within_host.transport(rank, cards, (token, generation), others);
     }
     let ours = &cards[rank as usize];
     let is_here = |card: &Card| (&card.host, card.process_id) == (&ours.host, ours.process_id);
@@ -137,7 +144,7 @@ fn pipe_name(token: Token, generation: u32) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(generation)
 }
 
-/// The transport of a rank that listens.
+/// The transport of a rank that listens, to those that do and to those that do not.
 #[cfg(feature = "tcp")]
 fn listening(
     rank: Rank,

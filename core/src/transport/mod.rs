@@ -8,6 +8,8 @@ pub mod inproc;
 mod mixed;
 #[cfg(feature = "tcp")]
 mod readiness;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub mod shm;
 pub mod sim;
 #[cfg_attr(
     not(feature = "tcp"),
@@ -21,8 +23,12 @@ pub mod tcp;
 #[cfg(feature = "tcp")]
 pub mod wait;
 pub mod websocket;
+#[cfg(feature = "tcp")]
+mod within_host;
 
 pub use self::compose::{Means, compose};
+#[cfg(feature = "tcp")]
+pub use self::within_host::WithinHost;
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -102,6 +108,12 @@ pub enum Lost {
 
 /// Who is told of what a transport did. Called from [`Transport::advance`] only.
 pub trait Sink {
+    /// Whether a frame that has come is to be told now. If not, a transport that can leave it where
+    /// it lies, with all that is behind it, may do so and ask again later; others tell it.
+    fn wants(&mut self, peer: Rank, header: &Header) -> bool {
+        let _ = (peer, header);
+        true
+    }
     /// The header of a frame came: says where its payload goes. Called once for each frame, except
     /// goodbyes, which the transport keeps to itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;

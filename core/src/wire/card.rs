@@ -16,6 +16,9 @@ pub const MAX_ENDPOINTS: usize = 16;
 /// Most bytes of a WebSocket endpoint.
 const MAX_URL_BYTES: usize = 128;
 
+/// Most bytes of the name of a socket.
+pub const MAX_NAME_BYTES: usize = 64;
+
 /// The first line.
 const TITLE: &str = "polyrank card";
 
@@ -31,12 +34,23 @@ pub struct Card {
     pub tcp: Vec<SocketAddr>,
     /// URLs at which it answers WebSockets, best first, at most [`MAX_ENDPOINTS`].
     pub websocket: Vec<String>,
+    /// How ranks of its host share memory with it, if they can.
+    pub shm: Option<SharedMemory>,
     /// Its number at the relay of the store's server, if it has one.
     pub relay: Option<u64>,
     /// [`WIRE_VERSION`] of the rank.
     pub wire_version: u16,
     /// [`numbers_hash`] of the rank.
     pub numbers: u64,
+}
+
+/// How ranks of one host share memory with a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// The name of its socket: ASCII letters and digits, at most [`MAX_NAME_BYTES`].
+    pub name: String,
+    /// Its user: others do not share memory with it.
+    pub user: u32,
 }
 
 /// Why a text is no card, or why its rank cannot be talked to.
@@ -91,7 +105,8 @@ impl Card {
         let host = host.trim().to_owned();
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
         let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
-        Card { host, process_id, tcp, websocket: Vec::new(), relay: None, wire_version, numbers }
+        let (websocket, shm, relay) = (Vec::new(), None, None);
+        Card { host, process_id, tcp, websocket, shm, relay, wire_version, numbers }
     }
 
     /// Says too that it answers WebSockets wherever it listens for TCP.
@@ -113,6 +128,9 @@ impl Card {
         for url in &self.websocket {
             let _ = writeln!(text, "websocket {url}");
         }
+        if let Some(SharedMemory { name, user }) = &self.shm {
+            let _ = writeln!(text, "shm {name} {user}");
+        }
         if let Some(number) = self.relay {
             let _ = writeln!(text, "relay {number}");
         }
@@ -131,7 +149,7 @@ impl Card {
             return Err(CardError::NotACard);
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
-        let (mut tcp, mut websocket, mut relay) = (Vec::new(), Vec::new(), None);
+        let (mut tcp, mut websocket, mut shm, mut relay) = (Vec::new(), Vec::new(), None, None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
             match name {
@@ -151,6 +169,7 @@ impl Card {
                     return Err(CardError::Value { name: "websocket" });
                 }
                 "websocket" => websocket.push(value.to_owned()),
+                "shm" => shm = Some(shared_memory(value).ok_or(CardError::Value { name: "shm" })?),
                 "relay" => relay = Some(parse("relay", value)?),
                 _ => {}
             }
@@ -160,6 +179,7 @@ impl Card {
             process_id: process_id.ok_or(CardError::Missing { name: "process" })?,
             tcp,
             websocket,
+            shm,
             relay,
             wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
             numbers: numbers.ok_or(CardError::Missing { name: "numbers" })?,
@@ -180,6 +200,14 @@ impl Card {
 
 fn parse<T: std::str::FromStr>(name: &'static str, value: &str) -> Result<T, CardError> {
     value.parse().map_err(|_| CardError::Value { name })
+}
+
+fn shared_memory(value: &str) -> Option<SharedMemory> {
+    let (name, user) = value.split_once(' ')?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric();
+    let named = !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(is_name);
+    let user = user.parse().ok().filter(|_| named)?;
+    Some(SharedMemory { name: name.to_owned(), user })
 }
 
 fn is_url(value: &str) -> bool {
@@ -204,10 +232,12 @@ mod tests {
             v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
             answers in any::<bool>(),
             relay in proptest::option::of(any::<u64>()),
+            shm in proptest::option::of(("[a-zA-Z0-9]{1,64}", any::<u32>())),
         ) {
             let tcp = v4.into_iter().map(SocketAddr::from);
             let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
-            let card = Card { relay, ..Card::new(&host, process_id, tcp) };
+            let shm = shm.map(|(name, user)| SharedMemory { name, user });
+            let card = Card { relay, shm, ..Card::new(&host, process_id, tcp) };
             let card = if answers { card.answering_websockets() } else { card };
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
@@ -236,6 +266,9 @@ mod tests {
             ("websocket http://127.0.0.1/", "websocket"),
             ("websocket ws://a b/", "websocket"),
             ("relay -1", "relay"),
+            ("shm name", "shm"),
+            ("shm ../name 1", "shm"),
+            ("shm name -1", "shm"),
         ] {
             let bytes = [card.encode(), line.into()].concat();
             assert_eq!(Card::decode(&bytes), Err(CardError::Value { name }));

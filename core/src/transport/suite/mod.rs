@@ -47,6 +47,8 @@ mount!(inproc, world::inproc);
 mount!(sim, |size| world::sim(size, 1));
 #[cfg(feature = "tcp")]
 mount!(tcp, world::tcp);
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mount!(shm, world::shm);
 mount!(pipes, world::pipes);
 // Each of the two kinds of ranks is the one that most of a case happens on.
 #[cfg(feature = "websocket")]

@@ -77,6 +77,12 @@ pub(in crate::transport) fn tcp(size: u32) -> World {
     World::new(crate::transport::tcp::tests::group(size, options), Box::new(std::thread::yield_now))
 }
 
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(in crate::transport) fn shm(size: u32) -> World {
+    let transports = crate::transport::shm::tests::group(size, Default::default());
+    World::new(transports, Box::new(std::thread::yield_now))
+}
+
 /// Ranks with TCP sockets and ranks with WebSockets alone, in turn; rank `first` is of the latter.
 #[cfg(feature = "websocket")]
 pub(in crate::transport) fn mixed(size: u32, first: u32) -> World {

@@ -1,0 +1,79 @@
+//! Long payloads on their way from one writer to one reader: where they lie in the part of shared
+//! memory that is kept for them. Knows nothing of frames.
+//!
+//! Pieces are given out in order and freed in order. Whenever none is under way the next one starts
+//! at the front again, so that the memory that is used stays in the processors' caches.
+
+use super::ring::{CELL, Corrupt, Shared};
+
+/// Where an area lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    /// Offset of the first byte.
+    pub(super) start: usize,
+    /// How many bytes there are, a multiple of [`CELL`].
+    pub(super) bytes: u64,
+    /// Offset of the word in which the reader says up to where it is done.
+    pub(super) freed: usize,
+}
+
+/// The writer's side.
+#[derive(Debug, Default)]
+pub(super) struct Allocator {
+    /// The end of the last piece. Positions rise for ever; their remainder is the place.
+    end: u64,
+    /// Where the area was last found empty: everything before is free.
+    base: u64,
+}
+
+impl Area {
+    /// The longest piece: half of the area, so that one can be written while another is read.
+    pub(super) fn longest(&self) -> usize {
+        self.bytes as usize / 2
+    }
+
+    /// Where the piece at `position` lies, if it lies inside.
+    pub(super) fn place(&self, position: u64, bytes: usize) -> Option<usize> {
+        let place = position % self.bytes;
+        (place.checked_add(bytes as u64)? <= self.bytes).then(|| self.start + place as usize)
+    }
+
+    /// Says that the piece at `position` and all before it are read.
+    pub(super) fn free(&self, memory: &impl Shared, position: u64, bytes: usize) {
+        memory.store(self.freed, position.wrapping_add(rounded(bytes)));
+    }
+}
+
+impl Allocator {
+    /// Finds room for a piece of `bytes`, at most [`Area::longest`]: its position. `None` if there
+    /// is no room now.
+    pub(super) fn allocate(
+        &mut self,
+        area: &Area,
+        memory: &impl Shared,
+        bytes: usize,
+    ) -> Result<Option<u64>, Corrupt> {
+        debug_assert!(bytes <= area.longest(), "a piece of {bytes} bytes");
+        let bytes = rounded(bytes);
+        let freed = memory.load(area.freed);
+        if freed > self.end {
+            return Err(Corrupt);
+        }
+        let mut start = self.end;
+        if freed == self.end {
+            start = start.next_multiple_of(area.bytes);
+            self.base = start;
+        } else if start % area.bytes + bytes > area.bytes {
+            start = start.next_multiple_of(area.bytes);
+        }
+        if start + bytes - freed.max(self.base) > area.bytes {
+            return Ok(None);
+        }
+        self.end = start + bytes;
+        Ok(Some(start))
+    }
+}
+
+fn rounded(bytes: usize) -> u64 {
+    bytes.next_multiple_of(CELL) as u64
+}

@@ -1,0 +1,284 @@
+//! Frames on their way in from one peer: from its lane to calls of the sink. Knows nothing of
+//! sockets or other peers.
+//!
+//! A peer may write anything anywhere in its lane at any time. So headers and lengths are copied
+//! out before they are looked at, and what is not data of an operation is copied out before it is
+//! shown; data is reduced or copied out of the lane itself, and a peer that changes it under way
+//! changes what it sent.
+
+use super::entry::{MORE, PIECE_BYTES, Piece, STAGED, WHOLE};
+use super::layout::Lane;
+use super::memory::Mapping;
+use super::ring::{Corrupt, Entry, Reader, Shared};
+use crate::tensor::Region;
+use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
+use crate::wire::frame::{Header, Kind};
+
+/// A peer lets others have their turn after this many bytes of payload.
+const TURN_BYTES: usize = 1 << 20;
+/// A peer lets others have their turn after this many frames.
+const TURN_FRAMES: usize = 64;
+
+/// Where one peer's lane is read.
+#[derive(Default)]
+pub(super) struct Incoming {
+    ring: Reader,
+    /// The frame of which more pieces are to come.
+    partial: Option<Partial>,
+    /// Whether a piece was freed of which the peer may have to hear.
+    freed: bool,
+    /// Whether the next frame was not wanted when it was looked at last.
+    is_left: bool,
+}
+
+/// A frame of which a part has come.
+struct Partial {
+    header: Header,
+    into: Into,
+    have_bytes: usize,
+}
+
+/// What an entry brings.
+enum Frame {
+    /// All of a frame; its payload lies at `place`, which is the piece's if there is one.
+    Whole { header: Header, place: usize, piece: Option<Piece> },
+    /// The beginning of a frame.
+    First { header: Header, place: usize, piece: Piece },
+    /// More of the frame that has begun.
+    More { place: usize, piece: Piece },
+}
+
+/// Where a payload in pieces goes.
+enum Into {
+    Region(Region),
+    Buffer(Vec<u8>),
+    Nowhere,
+}
+
+/// How far a call of [`Incoming::receive`] came.
+pub(super) struct Received {
+    /// Whether anything came.
+    pub(super) moved: bool,
+    /// Whether the peer waits for the room that was made.
+    pub(super) is_awaited: bool,
+}
+
+impl Incoming {
+    /// Whether anything is there that was not looked at.
+    pub(super) fn is_ready(&self, lane: &Lane, memory: &Mapping) -> bool {
+        !self.is_left && self.ring.is_ready(&lane.ring, memory)
+    }
+
+    /// Lets go of memory of operations.
+    pub(super) fn abandon(&mut self) {
+        if let Some(partial) = &mut self.partial {
+            partial.into = Into::Nowhere;
+        }
+    }
+
+    /// What an end without a goodbye means at this place.
+    pub(super) fn cut_off(&self) -> Lost {
+        let place = if self.partial.is_some() { " in the middle of a frame" } else { "" };
+        Lost::Died(format!("its connection ended without a goodbye{place}: closed"))
+    }
+
+    /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
+    /// `last` call, as the peer has ended.
+    pub(super) fn receive(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        peer: Rank,
+        last: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<Received, Lost> {
+        let (mut frames, mut bytes) = (0, 0);
+        self.is_left = false;
+        while frames < TURN_FRAMES && bytes < TURN_BYTES {
+            let Some(entry) = self.ring.next(&lane.ring, memory).map_err(garbled)? else { break };
+            let frame = self.frame(lane, memory, entry)?;
+            if let Frame::Whole { header, .. } = &frame
+                && !last
+                && !sink.wants(peer, header)
+            {
+                self.is_left = true;
+                break;
+            }
+            bytes += self.take(lane, memory, frame, peer, sink);
+            self.ring.pass(entry);
+            frames += 1;
+        }
+        let mut is_awaited = false;
+        if self.freed || self.ring.is_telling_due(&lane.ring) {
+            self.freed = false;
+            self.ring.tell(&lane.ring, memory);
+            memory.fence();
+            is_awaited = memory.load(lane.waits) != 0;
+        }
+        Ok(Received { moved: frames > 0, is_awaited })
+    }
+
+    /// What an entry says, copied out and checked.
+    fn frame(&self, lane: &Lane, memory: &Mapping, entry: Entry) -> Result<Frame, Lost> {
+        match (entry.tag, &self.partial) {
+            (WHOLE, None) => {
+                let header = header(memory, entry.body)?;
+                if Header::BYTES + header.payload_bytes as usize > entry.room {
+                    return Err(garbled(Corrupt));
+                }
+                Ok(Frame::Whole { header, place: entry.body + Header::BYTES, piece: None })
+            }
+            (STAGED, None) => {
+                let (piece, place) = piece(lane, memory, entry)?;
+                let header = header(memory, entry.body + PIECE_BYTES)?;
+                match u64::from(header.payload_bytes).checked_sub(piece.bytes) {
+                    Some(0) => Ok(Frame::Whole { header, place, piece: Some(piece) }),
+                    Some(_) if piece.bytes > 0 => Ok(Frame::First { header, place, piece }),
+                    _ => Err(garbled(Corrupt)),
+                }
+            }
+            (MORE, Some(partial)) => {
+                let (piece, place) = piece(lane, memory, entry)?;
+                let missing = partial.header.payload_bytes as usize - partial.have_bytes;
+                match piece.bytes {
+                    bytes if bytes > 0 && bytes <= missing as u64 => {
+                        Ok(Frame::More { place, piece })
+                    }
+                    _ => Err(garbled(Corrupt)),
+                }
+            }
+            _ => Err(garbled(Corrupt)),
+        }
+    }
+
+    /// Hands a frame over, or a part of it; the bytes of payload that came with it.
+    fn take(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        frame: Frame,
+        peer: Rank,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        match frame {
+            Frame::Whole { header, place, piece } => {
+                deliver(memory, place, peer, &header, sink);
+                if let Some(piece) = piece {
+                    self.free(lane, memory, piece);
+                }
+                header.payload_bytes as usize
+            }
+            Frame::First { header, place, piece } => {
+                self.begin(memory, place, piece.bytes as usize, peer, header, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
+            Frame::More { place, piece } => {
+                self.go_on(memory, place, piece.bytes as usize, peer, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
+        }
+    }
+
+    fn free(&mut self, lane: &Lane, memory: &Mapping, piece: Piece) {
+        lane.area.free(memory, piece.position, piece.bytes as usize);
+        self.freed = true;
+    }
+
+    /// Announces a frame that comes in pieces, and takes its first.
+    fn begin(
+        &mut self,
+        memory: &Mapping,
+        place: usize,
+        bytes: usize,
+        peer: Rank,
+        header: Header,
+        sink: &mut dyn Sink,
+    ) {
+        let into = match sink.announced(peer, &header) {
+            Destination::Into(region) => Into::Region(region),
+            // A header announces no more than `MAX_PAYLOAD_BYTES`.
+            Destination::Borrowed => {
+                Into::Buffer(Vec::with_capacity(header.payload_bytes as usize))
+            }
+            Destination::Discard => Into::Nowhere,
+        };
+        self.partial = Some(Partial { header, into, have_bytes: 0 });
+        self.go_on(memory, place, bytes, peer, sink);
+    }
+
+    /// Takes the next piece of the frame that has begun.
+    fn go_on(
+        &mut self,
+        memory: &Mapping,
+        place: usize,
+        bytes: usize,
+        peer: Rank,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(mut partial) = self.partial.take() else { return };
+        let (header, start) = (partial.header, partial.have_bytes);
+        let piece = memory.show(place, bytes);
+        match &mut partial.into {
+            Into::Region(region) => {
+                region.write(|into| into[start..start + bytes].copy_from_slice(piece));
+            }
+            Into::Buffer(buffer) => buffer.extend_from_slice(piece),
+            Into::Nowhere => {}
+        }
+        partial.have_bytes += bytes;
+        if partial.have_bytes < header.payload_bytes as usize {
+            self.partial = Some(partial);
+            return;
+        }
+        match partial.into {
+            Into::Region(_) => sink.arrived(peer, &header, Arrived::InPlace),
+            Into::Buffer(buffer) => sink.arrived(peer, &header, Arrived::Borrowed(&buffer)),
+            Into::Nowhere => sink.arrived(peer, &header, Arrived::Discarded),
+        }
+    }
+}
+
+/// Announces a frame whose payload lies at `place` as a whole, and hands it over.
+fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &mut dyn Sink) {
+    let payload = memory.show(place, header.payload_bytes as usize);
+    match sink.announced(peer, header) {
+        Destination::Into(region) => {
+            region.write(|into| into.copy_from_slice(payload));
+            sink.arrived(peer, header, Arrived::InPlace);
+        }
+        Destination::Borrowed if matches!(header.kind, Kind::Data | Kind::Message) => {
+            sink.arrived(peer, header, Arrived::Borrowed(payload));
+        }
+        Destination::Borrowed => {
+            sink.arrived(peer, header, Arrived::Borrowed(&payload.to_vec()));
+        }
+        Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+    }
+}
+
+/// The header at `place`; a goodbye is an end.
+fn header(memory: &Mapping, place: usize) -> Result<Header, Lost> {
+    let mut bytes = [0; Header::BYTES];
+    memory.read(place, &mut bytes);
+    let header = Header::decode(&bytes).map_err(|error| Lost::Protocol(error.to_string()))?;
+    if header.kind == Kind::Goodbye { Err(Lost::Goodbye) } else { Ok(header) }
+}
+
+/// The piece that an entry begins with, and where it lies.
+fn piece(lane: &Lane, memory: &Mapping, entry: Entry) -> Result<(Piece, usize), Lost> {
+    let mut bytes = [0; PIECE_BYTES];
+    memory.read(entry.body, &mut bytes);
+    let piece = Piece::decode(bytes);
+    // Checked before it is used as a length in any way.
+    let bytes = usize::try_from(piece.bytes).ok().filter(|bytes| *bytes <= lane.area.longest());
+    let place = bytes.and_then(|bytes| lane.area.place(piece.position, bytes));
+    // The longest entry that begins with a piece; shorter ones end in cells of their own.
+    let fits = entry.room >= PIECE_BYTES + if entry.tag == STAGED { Header::BYTES } else { 0 };
+    place.filter(|_| fits).map(|place| (piece, place)).ok_or_else(|| garbled(Corrupt))
+}
+
+pub(super) fn garbled(_: Corrupt) -> Lost {
+    Lost::Protocol("its entries in shared memory make no sense".to_owned())
+}

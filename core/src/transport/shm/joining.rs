@@ -1,0 +1,343 @@
+//! How connections between the ranks of a host come to stand, and with them their shared memory.
+//! Knows nothing of frames.
+//!
+//! Whoever first has something to say connects, which on one host succeeds at once or never, and
+//! sends its hello together with its segment; the answer brings the other's. If both connect at
+//! once, both connections stay: they carry nothing but wake-ups and the news of an end.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::incoming::Incoming;
+use super::memory::File;
+use super::socket::{self, Heard};
+use super::{LISTENER, Link, Open, ShmTransport, Stranger};
+use crate::transport::{Lost, Rank, Transport};
+use crate::wire::handshake::{Hello, Refusal, Welcome};
+
+/// Added to a slot: the key of a stranger's connection.
+pub(super) const STRANGER: u64 = 1 << 32;
+/// Most connections that wait for their hello, which comes at once. One more takes the place of the
+/// oldest.
+const STRANGERS: usize = 64;
+/// Most connections that one turn accepts.
+const ACCEPTS: usize = 16;
+/// How long nothing is tried after the system had no room.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Most connections between two ranks: one that each opened.
+const SOCKETS: usize = 2;
+
+/// A rank's attempt to reach another.
+pub(super) struct Dial {
+    since: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The other's queue of connections is full.
+    Pausing { until: Instant },
+    /// The hello has left.
+    Greeting {
+        socket: OwnedFd,
+        bytes: [u8; Welcome::BYTES],
+        have_bytes: usize,
+        file: Option<OwnedFd>,
+    },
+}
+
+impl Dial {
+    /// The connection, if the hello has left.
+    pub(super) fn into_socket(self) -> Option<OwnedFd> {
+        match self.stage {
+            Stage::Greeting { socket, .. } => Some(socket),
+            Stage::Pausing { .. } => None,
+        }
+    }
+
+    fn deadline(&self, timeout: Duration) -> Instant {
+        match self.stage {
+            Stage::Pausing { until } => until.min(self.since + timeout),
+            Stage::Greeting { .. } => self.since + timeout,
+        }
+    }
+}
+
+impl ShmTransport {
+    /// Begins to connect to `peer`.
+    pub(super) fn dial(&mut self, peer: Rank) {
+        let now = Instant::now();
+        self.attempt(peer, now, now);
+        self.set_timer();
+    }
+
+    fn attempt(&mut self, peer: Rank, since: Instant, now: Instant) {
+        let hello = Hello { target: peer, ..self.hello };
+        let Some(key) = &self.peers[peer as usize].key else {
+            self.lose(peer, Lost::Unreachable("it is on another host".to_owned()));
+            return;
+        };
+        let greeted = socket::reach(key).and_then(|socket| {
+            socket::tell(&socket, &hello.encode(), Some(&self.file))?;
+            self.readiness.add(&socket, peer.into(), false)?;
+            Ok(socket)
+        });
+        let stage = match greeted {
+            Ok(socket) => {
+                let bytes = [0; Welcome::BYTES];
+                Stage::Greeting { socket, bytes, have_bytes: 0, file: None }
+            }
+            Err(Errno::AGAIN) => Stage::Pausing { until: now + PAUSE },
+            // It listened before it said where, so that it is gone.
+            Err(error) => {
+                self.lose(peer, Lost::Unreachable(format!("its socket on this host: {error}")));
+                return;
+            }
+        };
+        self.peers[peer as usize].link = Link::Dialing(Box::new(Dial { since, stage }));
+    }
+
+    /// Reads the answer of a peer.
+    pub(super) fn hear_welcome(&mut self, peer: Rank) -> bool {
+        let Link::Dialing(dial) = &mut self.peers[peer as usize].link else { return false };
+        let Stage::Greeting { socket, bytes, have_bytes, file } = &mut dial.stage else {
+            return false;
+        };
+        match socket::hear(socket, &mut bytes[*have_bytes..]) {
+            Heard::Nothing => return false,
+            Heard::End => {
+                let why = "it closed the connection on this host".to_owned();
+                self.lose(peer, Lost::Unreachable(why));
+                return true;
+            }
+            Heard::Bytes(bytes, brought) => {
+                *have_bytes += bytes;
+                *file = file.take().or(brought);
+            }
+        }
+        if *have_bytes < Welcome::BYTES {
+            return true;
+        }
+        let (welcome, file) = (Welcome::decode(bytes), file.take());
+        let opened = match (welcome, file) {
+            (Ok(Welcome { refusal: Some(refusal), .. }), _) => Err(refusal.to_string()),
+            (Ok(welcome), _) if welcome.rank != peer => {
+                Err("another rank answers there".to_owned())
+            }
+            (Ok(_), Some(file)) => self.examine(file),
+            (Ok(_), None) => Err("it brings no shared memory".to_owned()),
+            (Err(error), _) => Err(error.to_string()),
+        };
+        let link = std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle);
+        match (opened, link) {
+            (Ok(theirs), Link::Dialing(dial)) => {
+                let sockets = dial.into_socket().into_iter().collect();
+                self.open(peer, sockets, theirs);
+            }
+            (Err(why), _) => self.lose(peer, Lost::Unreachable(why)),
+            // It was dialling above.
+            (Ok(_), _) => {}
+        }
+        true
+    }
+
+    /// The segment of a peer.
+    fn examine(&self, file: OwnedFd) -> Result<super::memory::Mapping, String> {
+        let file = File::from_peer(file, self.layout.bytes())?;
+        file.map().map_err(|error| format!("its shared memory cannot be mapped: {error}"))
+    }
+
+    fn open(&mut self, peer: Rank, sockets: Vec<OwnedFd>, theirs: super::memory::Mapping) {
+        let open = Open { sockets, theirs, incoming: Incoming::default(), ended: false };
+        self.peers[peer as usize].link = Link::Open(Box::new(open));
+        self.active.push(peer);
+        self.timer_is_stale = true;
+        self.flush(peer);
+    }
+
+    /// Takes in connections of whoever comes.
+    pub(super) fn accept(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else { break };
+            match listener.accept() {
+                Ok(socket) => {
+                    self.admit(socket);
+                    moved = true;
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections of this host for now");
+                    self.readiness.remove(listener);
+                    self.accept_pause = Some(Instant::now() + 20 * PAUSE);
+                    self.timer_is_stale = true;
+                    break;
+                }
+            }
+        }
+        moved
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
+        let slots = &mut self.strangers;
+        let slot = match slots.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None if slots.len() < STRANGERS => {
+                slots.push(None);
+                slots.len() - 1
+            }
+            None => {
+                let since = |slot: &Option<Stranger>| slot.as_ref().map(|stranger| stranger.since);
+                (0..slots.len()).min_by_key(|slot| since(&slots[*slot])).unwrap_or(0)
+            }
+        };
+        if let Err(error) = self.readiness.add(&socket, STRANGER + slot as u64, false) {
+            tracing::debug!(%error, "cannot watch an incoming connection of this host");
+            return;
+        }
+        let stranger = Stranger {
+            socket,
+            bytes: [0; Hello::BYTES],
+            have_bytes: 0,
+            file: None,
+            since: Instant::now(),
+        };
+        self.strangers[slot] = Some(stranger);
+        self.timer_is_stale = true;
+        // Its hello left together with the connection.
+        self.greet(slot);
+    }
+
+    /// Hears what the stranger in `slot` says.
+    pub(super) fn greet(&mut self, slot: usize) -> bool {
+        let Some(Some(stranger)) = self.strangers.get_mut(slot) else { return false };
+        match socket::hear(&stranger.socket, &mut stranger.bytes[stranger.have_bytes..]) {
+            Heard::Nothing => return false,
+            Heard::End => {
+                self.strangers[slot] = None;
+                return true;
+            }
+            Heard::Bytes(bytes, file) => {
+                stranger.have_bytes += bytes;
+                stranger.file = stranger.file.take().or(file);
+            }
+        }
+        if stranger.have_bytes < Hello::BYTES {
+            return true;
+        }
+        let Some(stranger) = self.strangers[slot].take() else { return true };
+        self.timer_is_stale = true;
+        match Hello::decode(&stranger.bytes) {
+            Ok(hello) => match self.judge(&hello) {
+                Ok(()) => self.welcome(hello.rank, stranger.socket, stranger.file),
+                Err(refusal) => {
+                    tracing::debug!(rank = hello.rank, %refusal, "refused a connection");
+                    self.answer(&stranger.socket, Some(refusal));
+                }
+            },
+            Err(error) => tracing::debug!(%error, "closed a connection of a stranger"),
+        }
+        true
+    }
+
+    /// Whether the sender of `hello` is a peer whose connection is missing.
+    fn judge(&self, hello: &Hello) -> Result<(), Refusal> {
+        hello.check(&self.hello)?;
+        let peer = &self.peers[hello.rank as usize];
+        match &peer.link {
+            _ if peer.key.is_none() => Err(Refusal::Rank),
+            Link::Idle | Link::Dialing(_) => Ok(()),
+            Link::Open(open) if open.sockets.len() < SOCKETS => Ok(()),
+            Link::Open(_) => Err(Refusal::Connected),
+            Link::Lost => Err(Refusal::Lost),
+        }
+    }
+
+    /// Accepts the connection of `peer`, and what it brought.
+    fn welcome(&mut self, peer: Rank, socket: OwnedFd, file: Option<OwnedFd>) {
+        let watched = self.readiness.modify(&socket, peer.into(), false);
+        if let Link::Open(open) = &mut self.peers[peer as usize].link {
+            // A connection that breaks before it is accepted is as if it had never been.
+            if watched.is_ok() && answer(&socket, &self.hello, None, Some(&self.file)) {
+                open.sockets.push(socket);
+            }
+            return;
+        }
+        let theirs = match file.ok_or("it brings no shared memory".to_owned()) {
+            Ok(file) => self.examine(file),
+            Err(why) => Err(why),
+        };
+        let theirs = match theirs {
+            Ok(theirs) => theirs,
+            Err(why) => {
+                tracing::warn!(rank = peer, %why, "closed a connection of this host");
+                return;
+            }
+        };
+        if watched.is_err() || !answer(&socket, &self.hello, None, Some(&self.file)) {
+            return;
+        }
+        let mut sockets = vec![socket];
+        match std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle) {
+            Link::Dialing(dial) => {
+                // The answer on its way is then heard as a wake-up.
+                sockets.extend(dial.into_socket());
+            }
+            Link::Idle | Link::Open(_) | Link::Lost => {}
+        }
+        self.open(peer, sockets, theirs);
+    }
+
+    fn answer(&self, socket: &OwnedFd, refusal: Option<Refusal>) {
+        answer(socket, &self.hello, refusal, None);
+    }
+
+    /// Does what is due.
+    pub(super) fn expire(&mut self) {
+        let now = Instant::now();
+        self.timer_is_stale = true;
+        let hello_timeout = self.options.hello_timeout;
+        for slot in &mut self.strangers {
+            if slot.as_ref().is_some_and(|stranger| now >= stranger.since + hello_timeout) {
+                *slot = None;
+            }
+        }
+        if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
+            && now >= pause
+        {
+            let watched = self.readiness.add(listener, LISTENER, false);
+            self.accept_pause = watched.err().map(|_| now + 20 * PAUSE);
+        }
+        for peer in 0..self.size() {
+            let Link::Dialing(dial) = &self.peers[peer as usize].link else { continue };
+            let since = dial.since;
+            if now >= since + self.options.connect_timeout {
+                self.lose(peer, Lost::Unreachable("it does not answer on this host".to_owned()));
+            } else if matches!(dial.stage, Stage::Pausing { until } if now >= until) {
+                self.attempt(peer, since, now);
+            }
+        }
+    }
+
+    pub(super) fn set_timer(&mut self) {
+        self.timer_is_stale = false;
+        self.dials = self.peers.iter().any(|peer| matches!(peer.link, Link::Dialing(_)));
+        let dials = self.peers.iter().filter_map(|peer| match &peer.link {
+            Link::Dialing(dial) => Some(dial.deadline(self.options.connect_timeout)),
+            _ => None,
+        });
+        let strangers = self.strangers.iter().flatten();
+        let strangers = strangers.map(|stranger| stranger.since + self.options.hello_timeout);
+        let first = dials.chain(strangers).chain(self.accept_pause).min();
+        self.readiness.wake_at(first);
+    }
+}
+
+/// Answers a hello; whether the answer has left.
+fn answer(socket: &OwnedFd, ours: &Hello, refusal: Option<Refusal>, file: Option<&File>) -> bool {
+    let welcome =
+        Welcome { version: ours.version, rank: ours.rank, generation: ours.generation, refusal };
+    socket::tell(socket, &welcome.encode(), file).is_ok()
+}

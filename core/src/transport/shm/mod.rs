@@ -1,0 +1,472 @@
+//! Frames between the ranks of one host, through memory that they share. Knows nothing of
+//! schedules, groups or stores.
+//!
+//! Each rank has one segment of memory without a name ([`layout`]), in which it writes and its
+//! peers read: a lane for each peer, with a ring of entries for headers and small payloads
+//! ([`ring`]) and an area for long ones ([`area`]). The peer reduces or copies straight out of the lane, so a
+//! payload is copied once on each side, or once altogether where it is reduced. No lock is ever
+//! held, and no entry is seen before it is complete: a rank may be killed at any instruction.
+//!
+//! Two ranks find each other by a Unix socket, through which they give each other their segments
+//! ([`joining`]). The connection stays: a byte over it wakes a rank that sleeps ([`sleep`]), and
+//! its end is the news of a death, which no lane could tell. Segments and sockets have no names in any
+//! folder, so that nothing is left of ranks that were killed.
+//!
+//! In the path of a message between two ranks that look for it there is no call of the system.
+
+mod area;
+mod closing;
+mod entry;
+mod incoming;
+mod joining;
+mod layout;
+mod memory;
+mod outgoing;
+mod ring;
+mod sleep;
+mod socket;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use self::incoming::Incoming;
+use self::joining::{Dial, STRANGER};
+use self::layout::{ASLEEP, Lane, Layout};
+use self::memory::{File, Mapping};
+use self::outgoing::Outgoing;
+use self::ring::Corrupt;
+pub use self::socket::Listener;
+use super::readiness::{Readiness, Ready, TIMER};
+use super::tcp::Options;
+use super::{Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::wire::card::{Card, SharedMemory};
+use crate::wire::frame::Header;
+use crate::wire::handshake::{Hello, Token};
+use crate::{Error, Result};
+
+/// The key of the listener's events; a connection has its peer's rank.
+const LISTENER: u64 = u64::MAX - 1;
+/// The key of the bell that keeps a rank awake which has found something to do.
+const BELL: u64 = u64::MAX - 2;
+/// The system is asked for events in one turn of so many, unless somebody is about to wait or a
+/// connection is being opened.
+const EVENT_TURNS: u32 = 64;
+
+/// The connections of one rank to the others on its host.
+pub struct ShmTransport {
+    /// What this rank says of itself; `target` is filled in for each peer.
+    hello: Hello,
+    options: Options,
+    /// The process that made it; a forked child must not speak in its name.
+    process_id: u32,
+    listener: Option<Listener>,
+    /// Until when no connection is accepted, because the system ran out of something.
+    accept_pause: Option<Instant>,
+    readiness: Readiness,
+    bell: Arc<OwnedFd>,
+    layout: Layout,
+    /// This rank's segment.
+    file: File,
+    ours: Mapping,
+    /// Where in a peer's segment the lane to this rank lies.
+    inward: Lane,
+    peers: Vec<Peer>,
+    /// The peers whose connections stand.
+    active: Vec<Rank>,
+    strangers: Vec<Option<Stranger>>,
+    notices: Vec<Notice>,
+    turn: u32,
+    /// Whether somebody was about to wait, so that the next turn must ask the system.
+    waited: Cell<bool>,
+    /// Whether a connection is being opened.
+    dials: bool,
+    /// Whether deadlines have changed since the timer was set.
+    timer_is_stale: bool,
+    ready: Vec<Ready>,
+}
+
+struct Peer {
+    /// How it is reached; nothing if it is on another host.
+    key: Option<SharedMemory>,
+    /// Where in this rank's segment the lane to it lies.
+    lane: Lane,
+    outgoing: Outgoing,
+    link: Link,
+}
+
+enum Link {
+    Idle,
+    Dialing(Box<Dial>),
+    Open(Box<Open>),
+    Lost,
+}
+
+/// A connection that stands.
+struct Open {
+    /// One, or two if both ranks have connected.
+    sockets: Vec<OwnedFd>,
+    /// The peer's segment.
+    theirs: Mapping,
+    incoming: Incoming,
+    /// Whether a socket has ended.
+    ended: bool,
+}
+
+/// A connection that has not said yet whose it is.
+struct Stranger {
+    socket: OwnedFd,
+    bytes: [u8; Hello::BYTES],
+    have_bytes: usize,
+    /// The segment that came along.
+    file: Option<OwnedFd>,
+    since: Instant,
+}
+
+/// What the sink has not been told yet.
+enum Notice {
+    Sent(Rank, Header),
+    Lost(Rank, Lost),
+}
+
+/// Whether the rank of `card` shares memory with the one of `ours`.
+pub fn is_reached(ours: &Card, card: &Card) -> bool {
+    let user = |card: &Card| card.shm.as_ref().map(|key| key.user);
+    ours.host == card.host && user(ours).is_some() && user(ours) == user(card)
+}
+
+impl ShmTransport {
+    /// The transport of `rank` in a group whose ranks published `cards`, one for each rank, to
+    /// those of the others that [`is_reached`] says. All ranks of the group have the same `token`, and no
+    /// other group has it.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if the system gives no more of something.
+    pub fn new(
+        listener: Listener,
+        rank: Rank,
+        cards: &[Card],
+        token: Token,
+        generation: u32,
+        options: Options,
+    ) -> Result<ShmTransport> {
+        let size = u32::try_from(cards.len()).unwrap_or(u32::MAX);
+        let Some(ours) = cards.get(rank as usize) else {
+            let message = format!("rank {rank} is outside of a group of {size} ranks");
+            return Err(Error::InvalidArgument { message });
+        };
+        // All ranks of the host count alike, and so know their lanes.
+        let is_here: Vec<bool> = cards.iter().map(|card| is_reached(ours, card)).collect();
+        let index = |rank: usize| is_here[..rank].iter().filter(|is_here| **is_here).count();
+        let layout = Layout::new(index(cards.len()));
+        let peer = |(other, card): (usize, &Card)| Peer {
+            key: card.shm.clone().filter(|_| is_here[other] && other != rank as usize),
+            lane: layout.lane(index(other)),
+            outgoing: Outgoing::default(),
+            link: Link::Idle,
+        };
+        let peers = cards.iter().enumerate().map(peer).collect();
+        let means = Means::new(&listener, &layout).map_err(|error| Error::Network {
+            message: format!("cannot make the shared memory of a group: {error}"),
+        })?;
+        let Means { readiness, bell, file, ours } = means;
+        Ok(ShmTransport {
+            hello: Hello::new(token, generation, rank, size, rank),
+            options,
+            process_id: std::process::id(),
+            listener: Some(listener),
+            accept_pause: None,
+            readiness,
+            bell: Arc::new(bell),
+            layout,
+            file,
+            ours,
+            inward: layout.lane(index(rank as usize)),
+            peers,
+            active: Vec::new(),
+            strangers: Vec::new(),
+            notices: Vec::new(),
+            turn: 0,
+            waited: Cell::new(false),
+            dials: false,
+            timer_is_stale: false,
+            ready: Vec::new(),
+        })
+    }
+}
+
+/// What the system gives.
+struct Means {
+    readiness: Readiness,
+    bell: OwnedFd,
+    file: File,
+    ours: Mapping,
+}
+
+impl Means {
+    fn new(listener: &Listener, layout: &Layout) -> std::result::Result<Means, rustix::io::Errno> {
+        let readiness = Readiness::new()?;
+        readiness.add(listener, LISTENER, false)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        readiness.add(&bell, BELL, false)?;
+        let file = File::new(layout.bytes())?;
+        let ours = file.map()?;
+        Ok(Means { readiness, bell, file, ours })
+    }
+}
+
+impl Transport for ShmTransport {
+    fn rank(&self) -> Rank {
+        self.hello.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.hello.size
+    }
+
+    fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
+        debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
+        let Some(Peer { lane, outgoing, link, .. }) = self.peers.get_mut(peer as usize) else {
+            return;
+        };
+        // The header cannot lie about the bytes that follow it.
+        let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let header = Header { payload_bytes, ..header };
+        match link {
+            Link::Lost => {}
+            Link::Open(open) => match outgoing.put_at_once(lane, &self.ours, &header, &payload) {
+                Ok(true) => {
+                    open.wake();
+                    self.notices.push(Notice::Sent(peer, header));
+                }
+                Ok(false) => {
+                    outgoing.push(header, payload);
+                    self.flush(peer);
+                }
+                Err(Corrupt) => self.lose(peer, incoming::garbled(Corrupt)),
+            },
+            Link::Dialing(_) => outgoing.push(header, payload),
+            Link::Idle => {
+                outgoing.push(header, payload);
+                self.dial(peer);
+            }
+        }
+    }
+
+    fn connect(&mut self, peer: Rank) {
+        let idle =
+            self.peers.get(peer as usize).is_some_and(|peer| matches!(peer.link, Link::Idle));
+        if idle && peer != self.rank() && self.listener.is_some() {
+            self.dial(peer);
+        }
+    }
+
+    fn advance(&mut self, sink: &mut dyn Sink) -> bool {
+        if self.listener.is_none() {
+            return false;
+        }
+        let mut moved = self.tell(sink);
+        for place in 0..self.active.len() {
+            // A peer that is lost leaves the list, and its turn falls to the next call.
+            let Some(&peer) = self.active.get(place) else { break };
+            moved |= self.receive(peer, sink);
+            if !self.peers[peer as usize].outgoing.is_empty() {
+                moved |= self.flush(peer);
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        if self.waited.take() || self.dials || self.turn.is_multiple_of(EVENT_TURNS) {
+            moved |= self.poll(sink);
+            if self.readiness.is_due() {
+                self.expire();
+                moved = true;
+            }
+        }
+        moved |= self.tell(sink);
+        if self.timer_is_stale {
+            self.set_timer();
+        }
+        moved
+    }
+
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        if self.listener.is_none() {
+            return;
+        }
+        self.waited.set(true);
+        sleep::fall_asleep(&self.ours, ASLEEP);
+        let has_work = |peer: &Rank| {
+            let Peer { lane, outgoing, link, .. } = &self.peers[*peer as usize];
+            let Link::Open(open) = link else { return false };
+            open.incoming.is_ready(&self.inward, &open.theirs)
+                || outgoing.may_go_on(lane, &self.ours)
+        };
+        if !self.notices.is_empty() || self.active.iter().any(has_work) {
+            // It fails only if it was rung often and not heard.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        interests.push(Interest { fd: self.readiness.fd(), writable: false });
+    }
+
+    fn abandon(&mut self) {
+        for peer in &mut self.peers {
+            peer.outgoing.abandon();
+            if let Link::Open(open) = &mut peer.link {
+                open.incoming.abandon();
+            }
+        }
+    }
+
+    fn close(&mut self, orderly: bool) {
+        self.close_all(orderly);
+    }
+}
+
+impl ShmTransport {
+    /// Tells `sink` what happened outside of its reach; whether there was anything.
+    fn tell(&mut self, sink: &mut dyn Sink) -> bool {
+        let moved = !self.notices.is_empty();
+        for notice in self.notices.drain(..) {
+            match notice {
+                Notice::Sent(peer, header) => sink.sent(peer, &header),
+                Notice::Lost(peer, why) => sink.lost(peer, why),
+            }
+        }
+        moved
+    }
+
+    /// Reads what `peer` has written, for one turn.
+    fn receive(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
+        let Link::Open(open) = &mut self.peers[peer as usize].link else { return false };
+        match open.incoming.receive(&self.inward, &open.theirs, peer, open.ended, sink) {
+            Ok(received) => {
+                if received.is_awaited {
+                    open.wake();
+                }
+                if open.ended && !received.moved {
+                    let why = open.incoming.cut_off();
+                    self.lose(peer, why);
+                    return true;
+                }
+                received.moved
+            }
+            Err(why) => {
+                self.lose(peer, why);
+                true
+            }
+        }
+    }
+
+    /// Puts what waits for `peer` into its lane, as far as there is room.
+    fn flush(&mut self, peer: Rank) -> bool {
+        let Peer { lane, outgoing, link: Link::Open(open), .. } = &mut self.peers[peer as usize]
+        else {
+            return false;
+        };
+        let notices = &mut self.notices;
+        let sent = |header| notices.push(Notice::Sent(peer, header));
+        match outgoing.flush(lane, &self.ours, sent) {
+            Ok(moved) => {
+                if moved {
+                    open.wake();
+                }
+                moved
+            }
+            Err(Corrupt) => {
+                self.lose(peer, incoming::garbled(Corrupt));
+                true
+            }
+        }
+    }
+
+    /// Asks the system what happened to the connections.
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.readiness.poll(&mut ready);
+        let mut moved = false;
+        for event in &ready {
+            // The lower half of the key is a rank or a slot.
+            let number = event.key as u32;
+            moved |= match event.key {
+                TIMER => false,
+                LISTENER => self.accept(),
+                BELL => {
+                    // It fails only if it was heard already.
+                    let _ = rustix::io::read(&self.bell, &mut [0_u8; 8][..]);
+                    false
+                }
+                key if key >= STRANGER => self.greet(number as usize),
+                _ => self.hear(number, sink),
+            };
+        }
+        self.ready = ready;
+        moved
+    }
+
+    /// Something came over a connection to `peer`: an answer, a wake-up, or its end.
+    fn hear(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
+        match &mut self.peers[peer as usize].link {
+            Link::Dialing(_) => self.hear_welcome(peer),
+            Link::Open(open) => {
+                open.hear();
+                // What it wrote before it ended, or before it woke this rank, is there now.
+                self.receive(peer, sink)
+            }
+            Link::Idle | Link::Lost => false,
+        }
+    }
+
+    /// Gives `peer` up, once.
+    fn lose(&mut self, peer: Rank, why: Lost) {
+        let entry = &mut self.peers[peer as usize];
+        if matches!(entry.link, Link::Lost) {
+            return;
+        }
+        entry.link = Link::Lost;
+        entry.outgoing.clear();
+        self.active.retain(|active| *active != peer);
+        self.timer_is_stale = true;
+        self.notices.push(Notice::Lost(peer, why));
+    }
+}
+
+impl Open {
+    /// Wakes the peer if it sleeps, after something was written for it.
+    fn wake(&self) {
+        if let Some(socket) = self.sockets.first() {
+            wake(&self.theirs, socket);
+        }
+    }
+
+    /// Takes in wake-ups, and notes an end.
+    fn hear(&mut self) {
+        let mut bytes = [0; 64];
+        for socket in &self.sockets {
+            loop {
+                match rustix::net::recv(socket, &mut bytes, rustix::net::RecvFlags::empty()) {
+                    Ok((heard, _)) if heard == bytes.len() => {}
+                    Ok((heard, _)) if heard > 0 => break,
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                    Ok(_) | Err(_) => {
+                        self.ended = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Wakes the peer of this segment and socket if it sleeps.
+fn wake(theirs: &Mapping, socket: &OwnedFd) {
+    if sleep::must_be_woken(theirs, ASLEEP) {
+        // If the socket is full the peer has not heard what came before; if it is closed there is
+        // nobody to wake.
+        let _ = rustix::net::send(socket, &[0], rustix::net::SendFlags::NOSIGNAL);
+    }
+}

@@ -1,0 +1,193 @@
+//! Entries of different lengths from one writer to one reader, in memory that both have. Never
+//! waits, never locks: a side that stops at any instruction leaves the ring whole. Generic over the
+//! memory, so that a model checker can run it; knows nothing of frames.
+//!
+//! ```text
+//! cells of 64 bytes   | stamp · cells, tag · body …   | stamp · … |
+//! ```
+//! An entry takes whole cells that lie in a row; one that does not fit before the end of the ring
+//! is preceded by padding. The reader looks at the stamp of the cell at its position and nowhere
+//! else: it says "the entry at position p is complete" when it is p + 1. Cells hold whatever
+//! entries of earlier rounds left, which might look like a stamp; so the writer clears the stamp
+//! behind an entry before it publishes the entry. The line that the reader waits for is the one
+//! that the message comes with, and nothing else has to travel.
+
+/// Bytes of a cell: a line of the processors' caches.
+pub(super) const CELL: usize = 64;
+/// Bytes in front of an entry's body.
+pub(super) const HEAD: usize = 16;
+/// The tag of padding; entries have others.
+const PADDING: u32 = 0;
+
+/// Memory that the two sides share. Offsets are bytes.
+pub(super) trait Shared {
+    /// Reads a word; what was written before it was stored can be read after.
+    fn load(&self, at: usize) -> u64;
+    /// Writes a word, behind everything that was written before.
+    fn store(&self, at: usize, value: u64);
+    /// Writes a word and returns what it was.
+    fn swap(&self, at: usize, value: u64) -> u64;
+    /// Of two sides that each store, fence and load what the other stored, one sees the other.
+    fn fence(&self);
+    /// Writes bytes that belong to the writer.
+    fn write(&self, at: usize, bytes: &[u8]);
+    /// Reads bytes that belong to the reader.
+    fn read(&self, at: usize, into: &mut [u8]);
+}
+
+/// Where a ring lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    /// Offset of the cells.
+    pub(super) start: usize,
+    /// How many there are.
+    pub(super) cells: u64,
+    /// Offset of the word in which the reader says how many it is done with.
+    pub(super) consumed: usize,
+}
+
+/// The other side has written what it cannot have meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Corrupt;
+
+/// The writer's side.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// Cells written since the beginning.
+    position: u64,
+    /// Cells that the reader is known to be done with.
+    consumed: u64,
+}
+
+/// The reader's side.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Cells read since the beginning.
+    position: u64,
+    /// What the writer was told.
+    told: u64,
+}
+
+/// An entry that the reader has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) tag: u32,
+    /// Offset of the body.
+    pub(super) body: usize,
+    /// Bytes that the body has at most; what is in them must say how many it has.
+    pub(super) room: usize,
+    cells: u32,
+}
+
+impl Ring {
+    /// The longest body that fits whatever is in front of it.
+    pub(super) fn longest(&self) -> usize {
+        (self.cells as usize / 2 - 1) * CELL - HEAD
+    }
+
+    fn at(&self, position: u64) -> usize {
+        self.start + (position % self.cells) as usize * CELL
+    }
+
+    fn cells_of(body: usize) -> u64 {
+        (HEAD + body).div_ceil(CELL) as u64
+    }
+}
+
+impl Writer {
+    /// Finds room for an entry with a body of `bytes`, at most [`Ring::longest`]. Where the body
+    /// goes; `None` if there is no room now.
+    pub(super) fn reserve(
+        &mut self,
+        ring: &Ring,
+        memory: &impl Shared,
+        bytes: usize,
+    ) -> Result<Option<usize>, Corrupt> {
+        debug_assert!(bytes <= ring.longest(), "an entry of {bytes} bytes");
+        let cells = Ring::cells_of(bytes);
+        let rest = ring.cells - self.position % ring.cells;
+        let skipped = if cells <= rest { 0 } else { rest };
+        // The stamp behind the entry is cleared, so its cell must be free too.
+        let end = self.position + skipped + cells + 1;
+        if end - self.consumed > ring.cells {
+            let consumed = memory.load(ring.consumed);
+            if consumed < self.consumed || consumed > self.position {
+                return Err(Corrupt);
+            }
+            self.consumed = consumed;
+            if end - consumed > ring.cells {
+                return Ok(None);
+            }
+        }
+        if skipped > 0 {
+            self.publish_cells(ring, memory, PADDING, skipped);
+        }
+        Ok(Some(ring.at(self.position) + HEAD))
+    }
+
+    /// Shows the reader the entry that was reserved with `bytes` and whose body is written. The
+    /// tag is not 0.
+    pub(super) fn publish(&mut self, ring: &Ring, memory: &impl Shared, tag: u32, bytes: usize) {
+        debug_assert!(tag != PADDING);
+        self.publish_cells(ring, memory, tag, Ring::cells_of(bytes));
+    }
+
+    fn publish_cells(&mut self, ring: &Ring, memory: &impl Shared, tag: u32, cells: u64) {
+        let at = ring.at(self.position);
+        let next = self.position + cells;
+        memory.store(ring.at(next), 0);
+        let word = cells | u64::from(tag) << 32;
+        memory.write(at + 8, &word.to_le_bytes());
+        memory.store(at, self.position + 1);
+        self.position = next;
+    }
+}
+
+impl Reader {
+    /// Whether there is anything to read.
+    pub(super) fn is_ready(&self, ring: &Ring, memory: &impl Shared) -> bool {
+        memory.load(ring.at(self.position)) == self.position + 1
+    }
+
+    /// The next entry, if it is there. It stays the next one until [`Reader::pass`].
+    pub(super) fn next(
+        &mut self,
+        ring: &Ring,
+        memory: &impl Shared,
+    ) -> Result<Option<Entry>, Corrupt> {
+        while self.is_ready(ring, memory) {
+            let at = ring.at(self.position);
+            let mut word = [0; 8];
+            memory.read(at + 8, &mut word);
+            let word = u64::from_le_bytes(word);
+            let (cells, tag) = (word as u32, (word >> 32) as u32);
+            if cells == 0 || u64::from(cells) > ring.cells - self.position % ring.cells {
+                return Err(Corrupt);
+            }
+            if tag != PADDING {
+                let room = cells as usize * CELL - HEAD;
+                return Ok(Some(Entry { tag, body: at + HEAD, room, cells }));
+            }
+            self.position += u64::from(cells);
+        }
+        Ok(None)
+    }
+
+    /// Goes on behind `entry`, the next one. Its body may be overwritten when the writer is told.
+    pub(super) fn pass(&mut self, entry: Entry) {
+        self.position += u64::from(entry.cells);
+    }
+
+    /// Whether so much was read that the writer should be told.
+    pub(super) fn is_telling_due(&self, ring: &Ring) -> bool {
+        self.position - self.told >= ring.cells / 4
+    }
+
+    /// Tells the writer what was read.
+    pub(super) fn tell(&mut self, ring: &Ring, memory: &impl Shared) {
+        if self.told != self.position {
+            self.told = self.position;
+            memory.store(ring.consumed, self.position);
+        }
+    }
+}

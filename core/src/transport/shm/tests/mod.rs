@@ -1,0 +1,144 @@
+//! What only shared memory can get wrong: who comes, mad peers, sleep, crossing connections.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod mad;
+mod model;
+mod sleeping;
+mod strangers;
+
+use super::*;
+use crate::transport::suite::world::{Event, World};
+
+const TOKEN: Token = Token([9; 16]);
+const GENERATION: u32 = 5;
+
+/// The transports of a group on this host.
+pub(in crate::transport) fn group(size: u32, options: Options) -> Vec<ShmTransport> {
+    let listeners: Vec<_> = (0..size).map(|_| Listener::bind().unwrap()).collect();
+    let card = |listener: &Listener| listener.sign(Card::new("here", 1, Vec::new()));
+    let cards: Vec<_> = listeners.iter().map(card).collect();
+    let transport = |(rank, listener)| {
+        ShmTransport::new(listener, rank, &cards, TOKEN, GENERATION, options).unwrap()
+    };
+    (0..).zip(listeners).map(transport).collect()
+}
+
+fn world(size: u32) -> World {
+    World::new(group(size, Options::default()), Box::new(std::thread::yield_now))
+}
+
+/// What rank 0 hears of rank 1, which is to be one loss.
+fn losses(world: &mut World) -> Vec<Lost> {
+    world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
+    world.drive_a_while();
+    world.lost(0, 1)
+}
+
+#[test]
+fn crossing_connections_lose_and_double_nothing() {
+    for seed in 0..64_u64 {
+        let mut world = world(2);
+        let first = (seed % 2) as u32;
+        world.send(first, 1 - first, 1, 10);
+        for _ in 0..(seed / 2) % 4 {
+            world.turn(first);
+        }
+        world.send(1 - first, first, 1, 10_000);
+        for _ in 0..(seed / 8) % 4 {
+            world.turn(1 - first);
+        }
+        world.send(first, 1 - first, 4, 100_000);
+        world.send(1 - first, first, 4, 0);
+        world.drive_until_all_arrived();
+        world.check_order_and_contents();
+        world.drive_a_while();
+        let lost = |event: &&Event| matches!(event, Event::Lost { .. });
+        assert_eq!(world.events.iter().filter(lost).count(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn either_end_of_crossed_connections_is_noticed() {
+    for gone in [0, 1] {
+        let mut world = world(2);
+        // Both have dialled before either has looked.
+        world.connect(0, 1);
+        world.connect(1, 0);
+        world.drive_a_while();
+        world.transports[gone as usize] = None;
+        world.drive_until("loss", |world| !world.lost(1 - gone, gone).is_empty());
+        assert!(matches!(&world.lost(1 - gone, gone)[..], [Lost::Died(_)]));
+    }
+}
+
+#[test]
+fn lanes_carry_more_than_they_hold() {
+    let mut world = world(2);
+    // Headers alone, small payloads, staged ones and ones in pieces, many times around.
+    for number in 0..600 {
+        let bytes = [0, 3000, 40, 20_000, 200_000, 4096, 4097, 1 << 20][number as usize % 8];
+        world.send(0, 1, number, bytes);
+        world.send(1, 0, number, bytes / 3);
+        if number % 50 == 0 {
+            world.turn(number % 2);
+        }
+    }
+    world.drive_until_all_arrived();
+    world.check_order_and_contents();
+}
+
+#[test]
+fn ranks_of_other_hosts_and_users_are_not_reached() {
+    let listener = Listener::bind().unwrap();
+    let ours = listener.sign(Card::new("here", 1, Vec::new()));
+    assert!(is_reached(&ours, &ours));
+    let elsewhere = Card { host: "there".to_owned(), ..ours.clone() };
+    let without = Card { shm: None, ..ours.clone() };
+    let mut other = ours.clone();
+    other.shm.as_mut().unwrap().user += 1;
+    for card in [elsewhere, without, other] {
+        assert!(!is_reached(&ours, &card) && !is_reached(&card, &ours), "{card:?}");
+    }
+}
+
+#[test]
+fn no_descriptor_survives_an_exec() {
+    use rustix::io::{FdFlags, fcntl_getfd};
+    let mut transports = group(2, Options::default());
+    transports[0].connect(1);
+    while !transports.iter().all(|it| it.active.len() == 1) {
+        for transport in &mut transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    for transport in &transports {
+        let mut interests = Vec::new();
+        transport.interests(&mut interests);
+        let is_closed = |fd: std::os::fd::BorrowedFd<'_>| {
+            assert!(fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC));
+        };
+        use std::os::fd::AsFd;
+        is_closed(interests[0].fd.as_fd());
+        is_closed(transport.listener.as_ref().unwrap().as_fd());
+        is_closed(transport.file.as_fd());
+        is_closed(transport.bell.as_fd());
+        for peer in &transport.peers {
+            if let Link::Open(open) = &peer.link {
+                open.sockets.iter().for_each(|socket| is_closed(socket.as_fd()));
+            }
+        }
+    }
+}
+
+/// Hears nothing.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn announced(&mut self, _: Rank, _: &Header) -> crate::transport::Destination {
+        crate::transport::Destination::Discard
+    }
+    fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::Arrived<'_>) {}
+    fn sent(&mut self, _: Rank, _: &Header) {}
+    fn lost(&mut self, _: Rank, _: Lost) {}
+}
