@@ -165,6 +165,8 @@ impl Boarded {
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
     ) -> Result<(), Abort> {
+        // Who shows this has shown everything before.
+        self.check(small.rank)?;
         for source in small.sources() {
             let one = Side { rank: small.rank, fingerprint: *fingerprint, message_bytes: None };
             match self.board.read(source, sequence, &mut self.copied) {

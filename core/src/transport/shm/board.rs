@@ -27,15 +27,15 @@ const LINE: usize = 64;
 /// What the file is and of which layout: the first word.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
 const NONCE_AT: usize = 8;
-const ASLEEP_AT: usize = 2 * LINE;
-const PASSED_AT: usize = 4 * LINE;
+pub(super) const ASLEEP_AT: usize = 2 * LINE;
+pub(super) const PASSED_AT: usize = 4 * LINE;
 const PLACES_AT: usize = 6 * LINE;
 
 /// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
 const LENGTH_AT: usize = 8;
 const PASSED_THEN_AT: usize = 16;
 const FINGERPRINT_AT: usize = 24;
-const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
+pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
 const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
 
 /// Bytes of a rank's file.
@@ -112,7 +112,7 @@ fn find(card: &Card) -> Result<Mapping, String> {
 }
 
 /// A board over the memories of all ranks.
-struct SharedBoard<M> {
+pub(super) struct SharedBoard<M> {
     rank: Rank,
     /// By rank; this rank writes its own only.
     memories: Vec<M>,
@@ -122,7 +122,7 @@ struct SharedBoard<M> {
 
 impl<M: Shared> SharedBoard<M> {
     /// A board of `rank` over the memories of all ranks, whose places have only zeros.
-    fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
+    pub(super) fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
         let passed = vec![0; memories.len()];
         SharedBoard { rank, memories, passed }
     }
@@ -157,7 +157,8 @@ fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
     Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
 }
 
-fn place(sequence: u64) -> usize {
+/// Where in a file the place of an operation is.
+pub(super) fn place(sequence: u64) -> usize {
     PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
 }
 
