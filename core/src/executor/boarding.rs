@@ -13,7 +13,7 @@ use crate::Blocks;
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
-use crate::transport::board::{BOARD_BYTES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, Board, Shown};
 use crate::transport::{Lost, Transport};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Fingerprint, Kind};
@@ -137,12 +137,12 @@ impl Boarded {
         self.sequences.push_back(sequence);
     }
 
-    /// Lets go of all operations.
-    pub(super) fn forget(&mut self) {
+    /// Lets go of all operations, as the group broke: others cannot end well what failed here.
+    pub(super) fn give_up(&mut self) {
         self.sequences.clear();
         self.unchecked.clear();
         self.shown = 0;
-        self.wake_up();
+        self.board.withdraw();
     }
 
     fn wake_up(&mut self) {
@@ -218,7 +218,9 @@ impl State {
             return None;
         }
         self.issued = sequence;
-        self.wake_sleepers();
+        if self.wake_sleepers() {
+            return Some(false);
+        }
         let boarded = self.boarded.as_mut()?;
         let mut left = looks;
         for source in small.sources() {
@@ -321,7 +323,11 @@ impl State {
         };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         let Some(Boarding { small, .. }) = running.boarding else { return false };
-        if !small.sources().all(|rank| boarded.board.shows(rank, sequence)) {
+        let counts = |rank| {
+            boarded.board.shows(rank, sequence)
+                && boarded.board.attention(rank) != Attention::Withdrawn
+        };
+        if !small.sources().all(counts) {
             return false;
         }
         let mut taken = std::mem::take(&mut boarded.taken);
@@ -353,15 +359,23 @@ impl State {
         true
     }
 
-    /// Sends a frame to every rank that sleeps, as something was shown or read.
-    fn wake_sleepers(&mut self) {
-        let Some(boarded) = &self.boarded else { return };
-        for peer in (0..self.size).filter(|&peer| peer != self.rank) {
-            if boarded.board.is_asleep(peer) {
-                let header = self.header(Kind::Issued, self.issued);
-                self.replies.push_back((peer, header));
+    /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
+    /// has failed.
+    fn wake_sleepers(&mut self) -> bool {
+        let mut failed = false;
+        for peer in 0..self.size {
+            let Some(boarded) = &self.boarded else { return failed };
+            match boarded.board.attention(peer) {
+                Attention::Awake => {}
+                Attention::Withdrawn => failed = true,
+                Attention::Asleep if peer != self.rank => {
+                    let header = self.header(Kind::Issued, self.issued);
+                    self.replies.push_back((peer, header));
+                }
+                Attention::Asleep => {}
             }
         }
+        failed
     }
 
     /// Has the others wake this rank; false if what it would wait for is there.

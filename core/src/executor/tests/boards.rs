@@ -291,6 +291,10 @@ fn a_deadline_on_the_board_names_who_is_late() {
             let Error::CollectiveTimeout { detail, .. } = &error else { panic!("{error}") };
             assert!(detail.contains("waiting for rank 0"), "{detail}");
         }
+        // What the others showed was for an operation that failed.
+        let late = allreduce(&mut world, 0, 10);
+        world.run(std::slice::from_ref(&late));
+        assert!(matches!(errors(&[late])[0], Error::CollectiveTimeout { .. }));
     });
 }
 

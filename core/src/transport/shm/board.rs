@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use super::memory::{File, Mapping};
 use super::ring::Shared;
 use crate::transport::Rank;
-use crate::transport::board::{BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
 use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
@@ -27,9 +27,13 @@ const LINE: usize = 64;
 /// What the file is and of which layout: the first word.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
 const NONCE_AT: usize = 8;
-pub(super) const ASLEEP_AT: usize = 2 * LINE;
+pub(super) const ATTENTION_AT: usize = 2 * LINE;
 pub(super) const PASSED_AT: usize = 4 * LINE;
 const PLACES_AT: usize = 6 * LINE;
+
+/// What a rank says of itself; zero if it is awake.
+const ASLEEP: u64 = 1;
+const WITHDRAWN: u64 = 2;
 
 /// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
 const LENGTH_AT: usize = 8;
@@ -215,12 +219,22 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
 
     fn set_asleep(&mut self, asleep: bool) {
         let own = self.own();
-        own.store(ASLEEP_AT, u64::from(asleep));
-        own.fence();
+        if own.load(ATTENTION_AT) != WITHDRAWN {
+            own.store(ATTENTION_AT, if asleep { ASLEEP } else { 0 });
+            own.fence();
+        }
     }
 
-    fn is_asleep(&self, rank: Rank) -> bool {
-        self.memories[rank as usize].load(ASLEEP_AT) != 0
+    fn withdraw(&mut self) {
+        self.own().store(ATTENTION_AT, WITHDRAWN);
+    }
+
+    fn attention(&self, rank: Rank) -> Attention {
+        match self.memories[rank as usize].load(ATTENTION_AT) {
+            0 => Attention::Awake,
+            WITHDRAWN => Attention::Withdrawn,
+            _ => Attention::Asleep,
+        }
     }
 }
 
@@ -293,11 +307,14 @@ mod tests {
     #[test]
     fn sleepers_are_seen() {
         let mut boards = in_one_process(2);
-        assert!(!boards[0].is_asleep(1));
+        assert_eq!(boards[0].attention(1), Attention::Awake);
         boards[1].set_asleep(true);
-        assert!(boards[0].is_asleep(1) && !boards[0].is_asleep(0));
+        assert!(boards[0].attention(1) == Attention::Asleep);
         boards[1].set_asleep(false);
-        assert!(!boards[0].is_asleep(1));
+        assert_eq!(boards[0].attention(1), Attention::Awake);
+        boards[1].withdraw();
+        boards[1].set_asleep(true);
+        assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 
-use super::super::board::{ASLEEP_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
+use super::super::board::{ATTENTION_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
 use super::super::ring::Shared;
-use crate::transport::board::{BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
 use crate::wire::frame::Fingerprint;
 
 /// The words of a rank's memory that the operations of the model use: what the head says, then the
@@ -41,7 +41,7 @@ impl Memory {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         match at {
-            ASLEEP_AT => &self.0.asleep,
+            ATTENTION_AT => &self.0.asleep,
             PASSED_AT => &self.0.passed,
             _ => &self.0.place[(at - place(1)) / 8],
         }
@@ -146,7 +146,7 @@ fn whoever_sleeps_is_woken_by_what_is_shown() {
         let ring = bell.clone();
         let thread = loom::thread::spawn(move || {
             assert!(show(&mut theirs, FIRST));
-            if theirs.is_asleep(0) {
+            if theirs.attention(0) == Attention::Asleep {
                 ring.notify();
             }
         });
