@@ -353,6 +353,27 @@ export function rendezvous(
  */
 export function registerRendezvousHandler(scheme: string, handler: RendezvousHandler): void;
 
+/**
+ * An operation on one tensor that is started again and again, made by
+ * {@link ProcessGroup.prepareAllreduce}.
+ *
+ * Each start is a call like any other: it has the next number in its group, and other ranks may take
+ * part in it by an ordinary call.
+ */
+export class PreparedOperation<T = unknown> {
+  private constructor();
+  /**
+   * Starts the operation, which must not be going on from an earlier start.
+   * @throws {@link InvalidArgumentError}
+   */
+  start(): Work<T>;
+  /**
+   * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what it
+   * failed with.
+   */
+  wait(): Promise<T | undefined>;
+}
+
 /** One send or receive for {@link batchIsendIrecv}. */
 export class P2POp {
   /**
@@ -1737,6 +1758,40 @@ export class ProcessGroup {
      */
     tag?: number | undefined;
   }): Work<T>;
+  /**
+   * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
+   *
+   * The arguments are checked once, and the tensor is kept; its elements may be changed between
+   * the end of one start and the next.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareAllreduce<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
+   *
+   * The arguments are checked once, and the tensor is kept; its elements may be changed between
+   * the end of one start and the next.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareAllreduce<T extends TensorLike>(tensor: T, op: ReduceOp, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
   /**
    * Makes this group one of other members. All of them call it, with the same options.
    *

@@ -37,6 +37,19 @@ pub(crate) struct Work {
     pub(crate) timeout: Duration,
 }
 
+/// An operation on one tensor that is started again and again.
+///
+/// Each start is a call like any other: it has the next number in its group, and other ranks may
+/// take part in it by an ordinary call.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct PreparedOperation {
+    pub(crate) inner: polyrank::PreparedOperation,
+    /// The object of the tensor.
+    pub(crate) tensor: Py<PyAny>,
+    /// The limit of each start.
+    pub(crate) timeout: Option<Duration>,
+}
+
 /// A value that is there when an operation is complete.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Future {
@@ -122,6 +135,13 @@ impl Work {
         })
     }
 
+    fn __repr__(&self) -> String {
+        format!("<{:?}>", self.inner)
+    }
+}
+
+#[pymethods]
+impl PreparedOperation {
     fn __repr__(&self) -> String {
         format!("<{:?}>", self.inner)
     }

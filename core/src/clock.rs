@@ -6,6 +6,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
+#[cfg(all(not(target_family = "wasm"), feature = "tcp"))]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -17,8 +19,21 @@ pub const CAN_BLOCK: bool = !cfg!(target_family = "wasm");
 
 /// The number of this process; in a browser, a number that each page and each worker makes up.
 pub fn process_id() -> u32 {
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(all(not(target_family = "wasm"), not(feature = "tcp")))]
     return std::process::id();
+    // The system is asked once: that takes longer than a small operation may.
+    #[cfg(all(not(target_family = "wasm"), feature = "tcp"))]
+    {
+        static KNOWN: AtomicU64 = AtomicU64::new(0);
+        let forks = u64::from(crate::fork::forks()) + 1;
+        let known = KNOWN.load(Ordering::Relaxed);
+        if known >> 32 == forks {
+            return known as u32;
+        }
+        let id = std::process::id();
+        KNOWN.store(forks << 32 | u64::from(id), Ordering::Relaxed);
+        id
+    }
     #[cfg(target_family = "wasm")]
     {
         static ID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();

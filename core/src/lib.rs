@@ -7,6 +7,8 @@ pub mod clock;
 pub mod distributed;
 pub mod env;
 pub mod executor;
+#[cfg(feature = "tcp")]
+mod fork;
 mod generated;
 pub mod kernels;
 #[cfg(all(unix, feature = "launch"))]
@@ -32,7 +34,9 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
+pub use process_group::{
+    DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SplitOptions,
+};
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
 pub use work::Work;

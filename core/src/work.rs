@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,12 +19,13 @@ use crate::{Error, Result, Tensor};
 #[derive(Clone)]
 #[must_use = "the operation is not done before the work is waited for"]
 pub struct Work {
-    inner: Arc<Inner>,
+    name: &'static str,
+    sequence: u64,
+    /// None if it was done, well and without tensors, when it was made.
+    inner: Option<Arc<Inner>>,
 }
 
 struct Inner {
-    name: &'static str,
-    sequence: u64,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
     /// Done when all parts are; the first part itself if it is the only one.
     whole: Arc<Completion>,
@@ -45,17 +46,23 @@ impl Work {
             [(only, _)] => only.clone(),
             _ => all_of(&parts),
         };
-        Work { inner: Arc::new(Inner { name, sequence, parts, whole, outputs: outputs.into() }) }
+        let inner = Inner { parts, whole, outputs: outputs.into() };
+        Work { name, sequence, inner: Some(Arc::new(inner)) }
+    }
+
+    /// The work of an operation that is done.
+    pub(crate) fn done(name: &'static str, sequence: u64) -> Work {
+        Work { name, sequence, inner: None }
     }
 
     /// The method that was called: `allreduce`.
     pub fn name(&self) -> &'static str {
-        self.inner.name
+        self.name
     }
 
     /// Sequence number of the operation in its group.
     pub fn sequence(&self) -> u64 {
-        self.inner.sequence
+        self.sequence
     }
 
     /// Waits until it is done, driving it.
@@ -65,16 +72,19 @@ impl Work {
     /// harms nothing, the operation goes on, and a later `wait` can succeed. A timeout of zero is
     /// none, as in c10d. [`Error::Unsupported`] in a browser, if it is not done.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
+        if self.inner.is_none() {
+            return Ok(());
+        }
         let timeout = timeout.filter(|timeout| !timeout.is_zero());
         match self.wait_slice(timeout.unwrap_or(Duration::MAX)) {
             Some(result) => result,
             None if !CAN_BLOCK => Err(Error::Unsupported {
                 who: "a browser".into(),
-                operation: format!("waiting for {}; await its work", self.inner.name),
+                operation: format!("waiting for {}; await its work", self.name),
             }),
             None => Err(Error::WaitTimeout {
-                collective: self.inner.name.into(),
-                sequence: self.inner.sequence,
+                collective: self.name.into(),
+                sequence: self.sequence,
                 waited_ms: timeout.unwrap_or_default().as_millis() as u64,
             }),
         }
@@ -82,39 +92,41 @@ impl Work {
 
     /// Waits for at most `slice`; `None` if it is not done by then.
     pub fn wait_slice(&self, slice: Duration) -> Option<Result<()>> {
+        let Some(inner) = &self.inner else { return Some(Ok(())) };
         let until = Instant::now().checked_add(slice);
-        for (completion, backend) in &self.inner.parts {
+        for (completion, backend) in &inner.parts {
             if !completion.is_done() && !backend.wait(completion, until) {
                 return None;
             }
         }
-        Some(self.inner.outcome())
+        Some(inner.outcome())
     }
 
     /// Whether it is done, well or not. Does not block.
     pub fn is_completed(&self) -> bool {
-        if !self.inner.whole.is_done() {
+        let Some(inner) = &self.inner else { return true };
+        if !inner.whole.is_done() {
             let now = Instant::now();
-            for (completion, backend) in &self.inner.parts {
+            for (completion, backend) in &inner.parts {
                 backend.wait(completion, Some(now));
             }
         }
-        self.inner.whole.is_done()
+        inner.whole.is_done()
     }
 
     /// Whether it is done, and well.
     pub fn is_success(&self) -> bool {
-        matches!(self.inner.whole.result(), Some(Ok(())))
+        self.inner.as_ref().is_none_or(|inner| matches!(inner.whole.result(), Some(Ok(()))))
     }
 
     /// The error it ended with, if it has.
     pub fn error(&self) -> Option<Error> {
-        self.inner.whole.error()
+        self.inner.as_ref().and_then(|inner| inner.whole.error())
     }
 
     /// The tensors that hold the result. Their elements are defined once it is done.
     pub fn result(&self) -> Vec<Tensor> {
-        self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.as_ref().map(|inner| inner.outputs().clone()).unwrap_or_default()
     }
 
     /// Waits, and hands back the tensors that were given to an `_async` call.
@@ -123,29 +135,33 @@ impl Work {
     /// As [`Work::wait`].
     pub fn into_result(self) -> Result<Vec<Tensor>> {
         self.wait(None)?;
-        Ok(std::mem::take(&mut *self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(self.inner.map(|inner| std::mem::take(&mut *inner.outputs())).unwrap_or_default())
     }
 
     /// Whether it is done, as far as is known: moves nothing.
     pub(crate) fn is_done(&self) -> bool {
-        self.inner.whole.is_done()
+        self.inner.as_ref().is_none_or(|inner| inner.whole.is_done())
     }
 
     /// Lets go of the tensors that hold the result.
     pub(crate) fn release_outputs(&self) {
-        drop(std::mem::take(
-            &mut *self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner),
-        ));
+        if let Some(inner) = &self.inner {
+            drop(std::mem::take(&mut *inner.outputs()));
+        }
     }
 
     /// The sender, for a receive that is done.
     pub fn source_rank(&self) -> Option<u32> {
-        self.inner.parts.first().and_then(|(completion, _)| completion.source_rank())
+        let (completion, _) = self.inner.as_ref()?.parts.first()?;
+        completion.source_rank()
     }
 
     /// Calls `callback` when it is done; at once if it is. The callback may run on any thread.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
-        self.inner.whole.on_done(callback);
+        match &self.inner {
+            Some(inner) => inner.whole.on_done(callback),
+            None => callback(&Ok(())),
+        }
     }
 }
 
@@ -153,13 +169,14 @@ impl Future for Work {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        if let Some(result) = self.inner.whole.result() {
+        let Some(inner) = &self.inner else { return Poll::Ready(Ok(())) };
+        if let Some(result) = inner.whole.result() {
             return Poll::Ready(result);
         }
-        if self.inner.whole.register(context.waker()) {
+        if inner.whole.register(context.waker()) {
             return Poll::Pending;
         }
-        Poll::Ready(self.inner.outcome())
+        Poll::Ready(inner.outcome())
     }
 }
 
@@ -170,12 +187,17 @@ impl Inner {
         let failed = self.parts.iter().find_map(|(completion, _)| completion.error());
         failed.map_or(Ok(()), Err)
     }
+
+    fn outputs(&self) -> MutexGuard<'_, Vec<Tensor>> {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, sequence, whole, .. } = &*self.inner;
-        write!(f, "Work({name} {sequence}, {:?})", whole.result())
+        let Work { name, sequence, inner } = self;
+        let result = inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.result());
+        write!(f, "Work({name} {sequence}, {result:?})")
     }
 }
 

@@ -4,6 +4,7 @@
 import * as calls from "./calls.js";
 import { InvalidTypeError } from "./errors.js";
 import { MADE, handleOf, keep, register } from "./handles.js";
+import * as own from "./own.js";
 
 /** How a group that the free functions made is left. */
 const DESTROY = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", required: 0, gives: "nothing" };
@@ -49,6 +50,7 @@ const PROCESS_GROUP_MONITORED_BARRIER = { key: "PROCESS_GROUP_MONITORED_BARRIER"
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
+const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
 
 /** A group of processes (ranks) that communicate by collective operations. */
 export class ProcessGroup {
@@ -275,6 +277,10 @@ export class ProcessGroup {
 
   recvAnysource(...given) {
     return calls.operate(PROCESS_GROUP_RECV_ANYSOURCE, this, given);
+  }
+
+  prepareAllreduce(...given) {
+    return own.prepareAllreduce(PROCESS_GROUP_PREPARE_ALLREDUCE, this, given);
   }
 
   reconfigure() {

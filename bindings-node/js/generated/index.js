@@ -113,6 +113,7 @@ export {
   Backend,
   DEFAULT_TIMEOUT_MS,
   P2POp,
+  PreparedOperation,
   batchIsendIrecv,
   currentProcessGroup,
   parseBackend,

@@ -56,6 +56,7 @@ __all__ = [
     "P2POp",
     "PolyrankError",
     "PrefixStore",
+    "PreparedOperation",
     "ProcessGroup",
     "QueueEmptyError",
     "RankFailedError",
@@ -822,6 +823,26 @@ class P2POp:
 
 
 @final
+class PreparedOperation:
+    """An operation on one tensor that is started again and again.
+
+    Each start is a call like any other: it has the next number in its group, and other ranks may
+    take part in it by an ordinary call.
+    """
+
+    def start(self) -> Work:
+        """Starts the operation, which must not be going on from an earlier start.
+
+        Raises `InvalidArgumentError`, `AbortedError`.
+        """
+    def wait(self, timeout: _Duration | None = None) -> bool:
+        """Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+
+        Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        """
+
+
+@final
 class ProcessGroup:
     """A group of processes (ranks) that communicate by collective operations.
 
@@ -1175,6 +1196,14 @@ class ProcessGroup:
         """Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+        """
+    def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
+
+        The arguments are checked once, and the tensor is kept; its elements may be changed between
+        the end of one start and the next.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
         """Makes this group one of other members. All of them call it, with the same options.

@@ -10,6 +10,7 @@ mod objects;
 pub(crate) mod p2p_op;
 mod point_to_point;
 pub(crate) mod prefix_store;
+pub(crate) mod prepared_operation;
 pub(crate) mod process_group;
 mod rendezvous;
 mod settings;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::store::Store;
-use polyrank::{Error, GroupOptions, SplitOptions};
+use polyrank::{Error, GroupOptions, ReduceOp, SplitOptions};
 use pyo3::prelude::*;
 
 use super::point_to_point;
 use super::settings::settings_of;
-use crate::classes::ProcessGroup;
+use crate::classes::{PreparedOperation, ProcessGroup};
 use crate::convert::{Call, blocking, detached, give, raise};
 
 /// Joins a group over a store.
@@ -93,6 +93,24 @@ pub(crate) fn supports_window<'py>(
     group: &Bound<'py, ProcessGroup>,
 ) -> PyResult<Bound<'py, PyAny>> {
     give(group.py(), false)
+}
+
+/// Prepares an allreduce of one tensor.
+pub(crate) fn prepare_allreduce<'py>(
+    group: &Bound<'py, ProcessGroup>,
+    mut call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, inner) = (group.py(), &group.get().inner);
+    let (tensor, object) = (call.tensor(0)?, call.tensor_object(0)?.unbind());
+    let reduce_op: ReduceOp = call.take(1)?;
+    let timeout: Option<Duration> = call.take(2)?;
+    let timeout = timeout.filter(|timeout| !timeout.is_zero());
+    let prepared = match timeout {
+        Some(timeout) => inner.prepare_allreduce(tensor, (reduce_op, timeout)),
+        None => inner.prepare_allreduce(tensor, reduce_op),
+    };
+    let inner = prepared.map_err(|error| raise(py, &error))?;
+    Ok(Bound::new(py, PreparedOperation { inner, tensor: object, timeout })?.into_any())
 }
 
 /// Sends a list's one tensor.

@@ -17,6 +17,9 @@ pub(crate) fn wait<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let timeout: Option<Duration> = call.take(0)?;
+    if work.get().inner.is_success() {
+        return give(work.py(), true);
+    }
     releasing(work.py(), || waiting::wait(work.py(), &work.get().inner, timeout))?;
     give(work.py(), true)
 }

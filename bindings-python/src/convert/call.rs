@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use polyrank::calls::{self, Arguments, FromValue, Method, Parameter, Resolved, Role, Type, Value};
+use polyrank::calls::{
+    self, Arguments, Constant, FromValue, Method, Parameter, Resolved, Role, Type, Value,
+};
 use polyrank::{DType, Error, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -65,15 +67,19 @@ pub(crate) fn resolve<'py>(
 }
 
 /// The call of a method with one form, if every parameter is given by position and has exactly the
-/// type that the form names: what the small requests of a store are. Nothing else is decided here;
-/// all other calls go through the resolver.
+/// type that the form names, or is nothing unless it is given: what the small requests of a store
+/// are, and waiting. Nothing else is decided here; all other calls go through the resolver.
 fn common_shape(
     method: &'static Method,
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> Option<Resolved> {
     let [form] = method.overloads else { return None };
-    if method.unbuilt || keywords.is_some() || form.parameters.len() != positional.len() {
+    let left_out = form.parameters.get(positional.len()..)?;
+    let is_nothing = |parameter: &Parameter| {
+        parameter.optional && matches!(parameter.default, None | Some(Constant::Null))
+    };
+    if method.unbuilt || keywords.is_some() || !left_out.iter().all(is_nothing) {
         return None;
     }
     let mut values = Vec::with_capacity(form.parameters.len());
@@ -85,6 +91,7 @@ fn common_shape(
             _ => return None,
         });
     }
+    values.resize(form.parameters.len(), Value::None);
     Some(Resolved { method, overload: 0, values })
 }
 

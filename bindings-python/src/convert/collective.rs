@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::call::resolve;
 use super::exception::raise;
 use super::lease::releasing;
+use super::short::Short;
 use crate::classes::{ProcessGroup as PyProcessGroup, Work};
 use crate::waiting::wait;
 
@@ -23,6 +24,12 @@ pub(crate) fn collective<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = group.py();
     let group = &group.get().inner;
+    if keywords.is_none()
+        && let Some(mut short) = Short::of(method, positional)
+        && let Some((work, timeout)) = short.run(Some(group), Waiting::Later)
+    {
+        return Work::new(work, short.output().into_iter().collect(), timeout).into_object(py);
+    }
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
         let outputs = call.outputs();
@@ -40,6 +47,21 @@ pub(crate) fn collective_of_default<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    if keywords.is_none()
+        && let Some(mut short) = Short::of(method, positional)
+    {
+        let waiting = if short.async_op { Waiting::Later } else { Waiting::Soon };
+        if let Some((work, timeout)) = short.run(None, waiting) {
+            if short.async_op {
+                let outputs = short.output().into_iter().collect();
+                return Work::new(work, outputs, timeout).into_object(py);
+            }
+            if !work.is_success() {
+                releasing(py, || wait(py, &work, None))?;
+            }
+            return Ok(py.None().into_bound(py));
+        }
+    }
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
         if let Some(position) = call.group_position()

@@ -23,6 +23,7 @@ enum Held {
     Buffer(Box<ffi::Py_buffer>),
     Managed(NonNull<Managed>),
     ManagedVersioned(NonNull<ManagedVersioned>),
+    Object(Py<PyAny>),
 }
 
 // SAFETY: the pointers are only followed by `Held::release`, which runs with the GIL held; until
@@ -38,6 +39,11 @@ impl Lease {
     /// Owns a buffer that `PyObject_GetBuffer` filled. Boxed: exporters may point into it.
     pub(super) fn buffer(view: Box<ffi::Py_buffer>) -> Lease {
         Lease(Some(Held::Buffer(view)))
+    }
+
+    /// Owns an object whose memory is its own for as long as it lives.
+    pub(super) fn object(object: Py<PyAny>) -> Lease {
+        Lease(Some(Held::Object(object)))
     }
 
     /// Owns a DLPack tensor, whose consumer calls its deleter once.
@@ -60,10 +66,11 @@ impl Drop for Lease {
 }
 
 impl Held {
-    fn release(self, _py: Python<'_>) {
+    fn release(self, py: Python<'_>) {
         match self {
             // SAFETY: filled by `PyObject_GetBuffer` and released only here; the GIL is held.
             Held::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
+            Held::Object(object) => object.drop_ref(py),
             // SAFETY: this is the only owner, and the deleter is called once.
             Held::Managed(tensor) => unsafe {
                 if let Some(deleter) = (*tensor.as_ptr()).deleter {

@@ -5,9 +5,11 @@
 //! - anything else: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives the arguments one by
 //!   one; then `blocking(py, || …)` for calls of the core, `give` for values that are there.
 //!
-//! `unsafe` stands here only (`buffer`, `dlpack`, `layout`, `lease`, `memory`): the other rooms of this crate
+//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `memory`, `short`):
+//! the other rooms of this crate
 //! get tensors that are sound to use from any thread, whatever Python does meanwhile.
 
+mod array;
 mod buffer;
 mod call;
 mod collective;
@@ -19,6 +21,7 @@ mod kind;
 mod layout;
 mod lease;
 mod memory;
+mod short;
 mod tensor;
 mod value;
 

@@ -34,6 +34,34 @@ impl P2POp {
 }
 
 #[pymethods]
+impl PreparedOperation {
+    /// Starts the operation, which must not be going on from an earlier start.
+    ///
+    /// Raises `InvalidArgumentError`, `AbortedError`.
+    #[pyo3(name = "start", signature = ())]
+    fn py_start<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::PREPARED_OPERATION_START, positional, keywords)?;
+        bodies::prepared_operation::start(slf, call)
+    }
+
+    /// Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+    ///
+    /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
+    fn py_wait<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::PREPARED_OPERATION_WAIT, positional, keywords)?;
+        bodies::prepared_operation::wait(slf, call)
+    }
+}
+
+#[pymethods]
 impl ProcessGroup {
     #[new]
     #[pyo3(signature = (*positional, **keywords))]
@@ -723,6 +751,24 @@ impl ProcessGroup {
         let call =
             convert::resolve(py, &tables::PROCESS_GROUP_RECV_ANYSOURCE, positional, keywords)?;
         bodies::process_group::recv_anysource(slf, call)
+    }
+
+    /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
+    ///
+    /// The arguments are checked once, and the tensor is kept; its elements may be changed between
+    /// the end of one start and the next.
+    ///
+    /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+    #[pyo3(name = "prepare_allreduce", signature = (*positional, **keywords))]
+    fn py_prepare_allreduce<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call =
+            convert::resolve(py, &tables::PROCESS_GROUP_PREPARE_ALLREDUCE, positional, keywords)?;
+        bodies::process_group::prepare_allreduce(slf, call)
     }
 
     /// Makes this group one of other members. All of them call it, with the same options.
@@ -1472,6 +1518,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<NonGroupMember>()?;
     module.add_class::<CurrentProcessGroup>()?;
     module.add_class::<P2POp>()?;
+    module.add_class::<PreparedOperation>()?;
     module.add_class::<ProcessGroup>()?;
     module.add_class::<Store>()?;
     module.add_class::<HashStore>()?;

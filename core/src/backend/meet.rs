@@ -12,6 +12,7 @@ use crate::store::Store;
 use crate::store::grace_to_ms;
 #[cfg(feature = "tcp")]
 use crate::transport::WithinHost;
+use crate::transport::board::Board;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
@@ -25,6 +26,8 @@ use crate::{Error, Result, random};
 pub(super) struct Meeting {
     /// The way to the others.
     pub(super) transport: Box<dyn Transport>,
+    /// What small operations go over, on all ranks or on none.
+    pub(super) board: Option<Box<dyn Board>>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
     /// The ranks that have a session with the store's server, and its number.
@@ -47,7 +50,8 @@ pub(super) async fn meet(
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
         let (transport, sessions) = (Box::new(transport), Vec::new());
-        return Ok(Meeting { transport, ranks_on_host: 1, sessions });
+        let board = boards::offer()?.and_then(boards::alone);
+        return Ok(Meeting { transport, board, ranks_on_host: 1, sessions });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -62,7 +66,8 @@ async fn meet_with(
     timeout: Duration,
     means: Means,
 ) -> Result<Meeting> {
-    let ours = means.card();
+    let offer = boards::offer()?;
+    let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
@@ -85,10 +90,14 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
+    let board = match offer {
+        Some(offer) => boards::agree(offer, store, rank, &cards, timeout).await?,
+        None => None,
+    };
     let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let transport = compose(rank, &cards, token, 0, means)?;
-    Ok(Meeting { transport, ranks_on_host, sessions })
+    Ok(Meeting { transport, board, ranks_on_host, sessions })
 }
 
 const TOKEN: &str = "token";
@@ -119,4 +128,83 @@ fn listen(store: &dyn Store) -> Result<Listener> {
     // The interface that leads to the store leads to the other ranks; without one, this host only.
     let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     TcpTransport::bind(SocketAddr::new(address, 0))
+}
+
+/// Where ranks can share memory.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod boards {
+    use super::*;
+    use crate::env::{TransportChoice, TransportEnvironment};
+    pub(super) use crate::transport::shm::board::Offer;
+
+    /// This rank's part of a board, if the user wants to share memory and the system gives some.
+    pub(super) fn offer() -> Result<Option<Offer>> {
+        if TransportEnvironment::read()?.transport == TransportChoice::Tcp {
+            return Ok(None);
+        }
+        let nonce = u64::from_le_bytes(random::bytes::<8>()?);
+        Ok(Offer::new(nonce).inspect_err(|why| tracing::debug!(%why, "no board")).ok())
+    }
+
+    /// The board of a group of one rank.
+    pub(super) fn alone(mut offer: Offer) -> Option<Box<dyn Board>> {
+        let card = Card::new("", 0, Vec::new());
+        offer.join(0, &[card]).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
+    }
+
+    /// The board of the group, if every rank finds every other's part.
+    pub(super) async fn agree(
+        mut offer: Offer,
+        store: &Arc<dyn Store>,
+        rank: u32,
+        cards: &[Card],
+        timeout: Duration,
+    ) -> Result<Option<Box<dyn Board>>> {
+        if !Offer::suits(cards) {
+            return Ok(None);
+        }
+        let board = offer.join(rank, cards).inspect_err(|why| tracing::debug!(%why, "no board"));
+        let key = |rank| format!("board/{rank}");
+        store.set_async(&key(rank), if board.is_ok() { b"found" } else { b"none" }).await?;
+        let keys: Vec<String> = (0..cards.len()).map(|rank| key(rank as u32)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        store.wait_async(&keys, Some(timeout)).await?;
+        let answers = store.multi_get_async(&keys).await?;
+        // All have looked for this rank's part.
+        drop(offer);
+        Ok(board.ok().filter(|_| answers.iter().all(|answer| answer == b"found")))
+    }
+}
+
+/// Where they cannot.
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+mod boards {
+    use super::*;
+    use crate::wire::card::BoardKey;
+
+    pub(super) enum Offer {}
+
+    impl Offer {
+        pub(super) fn key(&self) -> BoardKey {
+            match *self {}
+        }
+    }
+
+    pub(super) fn offer() -> Result<Option<Offer>> {
+        Ok(None)
+    }
+
+    pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {
+        match offer {}
+    }
+
+    pub(super) async fn agree(
+        offer: Offer,
+        _: &Arc<dyn Store>,
+        _: u32,
+        _: &[Card],
+        _: Duration,
+    ) -> Result<Option<Box<dyn Board>>> {
+        match offer {}
+    }
 }

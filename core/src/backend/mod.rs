@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-pub use crate::executor::Waiting;
 use crate::executor::{Completion, Outcome};
+pub use crate::executor::{Flat, Waiting};
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 mod inspect;
@@ -44,6 +44,51 @@ pub struct Call {
     pub finish: Option<Outcome>,
     /// The tensors that hold the result.
     pub outputs: Vec<Tensor>,
+}
+
+/// A collective of few bytes in the caller's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct SmallCall {
+    /// The collective.
+    pub collective: Collective,
+    /// The element type.
+    pub dtype: DType,
+    /// How elements are reduced: `Avg` and `PremulSum` as in [`Call::reduce_op`].
+    pub reduce_op: ReduceOp,
+    /// The root, 0 where there is none.
+    pub root: u32,
+    /// Elements on which all ranks must agree.
+    pub elements: u64,
+    /// Bytes that all ranks know.
+    pub shared_bytes: Option<u64>,
+    /// Hash of what else all ranks must agree on.
+    pub detail: u64,
+    /// Whether the caller waits for it at once.
+    pub waiting: Waiting,
+}
+
+/// What a [`SmallCall`] needs to go on after [`Backend::try_small`].
+pub struct Lasting {
+    /// When it must be done.
+    pub deadline: Instant,
+    /// Blocks of the input buffer.
+    pub input: Vec<Region>,
+    /// Blocks of the output buffer.
+    pub output: Vec<Region>,
+    /// What is left to do on this rank at the end.
+    pub finish: Option<Outcome>,
+}
+
+/// What came of trying to carry out a small collective at once.
+pub enum Attempt<'a> {
+    /// Nothing was done: it has to be issued as any other.
+    Declined,
+    /// It is done, under this sequence number; what is left to do on this rank at the end is the
+    /// caller's.
+    Done(u64),
+    /// This rank has given its part, and others have not: it goes on when this is called. Nothing
+    /// else can be issued before that; whoever drops it gets no outcome.
+    Begun(Box<dyn FnOnce(Lasting) -> Issued + 'a>),
 }
 
 /// A message to or from another rank.
@@ -89,6 +134,11 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Those of a broken group, at once.
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Tries to carry out a small collective at once, in the memory of the caller.
+    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+        let _ = (call, memory);
+        Attempt::Declined
+    }
     /// Issues a message to `transfer.peer`.
     ///
     /// # Errors

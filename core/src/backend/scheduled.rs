@@ -2,24 +2,28 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::registry::BackendName;
 use super::stall::{AGAIN, StallInspector};
-use super::{Backend, Call, Capabilities, Issued, Transfer, Waiting, meet};
+use super::{
+    Attempt, Backend, Call, Capabilities, Flat, Issued, Lasting, SmallCall, Transfer, Waiting, meet,
+};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{
-    Bindings, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation, SpinPolicy,
+    Bindings, Boarding, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, ON_BOARD,
+    Operation, Small, SpinPolicy,
 };
-use crate::schedule::Place;
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Overrides, select};
+use crate::schedule::{Place, Schedule};
 use crate::store::Store;
 use crate::transport::Transport;
+use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, ReduceOp, Result};
+use crate::{Collective, DType, Error, ReduceOp, Result};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.
@@ -28,6 +32,10 @@ pub struct ScheduledBackend {
     rank: u32,
     size: u32,
     driver: Arc<Driver>,
+    /// Whether small operations go over a board, as on all ranks of the group.
+    has_board: bool,
+    /// What stands for the schedule of operations over the board.
+    no_steps: Arc<Schedule>,
     issuing: Mutex<Issuing>,
     overrides: Overrides,
     inspector: Arc<StallInspector>,
@@ -58,8 +66,12 @@ impl ScheduledBackend {
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);
         let transport: Box<dyn Transport> = meeting.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
-        let executor = Executor::new(transport, group, Instant::now());
+        let mut executor = Executor::new(transport, group, Instant::now());
+        if let Some(board) = meeting.board {
+            executor = executor.with_board(board);
+        }
         let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
+        let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
         Ok(ScheduledBackend {
@@ -67,6 +79,8 @@ impl ScheduledBackend {
             rank,
             size,
             driver,
+            has_board,
+            no_steps: Arc::default(),
             issuing: Mutex::new(issuing),
             overrides,
             inspector,
@@ -85,8 +99,11 @@ impl Backend for ScheduledBackend {
 
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         let Call { collective, dtype, reduce_op, root, .. } = call;
-        let algorithm = select(collective, self.size, call.shared_bytes, &self.overrides);
-        let place = Place { rank: self.rank, size: self.size, root };
+        let on_board = self.is_small(collective, call.shared_bytes);
+        let algorithm = match on_board {
+            true => usize::from(ON_BOARD),
+            false => select(collective, self.size, call.shared_bytes, &self.overrides),
+        };
         let fingerprint = Fingerprint {
             collective: collective as u8,
             dtype: dtype as u8,
@@ -98,17 +115,25 @@ impl Backend for ScheduledBackend {
         };
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let key = Key { collective, algorithm, place };
-        let schedule = issuing.schedules.get(key).ok_or_else(|| Error::Unsupported {
-            who: format!("the {} backend", self.backend),
-            operation: call.name.into(),
-        })?;
+        let schedule = match on_board {
+            true => self.no_steps.clone(),
+            false => {
+                let place = Place { rank: self.rank, size: self.size, root };
+                let key = Key { collective, algorithm, place };
+                issuing.schedules.get(key).ok_or_else(|| Error::Unsupported {
+                    who: format!("the {} backend", self.backend),
+                    operation: call.name.into(),
+                })?
+            }
+        };
+        let small = on_board.then(|| self.small(collective, dtype, reduce_op, root));
         issuing.collectives += 1;
         let sequence = issuing.collectives;
         let operation = Operation {
             sequence,
             fingerprint,
             schedule,
+            boarding: small.map(|small| Boarding { small, shown: false }),
             bindings: Bindings { input: call.input, output: call.output },
             dtype,
             reduce_op: executed(reduce_op),
@@ -116,9 +141,63 @@ impl Backend for ScheduledBackend {
             finish: call.finish,
             completion: completion.clone(),
         };
-        self.driver.submit(operation, waiting);
+        let settling = self.driver.submit(operation, waiting);
+        // Callbacks may issue operations.
         drop(issuing);
+        drop(settling);
         Ok(Issued { sequence, completion })
+    }
+
+    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+        let SmallCall { collective, dtype, reduce_op, root, waiting, .. } = *call;
+        if !self.is_small(collective, call.shared_bytes) {
+            return Attempt::Declined;
+        }
+        let fingerprint = Fingerprint {
+            collective: collective as u8,
+            dtype: dtype as u8,
+            reduce_op: reduce_op.code(),
+            algorithm: ON_BOARD,
+            root,
+            elements: call.elements,
+            detail: call.detail,
+        };
+        let small = self.small(collective, dtype, reduce_op, root);
+        // Another thread may have it for longer than this takes.
+        let mut issuing = match self.issuing.try_lock() {
+            Ok(issuing) => issuing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Attempt::Declined,
+        };
+        let sequence = issuing.collectives + 1;
+        let numbered = (sequence, &fingerprint);
+        let Some(done) = self.driver.try_small(numbered, &small, memory, waiting) else {
+            return Attempt::Declined;
+        };
+        issuing.collectives = sequence;
+        if done {
+            return Attempt::Done(sequence);
+        }
+        Attempt::Begun(Box::new(move |lasting| {
+            let Lasting { deadline, input, output, finish } = lasting;
+            let completion = Arc::new(Completion::new());
+            let operation = Operation {
+                sequence,
+                fingerprint,
+                schedule: self.no_steps.clone(),
+                boarding: Some(Boarding { small, shown: true }),
+                bindings: Bindings { input, output },
+                dtype,
+                reduce_op: small.reduce_op,
+                deadline,
+                finish,
+                completion: completion.clone(),
+            };
+            let settling = self.driver.submit(operation, waiting);
+            drop(issuing);
+            drop(settling);
+            Issued { sequence, completion }
+        }))
     }
 
     fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
@@ -173,6 +252,18 @@ impl Backend for ScheduledBackend {
 }
 
 impl ScheduledBackend {
+    /// Whether an operation goes over the board. All ranks decide alike.
+    fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
+        self.has_board
+            && Small::suits(collective, shared_bytes, BOARD_BYTES)
+            && self.overrides.get(collective).is_none()
+    }
+
+    fn small(&self, collective: Collective, dtype: DType, reduce_op: ReduceOp, root: u32) -> Small {
+        let reduce_op = executed(reduce_op);
+        Small { collective, dtype, reduce_op, root, rank: self.rank, size: self.size }
+    }
+
     fn issuing(&self) -> MutexGuard<'_, Issuing> {
         self.issuing.lock().unwrap_or_else(PoisonError::into_inner)
     }

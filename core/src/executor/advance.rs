@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::boarding::{Boarded, Flat};
 use super::failure::{Broken, StallReport};
 use super::state::{Finished, State};
-use super::{Completion, Message, Operation};
+use super::{Completion, Message, Operation, Small};
 use crate::clock::Instant;
+use crate::transport::board::Board;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -58,6 +60,36 @@ impl Executor {
             }
         }
         Executor { transport, state, awaiting_idle: Vec::new() }
+    }
+
+    /// Has small operations go over `board`. Either all ranks of the group do this before their
+    /// first operation, or none.
+    #[must_use]
+    pub fn with_board(mut self, board: Box<dyn Board>) -> Executor {
+        self.state.boarded = Some(Boarded::new(board));
+        self
+    }
+
+    /// Whether small operations go over a board.
+    pub fn has_board(&self) -> bool {
+        self.state.boarded.is_some()
+    }
+
+    /// Tries to run a small operation from beginning to end without waiting for long: as
+    /// [`Executor::submit`], but for what comes of it.
+    pub fn try_small(
+        &mut self,
+        numbered: (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        looks: u32,
+        between: fn(),
+    ) -> Option<bool> {
+        let tried = self.state.try_small(numbered, small, memory, looks, between);
+        if !self.state.replies.is_empty() || self.state.cause.is_some() {
+            self.run();
+        }
+        tried
     }
 
     /// Starts a collective. The sequence numbers of one group rise by one.
@@ -128,11 +160,25 @@ impl Executor {
         self.state.next_deadline().into_iter().chain(idle).chain(transport).min()
     }
 
-    /// Appends what to wait for when [`Executor::advance`] has nothing to do.
-    pub fn interests(&self, interests: &mut Vec<Interest>) {
-        if !self.is_closed() {
-            self.transport.interests(interests);
+    /// Appends what to wait for when [`Executor::advance`] has nothing to do; false if it has, as
+    /// something was shown on the board meanwhile.
+    pub fn prepare_to_sleep(&mut self, interests: &mut Vec<Interest>) -> bool {
+        if self.is_closed() {
+            return true;
         }
+        let sleepy = self.state.fall_asleep(&mut *self.transport);
+        self.transport.interests(interests);
+        sleepy
+    }
+
+    /// As [`Executor::prepare_to_sleep`], for others who sleep already and have to be woken.
+    pub fn let_others_wake(&mut self) -> bool {
+        self.is_closed() || self.state.fall_asleep(&mut *self.transport)
+    }
+
+    /// Looks for itself: nobody has to wake it. Undoes [`Executor::prepare_to_sleep`].
+    pub fn stay_awake(&mut self) {
+        self.state.wake_up();
     }
 
     /// The oldest operation in flight and how long nothing of it has moved.

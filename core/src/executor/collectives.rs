@@ -25,7 +25,9 @@ impl State {
             self.finished.push(Finished::new(operation.completion, Err(error)));
             return;
         }
-        if sequence <= self.issued
+        // What was tried at once is issued already.
+        let tried = operation.boarding.is_some_and(|boarding| boarding.shown);
+        if (sequence <= self.issued && !(tried && sequence == self.issued))
             || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
         {
             let why = format!("operation {sequence} comes after operation {}", self.issued);
@@ -44,6 +46,12 @@ impl State {
             Err((completion, why)) => return self.refuse(sequence, completion, why),
         };
         self.note_deadline(running.deadline);
+        if let Some(boarded) = &mut self.boarded {
+            match running.boarding {
+                Some(boarding) => boarded.push(sequence, boarding.shown),
+                None => boarded.skip(sequence),
+            }
+        }
         let analysis = running.analysis.clone();
         self.in_flight.push(running);
         for step in 0..analysis.schedule.steps.len() as u32 {

@@ -8,26 +8,38 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
 use super::{
-    Completion, Executor, FAREWELL, Finished, Message, Operation, SpinPolicy, StallReport, Waiting,
+    Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Small, SpinPolicy,
+    StallReport, Waiting,
 };
 use crate::clock::Instant;
+use crate::fork;
 use crate::transport::{Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
 
+/// How often it is looked whether the others have shown what a small operation needs, before
+/// anybody else may have the executor: a few microseconds.
+const LOOKS: u32 = 256;
+
+/// As [`LOOKS`], where the other rank may need this core.
+const YIELDS: u32 = 16;
+
+/// After how many small operations frames are looked at.
+const LOOK_AT_FRAMES: u64 = 64;
+
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
     executor: Mutex<Executor>,
-    /// The process that made it; a forked child must not touch its connections.
-    process_id: u32,
+    /// How many forks lie behind the process that made it; a child must not touch its connections.
+    forks: u32,
     spin: SpinPolicy,
     /// How long the next wait spins, ns; adapts to what spinning has been worth.
     spin_ns: AtomicU32,
@@ -68,7 +80,7 @@ impl Driver {
         let driver = Arc::new(Driver {
             background,
             executor: Mutex::new(executor),
-            process_id: crate::clock::process_id(),
+            forks: fork::forks(),
             spin,
             spin_ns: AtomicU32::new(nanos(spin.limit())),
             bell: bell()?,
@@ -86,22 +98,64 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once.
-    pub fn submit(&self, operation: Operation, waiting: Waiting) {
+    /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
+    /// when the caller drops the result, which it does when it holds no lock.
+    pub fn submit(&self, operation: Operation, waiting: Waiting) -> Settling<'_> {
         let completion = operation.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.submit(operation, now));
+        self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
+    }
+
+    /// Whether small operations go over a board.
+    pub fn has_board(&self) -> bool {
+        self.lock().has_board()
+    }
+
+    /// Tries to run a small operation from beginning to end, in the memory of the caller and
+    /// without waiting for long. None if it did nothing; false if this rank has given its part, so
+    /// that the operation has to be submitted as one that is shown.
+    pub fn try_small(
+        &self,
+        (sequence, fingerprint): (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        waiting: Waiting,
+    ) -> Option<bool> {
+        if self.is_inherited() {
+            return None;
+        }
+        let (looks, between): (u32, fn()) = match (self.spin, waiting) {
+            (SpinPolicy::Spin(_), Waiting::Soon) => (LOOKS, std::hint::spin_loop),
+            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
+            (SpinPolicy::Yield(_), Waiting::Soon) => (YIELDS, std::thread::yield_now),
+            (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
+        };
+        // Whoever moves something large holds the lock for longer than this may take.
+        let mut executor = match self.executor.try_lock() {
+            Ok(executor) => executor,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
+        if !sequence.is_multiple_of(LOOK_AT_FRAMES) {
+            return tried;
+        }
+        // A loop of small operations must not keep frames of other kinds waiting for ever.
+        drop(executor);
+        self.turn_once(&mut Vec::new(), |_, _| {});
+        tried
     }
 
     /// Starts to send a message.
     pub fn send(&self, message: Message, waiting: Waiting) {
         let completion = message.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.send(message, now));
+        drop(self.start(&completion, waiting, |executor, now| executor.send(message, now)));
     }
 
     /// Starts to receive a message.
     pub fn recv(&self, message: Message, waiting: Waiting) {
         let completion = message.completion.clone();
-        self.start(&completion, waiting, |executor, now| executor.recv(message, now));
+        drop(self.start(&completion, waiting, |executor, now| executor.recv(message, now)));
     }
 
     /// Waits until `completion` is done or `until` has come, moving whatever can be moved. Whether
@@ -191,8 +245,9 @@ impl Driver {
         while self.is_busy() && Instant::now() < until {
             if !self.turn_once(&mut finished, |_, _| {}) {
                 interests.clear();
-                self.lock().interests(&mut interests);
-                wait::wait(&interests, Some(Duration::from_millis(5)));
+                if self.lock().prepare_to_sleep(&mut interests) {
+                    wait::wait(&interests, Some(Duration::from_millis(5)));
+                }
             }
         }
         self.turn_once(&mut finished, Executor::close);
@@ -208,17 +263,18 @@ impl Driver {
         completion: &Arc<Completion>,
         waiting: Waiting,
         start: impl FnOnce(&mut Executor, Instant),
-    ) {
+    ) -> Settling<'_> {
+        let mut finished = Vec::new();
         if self.is_inherited() {
-            completion.settle(Err(self.inherited_error()));
-            return;
+            finished.push(Finished::new(completion.clone(), Err(self.inherited_error())));
+            return Settling { driver: self, finished };
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
-        let mut finished = Vec::new();
-        self.turn_once(&mut finished, start);
+        self.turn(&mut finished, start);
         if waiting == Waiting::Later && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
+        Settling { driver: self, finished }
     }
 
     /// Changes the executor in a way that a thread of the user does not wait for.
@@ -238,6 +294,17 @@ impl Driver {
         finished: &mut Vec<Finished>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
+        let moved = self.turn(finished, change);
+        self.settle(finished);
+        moved
+    }
+
+    /// As [`Driver::turn_once`], but settles nothing.
+    fn turn(
+        &self,
+        finished: &mut Vec<Finished>,
+        change: impl FnOnce(&mut Executor, Instant),
+    ) -> bool {
         let progress = {
             let mut executor = self.lock();
             let now = Instant::now();
@@ -248,7 +315,6 @@ impl Driver {
             self.unfinished.store(progress.unfinished, Ordering::SeqCst);
             progress
         };
-        self.settle(finished);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened here, or have changed.
             ring(&self.bell);
@@ -308,7 +374,7 @@ impl Driver {
         let mut interests = Vec::new();
         let mut idle_since: Option<Instant> = None;
         loop {
-            let moved = self.turn_once(&mut finished, |_, _| {});
+            let moved = self.turn_once(&mut finished, |executor, _| executor.stay_awake());
             if completion.is_done() {
                 return true;
             }
@@ -345,13 +411,13 @@ impl Driver {
         self.background.start();
         interests.clear();
         interests.push(self.bell.clone());
-        let deadline = {
-            let executor = self.lock();
-            executor.interests(interests);
+        let (sleepy, deadline) = {
+            let mut executor = self.lock();
+            let sleepy = executor.prepare_to_sleep(interests);
             self.polling.store(true, Ordering::SeqCst);
-            executor.next_deadline()
+            (sleepy, executor.next_deadline())
         };
-        if !completion.is_done() {
+        if sleepy && !completion.is_done() {
             let first = until.into_iter().chain(deadline).min();
             let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
             // A transport without descriptors has to be asked again and again.
@@ -390,8 +456,10 @@ impl Driver {
 
     /// What the background thread has to wait for, and until when at most.
     pub(super) fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {
-        let executor = self.lock();
-        executor.interests(interests);
+        let mut executor = self.lock();
+        if !executor.prepare_to_sleep(interests) {
+            return Some(Instant::now());
+        }
         executor.next_deadline()
     }
 
@@ -421,14 +489,16 @@ impl Driver {
 
     /// Asks the background thread to look after it.
     fn attend(&self) {
-        if !self.attended.swap(true, Ordering::SeqCst) || self.unfinished.load(Ordering::SeqCst) {
+        let is_new = !self.attended.swap(true, Ordering::SeqCst);
+        // If it sleeps already, it may not be known to those who have to wake it.
+        if is_new || self.unfinished.load(Ordering::SeqCst) || !self.lock().let_others_wake() {
             self.background.attend();
         }
     }
 
     /// Whether this process got it from its parent, whose connections it must not touch.
     fn is_inherited(&self) -> bool {
-        self.process_id != crate::clock::process_id()
+        self.forks != fork::forks()
     }
 
     fn inherited_error(&self) -> Error {
@@ -443,6 +513,19 @@ impl Driver {
 
     fn lock_turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is over and still to be told, which may run code of the user.
+#[must_use = "what is over is told when this is dropped, without a lock"]
+pub struct Settling<'a> {
+    driver: &'a Driver,
+    finished: Vec<Finished>,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.driver.settle(&mut self.finished);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::GroupIdentity;
 use super::analysis::peer_of;
 use super::running::Running;
+use super::small::ON_BOARD;
 use super::state::{Finished, State};
 use crate::clock::Instant;
 use crate::schedule::Action;
@@ -133,6 +134,9 @@ impl State {
         self.work.clear();
         self.replies.clear();
         self.ahead.clear();
+        if let Some(boarded) = &mut self.boarded {
+            boarded.give_up();
+        }
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
         for peer in 0..self.size {
@@ -193,7 +197,7 @@ impl State {
             Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
                 ranks.clone()
             }
-            _ => running.waits_for(),
+            _ => self.waits_for(running),
         }
     }
 
@@ -243,7 +247,7 @@ impl State {
         // What has ended leaves its deadline behind until then.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
-        [earliest, farewell, suspicion].into_iter().flatten().min()
+        [earliest, farewell, suspicion, self.room_deadline()].into_iter().flatten().min()
     }
 
     /// The death that is suspected, as a reason for breaking the group.
@@ -265,7 +269,7 @@ impl State {
     /// The oldest operation in flight, and how long it has not moved.
     pub(super) fn stalled(&self, now: Instant) -> Option<StallReport> {
         let running = self.in_flight.iter().next()?;
-        let waiting_for = running.waits_for();
+        let waiting_for = self.waits_for(running);
         let unheard = |rank: &&Rank| self.peers[**rank as usize].is_unheard_of();
         let unheard_of = waiting_for.iter().filter(unheard).copied().collect();
         Some(StallReport {
@@ -326,6 +330,10 @@ impl State {
 
     /// Breaks the group if operation `sequence` needs a peer that left.
     pub(super) fn check_departed(&mut self, sequence: u64) {
+        if let Some(rank) = self.gone_from_board(sequence) {
+            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            return;
+        }
         let Some(running) = self.in_flight.get(sequence) else { return };
         let needed = running.unfinished().find_map(|step| {
             let (peer, _) = peer_of(&running.action(step))?;
@@ -383,6 +391,9 @@ fn describe(side: &Side) -> String {
     }
     if facts.rooted {
         text += &format!(", root {}", fingerprint.root);
+    }
+    if fingerprint.algorithm == ON_BOARD {
+        text += ", over shared memory";
     }
     if let Some(algorithm) = collective.algorithms().get(usize::from(fingerprint.algorithm)) {
         text += &format!(", algorithm {}", algorithm.name);

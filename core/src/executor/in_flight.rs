@@ -58,11 +58,16 @@ impl InFlight {
             self.operations.pop_front();
             self.first += 1;
         }
+        self.note_finished(sequence, running.fingerprint);
+        Some(running)
+    }
+
+    /// Remembers an operation that ended.
+    pub(super) fn note_finished(&mut self, sequence: u64, fingerprint: Fingerprint) {
         if self.finished.len() == REMEMBERED {
             self.finished.pop_front();
         }
-        self.finished.push_back((sequence, running.fingerprint));
-        Some(running)
+        self.finished.push_back((sequence, fingerprint));
     }
 
     /// Takes all out, oldest first.

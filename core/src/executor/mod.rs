@@ -7,6 +7,7 @@ mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
+mod boarding;
 mod collectives;
 mod completion;
 #[cfg(feature = "tcp")]
@@ -20,19 +21,22 @@ mod running;
 mod scratch;
 #[cfg(not(feature = "tcp"))]
 mod single;
+mod small;
 mod spin;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use advance::{Executor, GroupIdentity, Progress};
+pub use boarding::Flat;
 pub use completion::Completion;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;
-pub use operation::{Bindings, Message, Operation, Outcome, Waiting};
+pub use operation::{Bindings, Boarding, Message, Operation, Outcome, Waiting};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
+pub use small::{ON_BOARD, Small};
 pub use spin::SpinPolicy;
 pub use state::Finished;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Completion;
+use super::{Completion, Small};
 use crate::clock::Instant;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
@@ -28,8 +28,10 @@ pub struct Operation {
     pub sequence: u64,
     /// What all ranks must agree on.
     pub fingerprint: Fingerprint,
-    /// This rank's part.
+    /// This rank's part; without a step if it goes over the board.
     pub schedule: Arc<Schedule>,
+    /// Set if it goes over the board.
+    pub boarding: Option<Boarding>,
     /// The memory.
     pub bindings: Bindings,
     /// The element type; blocks are cut between elements.
@@ -42,6 +44,15 @@ pub struct Operation {
     pub finish: Option<Outcome>,
     /// Who is told.
     pub completion: Arc<Completion>,
+}
+
+/// How far an operation over the board is.
+#[derive(Clone, Copy, Debug)]
+pub struct Boarding {
+    /// What it is.
+    pub small: Small,
+    /// Whether this rank has shown what it gives.
+    pub shown: bool,
 }
 
 /// One point-to-point message, ready to go or awaited.

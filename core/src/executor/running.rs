@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::analysis::Analysis;
 use super::scratch::ScratchPool;
-use super::{Bindings, Completion, Operation, Outcome};
+use super::{Bindings, Boarding, Completion, Operation, Outcome};
 use crate::clock::Instant;
 use crate::kernels::{self, Order, Stores};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
@@ -61,9 +61,11 @@ pub(super) struct Running {
     pub(super) deadline: Instant,
     pub(super) finish: Option<Outcome>,
     pub(super) completion: Arc<Completion>,
+    /// Set if it goes over the board.
+    pub(super) boarding: Option<Boarding>,
     /// Messages that came before their step was allowed to take them.
     pub(super) early: Vec<(u32, Vec<u8>)>,
-    bindings: Bindings,
+    pub(super) bindings: Bindings,
     scratch: Vec<Region>,
     dtype: DType,
     reduce_op: ReduceOp,
@@ -85,7 +87,8 @@ impl Running {
         let mut running = Running {
             sequence: operation.sequence,
             fingerprint: operation.fingerprint,
-            remaining: analysis.schedule.steps.len(),
+            // What goes over the board is one step that no schedule has.
+            remaining: analysis.schedule.steps.len() + usize::from(operation.boarding.is_some()),
             result_stores: Stores::of_result(
                 operation.bindings.output.iter().map(Region::len).sum(),
             ),
@@ -96,6 +99,7 @@ impl Running {
             deadline: operation.deadline,
             finish: operation.finish,
             completion: operation.completion,
+            boarding: operation.boarding,
             early: Vec::new(),
             bindings: operation.bindings,
             scratch: Vec::new(),

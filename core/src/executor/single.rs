@@ -6,7 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Completion, Executor, Finished, Message, Operation, SpinPolicy, StallReport, Waiting};
+use super::{
+    Completion, Executor, Finished, Flat, Message, Operation, Small, SpinPolicy, StallReport,
+    Waiting,
+};
 use crate::Result;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::transport::Rank;
@@ -74,9 +77,31 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once.
-    pub fn submit(&self, operation: Operation, _: Waiting) {
-        self.change(|executor, now| executor.submit(operation, now));
+    /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
+    /// when the caller drops the result, which it does when it holds no lock.
+    pub fn submit(&self, operation: Operation, _: Waiting) -> Settling {
+        let mut settling = Settling(Vec::new());
+        let now = Instant::now();
+        self.turn(now, &mut settling.0, |executor, now| executor.submit(operation, now));
+        // What moved may have reached another rank of this process.
+        clock::ring_alarm();
+        settling
+    }
+
+    /// Whether small operations go over a board: where there are no threads, there is none.
+    pub fn has_board(&self) -> bool {
+        self.lock().has_board()
+    }
+
+    /// Tries to run a small operation at once; without a board, that does nothing.
+    pub fn try_small(
+        &self,
+        numbered: (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        _: Waiting,
+    ) -> Option<bool> {
+        self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop)
     }
 
     /// Starts to send a message.
@@ -178,14 +203,22 @@ impl Driver {
     /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
     fn turn_once(&self, now: Instant, change: impl FnOnce(&mut Executor, Instant)) -> bool {
         let mut finished = Vec::new();
-        let progress = {
-            let mut executor = self.lock();
-            change(&mut executor, now);
-            let progress = executor.advance(now);
-            executor.take_finished(&mut finished);
-            progress
-        };
+        let moved = self.turn(now, &mut finished, change);
         finished.into_iter().for_each(Finished::settle);
+        moved
+    }
+
+    /// As [`Driver::turn_once`], but settles nothing.
+    fn turn(
+        &self,
+        now: Instant,
+        finished: &mut Vec<Finished>,
+        change: impl FnOnce(&mut Executor, Instant),
+    ) -> bool {
+        let mut executor = self.lock();
+        change(&mut executor, now);
+        let progress = executor.advance(now);
+        executor.take_finished(finished);
         progress.moved || progress.unfinished
     }
 
@@ -205,6 +238,16 @@ impl Driver {
 
     fn lock(&self) -> MutexGuard<'_, Executor> {
         self.executor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is over and still to be told, which may run code of the user.
+#[must_use = "what is over is told when this is dropped, without a lock"]
+pub struct Settling(Vec<Finished>);
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Finished::settle);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::analysis::Analyses;
+use super::boarding::Boarded;
 use super::failure::{Broken, Cause, Suspicion};
 use super::in_flight::InFlight;
 use super::peers::{Incoming, Peer};
@@ -69,6 +70,8 @@ pub(super) struct State {
     /// How many peers want to hear of issued operations.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
+    /// What small operations go over, if all ranks share it.
+    pub(super) boarded: Option<Boarded>,
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
@@ -101,6 +104,7 @@ impl State {
             replies: VecDeque::new(),
             wanting_issued: 0,
             messages: PointToPoint::new(size),
+            boarded: None,
             earliest: None,
             suspicion: None,
             cause: None,
@@ -129,8 +133,9 @@ impl State {
     /// Sends the replies that callbacks left and looks at the listed steps; true if there was
     /// anything to do.
     pub(super) fn run(&mut self, transport: &mut dyn Transport) -> bool {
+        let moved = self.look_at_board();
         if self.replies.is_empty() && self.work.is_empty() && !self.messages.has_work() {
-            return false;
+            return moved;
         }
         self.send_replies(transport);
         // Steps that list themselves again (the next segment of a copy) wait for the next call, so

@@ -19,6 +19,8 @@ pub static METHODS: &[&Method] = &[
     &DEVICE_BACKEND_RANK,
     &DEVICE_BACKEND_SIZE,
     &P2P_OP_NEW,
+    &PREPARED_OPERATION_START,
+    &PREPARED_OPERATION_WAIT,
     &PROCESS_GROUP_NEW,
     &PROCESS_GROUP_RANK,
     &PROCESS_GROUP_SIZE,
@@ -59,6 +61,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_SEND,
     &PROCESS_GROUP_RECV,
     &PROCESS_GROUP_RECV_ANYSOURCE,
+    &PROCESS_GROUP_PREPARE_ALLREDUCE,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
     &PROCESS_GROUP_NEW_WINDOW,
@@ -364,6 +367,34 @@ pub static P2P_OP_NEW: Method = Method {
             optional("tag", Type::Int, Role::None, Constant::Int(0)),
             optional("group_peer", Type::Nullable(&Type::Int), Role::None, Constant::Null),
         ],
+    }],
+};
+
+/// `PreparedOperation.start`
+pub static PREPARED_OPERATION_START: Method = Method {
+    interface: "PreparedOperation",
+    name: "start",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { form: "start()", parameters: &[] }],
+};
+
+/// `PreparedOperation.wait`
+pub static PREPARED_OPERATION_WAIT: Method = Method {
+    interface: "PreparedOperation",
+    name: "wait",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        form: "wait(timeout: Duration? = None)",
+        parameters: &[optional(
+            "timeout",
+            Type::Nullable(&Type::Duration),
+            Role::Timeout,
+            Constant::Null,
+        )],
     }],
 };
 
@@ -1214,6 +1245,23 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::Out),
             optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_allreduce`
+pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_allreduce",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        form: "prepare_allreduce(tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)",
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
 };

@@ -303,6 +303,8 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &PREFIX_STORE_UNDERLYING_STORE,
         run: Some(|call| Box::pin(bodies::prefix_store::underlying_store(call))),
     },
+    Entry { key: "PREPARED_OPERATION_START", method: &calls::PREPARED_OPERATION_START, run: None },
+    Entry { key: "PREPARED_OPERATION_WAIT", method: &calls::PREPARED_OPERATION_WAIT, run: None },
     Entry {
         key: "PROCESS_GROUP_ABORT",
         method: &calls::PROCESS_GROUP_ABORT,
@@ -403,6 +405,11 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "PROCESS_GROUP_NEW_WINDOW",
         method: &calls::PROCESS_GROUP_NEW_WINDOW,
         run: Some(unbuilt),
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_ALLREDUCE",
+        method: &calls::PROCESS_GROUP_PREPARE_ALLREDUCE,
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_RANK",

@@ -5,7 +5,7 @@
 use super::arguments::*;
 use super::calls;
 use crate::calls::{Call, Role};
-use crate::tensor::{lend, lend_mut};
+use crate::tensor::{flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, ConstBuffers, OwnedBuffers, ProcessGroup, Result, Work};
 
 impl ProcessGroup {
@@ -33,8 +33,11 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl AllreduceArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
-            .tensors(Role::InOut, lend_mut(tensors));
+        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments);
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+            return done;
+        }
+        let call = call.tensors(Role::InOut, lend_mut(tensors));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -69,8 +72,11 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl AllreduceCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
-            .tensors(Role::InOut, lend_mut(tensors));
+        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments);
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+            return done;
+        }
+        let call = call.tensors(Role::InOut, lend_mut(tensors));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -112,8 +118,11 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl ReduceArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE, arguments)
-            .tensors(Role::InOut, lend_mut(tensors));
+        let call = Call::new(&calls::PROCESS_GROUP_REDUCE, arguments);
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+            return done;
+        }
+        let call = call.tensors(Role::InOut, lend_mut(tensors));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -153,8 +162,11 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl BroadcastArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
-            .tensors(Role::InOut, lend_mut(tensors));
+        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST, arguments);
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+            return done;
+        }
+        let call = call.tensors(Role::InOut, lend_mut(tensors));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -189,8 +201,11 @@ impl ProcessGroup {
         tensor: &mut A,
         arguments: impl BroadcastOneArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
-            .tensors(Role::InOut, lend_mut(tensor));
+        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments);
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensor)) {
+            return done;
+        }
+        let call = call.tensors(Role::InOut, lend_mut(tensor));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -230,7 +245,15 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl AllgatherArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_tensors),
+            flat(input_tensors),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.run(call.request(self.rank(), self.size())?)
@@ -270,9 +293,16 @@ impl ProcessGroup {
         input_list: &B,
         arguments: impl AllgatherCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
-            .tensors(Role::Out, lend_mut(output_lists))
-            .tensors(Role::In, lend(input_list));
+        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_lists),
+            flat(input_list),
+        ) {
+            return done;
+        }
+        let call =
+            call.tensors(Role::Out, lend_mut(output_lists)).tensors(Role::In, lend(input_list));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -315,9 +345,13 @@ impl ProcessGroup {
         input: &B,
         arguments: impl AllGatherSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
-            .tensors(Role::FlatOut, lend_mut(output))
-            .tensors(Role::In, lend(input));
+        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -357,9 +391,13 @@ impl ProcessGroup {
         inputs: &B,
         arguments: impl AllGatherSingleCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
-            .tensors(Role::FlatOut, lend_mut(outputs))
-            .tensors(Role::In, lend(inputs));
+        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(outputs), flat(inputs))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(outputs)).tensors(Role::In, lend(inputs));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -403,7 +441,15 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl GatherArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_GATHER, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_tensors),
+            flat(input_tensors),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.run(call.request(self.rank(), self.size())?)
@@ -444,9 +490,13 @@ impl ProcessGroup {
         input: &B,
         arguments: impl GatherSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
-            .tensors(Role::FlatOut, lend_mut(output))
-            .tensors(Role::In, lend(input));
+        let call = Call::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -490,7 +540,15 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl ScatterArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_SCATTER, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_SCATTER, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_tensors),
+            flat(input_tensors),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.run(call.request(self.rank(), self.size())?)
@@ -537,7 +595,15 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl ReduceScatterArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_tensors),
+            flat(input_tensors),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.run(call.request(self.rank(), self.size())?)
@@ -585,7 +651,15 @@ impl ProcessGroup {
         input_tensor: &B,
         arguments: impl ReduceScatterSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::FlatIn]),
+            flat_mut(output_tensor),
+            flat(input_tensor),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensor))
             .tensors(Role::FlatIn, lend(input_tensor));
         self.run(call.request(self.rank(), self.size())?)
@@ -627,9 +701,13 @@ impl ProcessGroup {
         inputs: &B,
         arguments: impl ReduceScatterSingleCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
-            .tensors(Role::Out, lend_mut(outputs))
-            .tensors(Role::FlatIn, lend(inputs));
+        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), flat_mut(outputs), flat(inputs))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::Out, lend_mut(outputs)).tensors(Role::FlatIn, lend(inputs));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -673,7 +751,15 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl AlltoallArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
+        let call = Call::new(&calls::PROCESS_GROUP_ALLTOALL, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::Out, Role::In]),
+            flat_mut(output_tensors),
+            flat(input_tensors),
+        ) {
+            return done;
+        }
+        let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.run(call.request(self.rank(), self.size())?)
@@ -721,9 +807,15 @@ impl ProcessGroup {
         input: &B,
         arguments: impl AllToAllSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
-            .tensors(Role::FlatOut, lend_mut(output))
-            .tensors(Role::FlatIn, lend(input));
+        let call = Call::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments);
+        if let Some(done) = self.run_apart(
+            call.plain(&[Role::FlatOut, Role::FlatIn]),
+            flat_mut(output),
+            flat(input),
+        ) {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::FlatIn, lend(input));
         self.run(call.request(self.rank(), self.size())?)
     }
 
@@ -759,6 +851,9 @@ impl ProcessGroup {
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {
         let call = Call::new(&calls::PROCESS_GROUP_BARRIER, arguments);
+        if let Some(done) = self.run_without(call.plain(&[])) {
+            return done;
+        }
         self.run(call.request(self.rank(), self.size())?)
     }
 

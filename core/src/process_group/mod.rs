@@ -14,14 +14,18 @@ use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
 use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 
+mod at_once;
 mod check;
 mod create;
 mod monitored_barrier;
+mod prepared;
 mod scope;
 mod split;
 mod stage;
 
+pub use at_once::{Begun, Kept, Plain, Tried};
 pub use create::GroupOptions;
+pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Element, Region, Tensor};
-use crate::{Error, Result};
+use crate::{DType, Error, Result};
 
 /// Proof that the caller is this crate, which keeps the promises that lent memory needs.
 #[derive(Clone, Copy)]
@@ -21,6 +21,11 @@ pub trait Buffers {
     /// Views of the memory, for as long as `self` stays borrowed.
     #[doc(hidden)]
     fn lend_mut(&mut self, _: Lending) -> Vec<Tensor>;
+    /// The type and the bytes of the elements, if it is one contiguous tensor that was borrowed.
+    #[doc(hidden)]
+    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+        None
+    }
 }
 
 /// Tensors that an operation only reads; the same types as [`Buffers`], borrowed shared.
@@ -34,6 +39,11 @@ pub trait ConstBuffers {
     /// Views of the memory, for as long as `self` stays borrowed.
     #[doc(hidden)]
     fn lend(&self, _: Lending) -> Vec<Tensor>;
+    /// The type and the bytes of the elements, if it is one contiguous tensor that was borrowed.
+    #[doc(hidden)]
+    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+        None
+    }
 }
 
 /// Tensors that an operation takes and hands back: `Vec<T>`, a list of them, or [`Tensor`]s.
@@ -65,6 +75,41 @@ pub(crate) fn lend<B: ConstBuffers + ?Sized>(buffers: &B) -> Vec<Tensor> {
     buffers.lend(Lending(()))
 }
 
+/// The type and bytes of `buffers`, if it is one contiguous tensor.
+pub(crate) fn flat_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Option<(DType, &mut [u8])> {
+    buffers.flat_mut(Lending(()))
+}
+
+/// As [`flat_mut`], only to be read.
+pub(crate) fn flat<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<(DType, &[u8])> {
+    buffers.flat(Lending(()))
+}
+
+/// A region of the caller's memory. As [`lend_mut`].
+pub(crate) fn lend_bytes_mut(bytes: &mut [u8]) -> Region {
+    // SAFETY: as in `view_mut`.
+    unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len(), None) }
+}
+
+/// As [`lend_bytes_mut`], of memory that is only read.
+pub(crate) fn lend_bytes(bytes: &[u8]) -> Region {
+    // SAFETY: as in `view`.
+    unsafe { Region::from_raw_parts(bytes.as_ptr().cast_mut(), bytes.len(), None) }
+}
+
+fn bytes_of<T: Element>(elements: &[T]) -> (DType, &[u8]) {
+    let bytes = std::mem::size_of_val(elements);
+    // SAFETY: elements are plain data without padding, borrowed for as long as the result.
+    (T::DTYPE, unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), bytes) })
+}
+
+fn bytes_of_mut<T: Element>(elements: &mut [T]) -> (DType, &mut [u8]) {
+    let bytes = std::mem::size_of_val(elements);
+    // SAFETY: as in `bytes_of`; what kernels write there are elements of this type (bool: only 0
+    // and 1).
+    (T::DTYPE, unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), bytes) })
+}
+
 fn view<T: Element>(elements: &[T]) -> Tensor {
     let bytes = std::mem::size_of_val(elements);
     // SAFETY: the memory is borrowed as long as the `Lending` call's receiver, and this crate, the
@@ -86,11 +131,19 @@ impl<T: Element> Buffers for [T] {
     fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
+
+    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+        Some(bytes_of_mut(self))
+    }
 }
 
 impl<T: Element> ConstBuffers for [T] {
     fn lend(&self, _: Lending) -> Vec<Tensor> {
         vec![view(self)]
+    }
+
+    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+        Some(bytes_of(self))
     }
 }
 
@@ -98,11 +151,19 @@ impl<T: Element, const N: usize> Buffers for [T; N] {
     fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
+
+    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+        Some(bytes_of_mut(self))
+    }
 }
 
 impl<T: Element, const N: usize> ConstBuffers for [T; N] {
     fn lend(&self, _: Lending) -> Vec<Tensor> {
         vec![view(self)]
+    }
+
+    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+        Some(bytes_of(self))
     }
 }
 
@@ -110,11 +171,19 @@ impl<T: Element> Buffers for Vec<T> {
     fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
+
+    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+        Some(bytes_of_mut(self))
+    }
 }
 
 impl<T: Element> ConstBuffers for Vec<T> {
     fn lend(&self, _: Lending) -> Vec<Tensor> {
         vec![view(self)]
+    }
+
+    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+        Some(bytes_of(self))
     }
 }
 

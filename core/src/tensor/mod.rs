@@ -9,7 +9,7 @@ mod strided;
 mod view;
 
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
-pub(crate) use buffers::{lend, lend_mut};
+pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_mut};
 pub use element::Element;
 pub use region::Region;
 pub use view::{Device, Tensor};

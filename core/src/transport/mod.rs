@@ -1,5 +1,6 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+pub mod board;
 mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;

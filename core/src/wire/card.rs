@@ -38,10 +38,21 @@ pub struct Card {
     pub shm: Option<SharedMemory>,
     /// Its number at the relay of the store's server, if it has one.
     pub relay: Option<u64>,
+    /// Where its part of the board is, if it offers one.
+    pub board: Option<BoardKey>,
     /// [`WIRE_VERSION`] of the rank.
     pub wire_version: u16,
     /// [`numbers_hash`] of the rank.
     pub numbers: u64,
+}
+
+/// What another process of the same host needs to find a rank's part of the board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardKey {
+    /// The descriptor in the rank's process.
+    pub descriptor: u32,
+    /// A number that stands in the memory behind it, and nowhere else.
+    pub nonce: u64,
 }
 
 /// How ranks of one host share memory with a rank.
@@ -105,8 +116,8 @@ impl Card {
         let host = host.trim().to_owned();
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
         let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
-        let (websocket, shm, relay) = (Vec::new(), None, None);
-        Card { host, process_id, tcp, websocket, shm, relay, wire_version, numbers }
+        let (websocket, shm, relay, board) = (Vec::new(), None, None, None);
+        Card { host, process_id, tcp, websocket, shm, relay, board, wire_version, numbers }
     }
 
     /// Says too that it answers WebSockets wherever it listens for TCP.
@@ -134,6 +145,9 @@ impl Card {
         if let Some(number) = self.relay {
             let _ = writeln!(text, "relay {number}");
         }
+        if let Some(BoardKey { descriptor, nonce }) = self.board {
+            let _ = writeln!(text, "board {descriptor} {nonce:016x}");
+        }
         text.into_bytes()
     }
 
@@ -149,7 +163,8 @@ impl Card {
             return Err(CardError::NotACard);
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
-        let (mut tcp, mut websocket, mut shm, mut relay) = (Vec::new(), Vec::new(), None, None);
+        let (mut tcp, mut websocket) = (Vec::new(), Vec::new());
+        let (mut shm, mut relay, mut board) = (None, None, None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
             match name {
@@ -171,6 +186,7 @@ impl Card {
                 "websocket" => websocket.push(value.to_owned()),
                 "shm" => shm = Some(shared_memory(value).ok_or(CardError::Value { name: "shm" })?),
                 "relay" => relay = Some(parse("relay", value)?),
+                "board" => board = Some(board_key(value)?),
                 _ => {}
             }
         }
@@ -181,6 +197,7 @@ impl Card {
             websocket,
             shm,
             relay,
+            board,
             wire_version: version.ok_or(CardError::Missing { name: "wire" })?,
             numbers: numbers.ok_or(CardError::Missing { name: "numbers" })?,
         })
@@ -200,6 +217,14 @@ impl Card {
 
 fn parse<T: std::str::FromStr>(name: &'static str, value: &str) -> Result<T, CardError> {
     value.parse().map_err(|_| CardError::Value { name })
+}
+
+fn board_key(value: &str) -> Result<BoardKey, CardError> {
+    let parts = value.split_once(' ').and_then(|(descriptor, nonce)| {
+        let nonce = u64::from_str_radix(nonce, 16).ok()?;
+        Some(BoardKey { descriptor: descriptor.parse().ok()?, nonce })
+    });
+    parts.ok_or(CardError::Value { name: "board" })
 }
 
 fn shared_memory(value: &str) -> Option<SharedMemory> {
@@ -232,12 +257,14 @@ mod tests {
             v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
             answers in any::<bool>(),
             relay in proptest::option::of(any::<u64>()),
+            board in proptest::option::of(any::<(u32, u64)>()),
             shm in proptest::option::of(("[a-zA-Z0-9]{1,64}", any::<u32>())),
         ) {
             let tcp = v4.into_iter().map(SocketAddr::from);
             let tcp = tcp.chain(v6.into_iter().map(SocketAddr::from)).collect();
+            let board = board.map(|(descriptor, nonce)| BoardKey { descriptor, nonce });
             let shm = shm.map(|(name, user)| SharedMemory { name, user });
-            let card = Card { relay, shm, ..Card::new(&host, process_id, tcp) };
+            let card = Card { relay, board, shm, ..Card::new(&host, process_id, tcp) };
             let card = if answers { card.answering_websockets() } else { card };
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
@@ -266,6 +293,8 @@ mod tests {
             ("websocket http://127.0.0.1/", "websocket"),
             ("websocket ws://a b/", "websocket"),
             ("relay -1", "relay"),
+            ("board 7", "board"),
+            ("board -7 00", "board"),
             ("shm name", "shm"),
             ("shm ../name 1", "shm"),
             ("shm name -1", "shm"),

@@ -4,7 +4,8 @@
 use crate::files::File;
 
 /// Modules in which `unsafe` may stand: files, or folders with everything in them.
-pub(crate) const UNSAFE_ALLOWED: [&str; 8] = [
+pub(crate) const UNSAFE_ALLOWED: [&str; 9] = [
+    "core/src/fork",
     "core/src/tensor",
     "core/src/kernels",
     "core/src/launch",

@@ -72,8 +72,10 @@ struct Function {
 }
 
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
-const AROUND: &[(&str, &str, &str)] =
-    &[("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>")];
+const AROUND: &[(&str, &str, &str)] = &[
+    ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
+    ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
+];
 
 /// What a function gives that the layer writes by hand.
 pub(super) fn own_result(function: &str) -> Option<&'static str> {
@@ -183,10 +185,11 @@ fn with_aliases(api: &Api, method: &Method) -> Vec<Function> {
 fn function(api: &Api, method: &Method, receiver: &str) -> Function {
     let constant = key(&method.owner, &method.name);
     let call = |of: &str| format!("calls.{of}({constant}, {receiver}, given)");
-    let around = AROUND.iter().find(|(name, ..)| *name == method.name && receiver == "null");
+    let around = AROUND.iter().find(|(name, ..)| *name == method.name);
+    let receiver_first = if receiver == "null" { "" } else { "this, " };
     let kind = kind(method);
     let body = match (around, kind) {
-        (Some((_, around, _)), _) => format!("{around}({constant}, given)"),
+        (Some((_, around, _)), _) => format!("{around}({constant}, {receiver_first}given)"),
         (None, Kind::Unbuilt) => format!("calls.unbuilt(\"{}.{}\")", method.owner, method.name),
         (None, Kind::Operation) => call("operate"),
         (None, Kind::Objects) => format!("objects.{}({constant}, given)", camel(&method.name)),

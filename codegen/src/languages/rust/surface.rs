@@ -54,6 +54,8 @@ struct Method {
     buffers: Vec<Buffer>,
     arguments: String,
     constant: String,
+    /// The short way, if the call can go it.
+    at_once: String,
 }
 
 pub(super) struct Buffer {
@@ -111,10 +113,31 @@ fn view(api: &Api, method: &model::Method) -> Method {
         name: method.name.clone(),
         doc: doc_comment(&documentation(api, method, method)),
         generics: bounds(&buffers),
+        at_once: at_once(&buffers),
         buffers,
         arguments: trait_name(method),
         constant: method_constant(method),
     }
+}
+
+/// What carries the call out at once, if its tensors are what the short way takes.
+fn at_once(buffers: &[Buffer]) -> String {
+    let roles: Vec<String> = buffers.iter().map(|it| format!("Role::{}", it.role)).collect();
+    let flats = buffers.iter().map(|it| match it.lend {
+        "lend" => format!(", flat({})", it.name),
+        _ => format!(", flat_mut({})", it.name),
+    });
+    let run = match buffers {
+        [] => "run_without",
+        [one] if one.role == "InOut" => "run_in_place",
+        [out, from] if out.lend == "lend_mut" && from.lend == "lend" => "run_apart",
+        _ => return String::new(),
+    };
+    format!(
+        "if let Some(done) = self.{run}(call.plain(&[{}]){}) {{ return done; }}",
+        roles.join(", "),
+        flats.collect::<String>()
+    )
 }
 
 /// The type parameters of tensors, `A` and so on: `<A: Buffers + ?Sized>`.

@@ -340,6 +340,27 @@ export function rendezvous(
  */
 export function registerRendezvousHandler(scheme: string, handler: RendezvousHandler): void;
 
+/**
+ * An operation on one tensor that is started again and again, made by
+ * {@link ProcessGroup.prepareAllreduce}.
+ *
+ * Each start is a call like any other: it has the next number in its group, and other ranks may take
+ * part in it by an ordinary call.
+ */
+export class PreparedOperation<T = unknown> {
+  private constructor();
+  /**
+   * Starts the operation, which must not be going on from an earlier start.
+   * @throws {@link InvalidArgumentError}
+   */
+  start(): Work<T>;
+  /**
+   * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what it
+   * failed with.
+   */
+  wait(): Promise<T | undefined>;
+}
+
 /** One send or receive for {@link batchIsendIrecv}. */
 export class P2POp {
   /**

@@ -2,7 +2,7 @@
 // together, the names of backends.
 
 import { duration, split } from "./arguments.js";
-import { invoke, invokeAsync, invokeNative } from "./calls.js";
+import { invoke, invokeAsync, invokeNative, operate } from "./calls.js";
 import {
   InvalidArgumentError,
   InvalidTypeError,
@@ -139,4 +139,42 @@ export function batchIsendIrecv(operations) {
       : { src: peer, groupSrc: groupPeer };
     return op(tensor, { ...other, group, tag });
   });
+}
+
+/** Who may make a prepared operation. */
+const PREPARED = Symbol("prepared");
+
+/** An operation on one tensor that is started again and again. */
+export class PreparedOperation {
+  #call;
+  #last = null;
+
+  constructor(made, call) {
+    if (made !== PREPARED) {
+      const text = "a PreparedOperation is made by ProcessGroup.prepareAllreduce()";
+      throw new InvalidTypeError(text);
+    }
+    this.#call = call;
+  }
+
+  /** Starts the operation. */
+  start() {
+    if (this.#last !== null && !this.#last.isCompleted()) {
+      const text = "it was started before, and is not complete; wait for it";
+      throw new InvalidArgumentError(text, {});
+    }
+    this.#last = this.#call();
+    return this.#last;
+  }
+
+  /** Waits for what was started last. */
+  async wait() {
+    return this.#last === null ? undefined : await this.#last;
+  }
+}
+
+/** Prepares an allreduce. What is wrong with its arguments is raised when it is started. */
+export function prepareAllreduce(spec, group, given) {
+  const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
+  return new PreparedOperation(PREPARED, () => operate(allreduce, group, given));
 }

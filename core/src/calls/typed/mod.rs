@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::request::{Buffers, Given, invalid};
 use super::types::{Method, Role};
+use crate::backend::Waiting;
+use crate::process_group::Plain;
 use crate::request::Request;
-use crate::{Blocks, ReduceOp, Result, Tensor};
+use crate::{Blocks, DType, ReduceOp, Result, Tensor};
 
 /// What a collective call was given so far.
 pub struct Call {
@@ -32,6 +34,32 @@ impl Call {
         let mut call = Call { method, given: Given::default(), wrong: None };
         arguments.give(&mut call);
         call
+    }
+
+    /// The call as one of a single contiguous tensor in each of these roles, if it can be that: as
+    /// its tensors are not given yet, the element type is any.
+    pub(crate) fn plain(&self, roles: &[Role]) -> Option<Plain> {
+        let Method { name, collective, coalesced, .. } = *self.method;
+        let collective = collective.filter(|_| !coalesced && self.wrong.is_none())?;
+        let facts = collective.facts();
+        let is_flat = |blocks| blocks == Blocks::All;
+        let fits = roles.iter().all(|role| match role {
+            Role::InOut => !is_flat(facts.input) && !is_flat(facts.output),
+            Role::In | Role::FlatIn => is_flat(facts.input) == (*role == Role::FlatIn),
+            Role::Out | Role::FlatOut => is_flat(facts.output) == (*role == Role::FlatOut),
+            _ => false,
+        });
+        let Given { reduce_op, timeout, root_tensor, .. } = self.given;
+        let is_even = self.given.input_splits.is_empty() && self.given.output_splits.is_empty();
+        (fits && is_even && root_tensor == 0).then(|| Plain {
+            collective,
+            name,
+            dtype: DType::U8,
+            reduce_op,
+            root: self.given.root.unwrap_or(0),
+            timeout,
+            waiting: Waiting::Soon,
+        })
     }
 
     /// Gives it the tensors of a parameter.

@@ -20,15 +20,15 @@ use crate::wire::handshake::Token;
 use crate::{DType, Error, ReduceOp, Region};
 
 /// Far beyond what anything here takes; a hang shows instead of lasting.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-const SPINS: [SpinPolicy; 3] = [
+pub(super) const SPINS: [SpinPolicy; 3] = [
     SpinPolicy::Spin(Duration::from_micros(100)),
     SpinPolicy::Yield(Duration::from_micros(50)),
     SpinPolicy::Sleep,
 ];
 
-fn tcp(size: u32) -> Vec<Box<dyn Transport>> {
+pub(super) fn tcp(size: u32) -> Vec<Box<dyn Transport>> {
     let address = "127.0.0.1:0".parse().unwrap();
     let listeners: Vec<_> = (0..size).map(|_| TcpTransport::bind(address).unwrap()).collect();
     let cards: Vec<_> = listeners.iter().map(|listener| listener.card(&[])).collect();
@@ -69,6 +69,7 @@ fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation 
         sequence,
         fingerprint: Fingerprint { elements: tensor.len() as u64 / 4, ..Default::default() },
         schedule: ring_allreduce(rank, size),
+        boarding: None,
         bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
         dtype: DType::I32,
         reduce_op: ReduceOp::Sum,
@@ -79,7 +80,7 @@ fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation 
 }
 
 /// Runs `body` on a thread for each rank and hands back what they return, by rank.
-fn on_threads<T: Send>(
+pub(super) fn on_threads<T: Send>(
     drivers: &[Arc<Driver>],
     body: impl Fn(u32, &Arc<Driver>) -> T + Sync,
 ) -> Vec<T> {
@@ -91,7 +92,7 @@ fn on_threads<T: Send>(
     })
 }
 
-fn wait(driver: &Driver, completion: &Completion) {
+pub(super) fn wait(driver: &Driver, completion: &Completion) {
     assert!(driver.wait(completion, Some(Instant::now() + PATIENCE)), "it hangs");
 }
 
@@ -109,7 +110,7 @@ fn waiting_threads_finish_blocking_operations() {
                     let tensor = memory(vec![rank as i32 + 1; count]);
                     let operation = allreduce(rank, size, sequence, &tensor);
                     let completion = operation.completion.clone();
-                    driver.submit(operation, Waiting::Soon);
+                    drop(driver.submit(operation, Waiting::Soon));
                     wait(driver, &completion);
                     assert_eq!(completion.result(), Some(Ok(())));
                     assert!(values(&tensor).iter().all(|&value| value == sum(size)));
@@ -132,7 +133,7 @@ fn the_background_finishes_what_nobody_waits_for() {
                     let right = values(&tensor).iter().all(|&value| value == sum(3));
                     told.send((result.clone(), right)).unwrap();
                 });
-                driver.submit(operation, Waiting::Later);
+                drop(driver.submit(operation, Waiting::Later));
             }
         }
         for _ in 0..60 {
@@ -150,7 +151,7 @@ fn many_in_flight_are_waited_for_in_any_order_by_several_threads() {
                 let tensor = memory(vec![rank as i32 + 1; 40 * sequence as usize]);
                 let operation = allreduce(rank, 2, sequence, &tensor);
                 open.push((operation.completion.clone(), tensor));
-                driver.submit(operation, Waiting::Later);
+                drop(driver.submit(operation, Waiting::Later));
             }
             let next = AtomicUsize::new(0);
             thread::scope(|scope| {
@@ -179,11 +180,11 @@ fn an_expired_wait_harms_nothing() {
         let tensor = memory([1]);
         let operation = allreduce(0, 2, 1, &tensor);
         let completion = operation.completion.clone();
-        drivers[0].submit(operation, Waiting::Soon);
+        drop(drivers[0].submit(operation, Waiting::Soon));
         assert!(!drivers[0].wait(&completion, Some(Instant::now() + Duration::from_millis(5))));
         assert!(!drivers[0].wait(&completion, Some(Instant::now())));
         let other = memory([2]);
-        drivers[1].submit(allreduce(1, 2, 1, &other), Waiting::Later);
+        drop(drivers[1].submit(allreduce(1, 2, 1, &other), Waiting::Later));
         wait(&drivers[0], &completion);
         assert_eq!(values(&tensor), [3]);
     }
@@ -198,7 +199,7 @@ fn an_abort_from_another_thread_ends_a_wait() {
                     let driver = &drivers[rank as usize];
                     let operation = allreduce(rank, 3, 1, &memory([1]));
                     let completion = operation.completion.clone();
-                    driver.submit(operation, Waiting::Soon);
+                    drop(driver.submit(operation, Waiting::Soon));
                     scope.spawn(move || {
                         wait(driver, &completion);
                         completion.error().unwrap()
@@ -223,7 +224,7 @@ fn a_deadline_ends_a_wait_and_an_operation_of_the_background() {
             let completion = operation.completion.clone();
             let (told, hears) = mpsc::channel();
             completion.on_done(move |result| told.send(result.clone()).unwrap());
-            drivers[0].submit(operation, waiting);
+            drop(drivers[0].submit(operation, waiting));
             if waiting == Waiting::Soon {
                 wait(&drivers[0], &completion);
             }
@@ -244,9 +245,9 @@ fn a_callback_may_issue_the_next_operation() {
                 let tensor = memory([5]);
                 let second = allreduce(rank, 2, 2, &tensor);
                 second.completion.on_done(move |_| told.send(values(&tensor)).unwrap());
-                again.submit(second, Waiting::Later);
+                drop(again.submit(second, Waiting::Later));
             });
-            driver.submit(first, Waiting::Later);
+            drop(driver.submit(first, Waiting::Later));
         }
         for _ in 0..2 {
             assert_eq!(hears.recv_timeout(PATIENCE).unwrap(), [10]);
@@ -262,7 +263,7 @@ fn a_rank_that_goes_without_a_goodbye_is_noticed_by_idle_ranks() {
         on_threads(&drivers, |rank, driver| {
             let operation = allreduce(rank, 4, 1, &memory([1]));
             let completion = operation.completion.clone();
-            driver.submit(operation, Waiting::Later);
+            drop(driver.submit(operation, Waiting::Later));
             wait(driver, &completion);
         });
         // Rank 3 waits; its neighbours 0 and 2 are idle; rank 1 vanishes.
@@ -270,7 +271,7 @@ fn a_rank_that_goes_without_a_goodbye_is_noticed_by_idle_ranks() {
         let completion = operation.completion.clone();
         let (told, hears) = mpsc::channel();
         completion.on_done(move |result| told.send(result.clone()).unwrap());
-        drivers[3].submit(operation, Waiting::Later);
+        drop(drivers[3].submit(operation, Waiting::Later));
         drivers[1].vanish();
         drivers.remove(1);
         let result = hears.recv_timeout(PATIENCE).unwrap();

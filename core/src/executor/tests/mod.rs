@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod boards;
 mod collectives;
 mod contracts;
 #[cfg(feature = "tcp")]

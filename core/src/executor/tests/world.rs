@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::network::{Loopback, Network, Random, Shared};
-use crate::executor::{Bindings, Completion, Executor, GroupIdentity, Message, Operation};
+use crate::executor::{
+    Bindings, Boarding, Completion, Executor, GroupIdentity, Message, Operation, Small,
+};
 use crate::schedule::{Rank, Schedule};
 use crate::transport::Transport;
 use crate::transport::sim::{Options, Simulation};
@@ -31,6 +33,8 @@ pub(super) struct Call {
     pub(super) input: Vec<Region>,
     pub(super) output: Vec<Region>,
     pub(super) timeout: Duration,
+    /// Set if it goes over the board.
+    pub(super) small: Option<Small>,
 }
 
 impl Call {
@@ -42,6 +46,7 @@ impl Call {
             input,
             output,
             timeout: Duration::from_secs(60),
+            small: None,
         }
     }
 }
@@ -52,6 +57,17 @@ impl World {
         let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;
         let transports = (0..size).map(transport).collect();
         World::over(transports, network.clone(), seed, None)
+    }
+
+    /// As [`World::new`], with a board.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) fn with_board(size: u32, seed: u64) -> World {
+        let mut world = World::new(size, seed);
+        let boards = crate::transport::shm::board::in_one_process(size);
+        for (place, board) in world.executors.iter_mut().zip(boards) {
+            *place = place.take().map(|executor| executor.with_board(board));
+        }
+        world
     }
 
     /// Ranks on the simulated network.
@@ -100,6 +116,7 @@ impl World {
             sequence: self.issued[rank as usize],
             fingerprint: call.fingerprint,
             schedule: call.schedule,
+            boarding: call.small.map(|small| Boarding { small, shown: false }),
             bindings: Bindings { input: call.input, output: call.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,

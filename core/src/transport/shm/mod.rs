@@ -15,6 +15,7 @@
 //! In the path of a message between two ranks that look for it there is no call of the system.
 
 mod area;
+pub mod board;
 mod closing;
 mod entry;
 mod incoming;

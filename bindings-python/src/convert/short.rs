@@ -1,0 +1,191 @@
+//! Calls of the usual shape, carried out at once: contiguous NumPy arrays, arguments by position, few
+//! bytes. What they mean is what the resolver finds; whatever is unusual goes there.
+
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+use polyrank::backend::{Flat, Waiting};
+use polyrank::calls::{Constant, Method, Parameter, Role, Type};
+use polyrank::process_group::{Kept, Plain};
+use polyrank::{DType, ProcessGroup, Region, distributed};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyTuple};
+
+use super::array::Array;
+use super::lease::Lease;
+use crate::classes::ProcessGroup as PyProcessGroup;
+use crate::reduce_op::ReduceOp;
+
+/// Most tensors of a call that is short.
+const MAX_TENSORS: usize = 2;
+
+/// A call of a collective whose overload is known by its shape.
+pub(super) struct Short<'a, 'py> {
+    plain: Plain,
+    /// With their objects: in place, or output and input.
+    arrays: [Option<(Array, Borrowed<'a, 'py, PyAny>)>; MAX_TENSORS],
+    group: Option<Borrowed<'a, 'py, PyAny>>,
+    global_root: Option<u32>,
+    /// Whether the caller wants a handle of a free function.
+    pub(super) async_op: bool,
+}
+
+impl<'a, 'py> Short<'a, 'py> {
+    /// The call of `method` with these arguments, if its shape is usual.
+    pub(super) fn of(
+        method: &'static Method,
+        positional: &'a Bound<'py, PyTuple>,
+    ) -> Option<Short<'a, 'py>> {
+        let collective = method.collective.filter(|_| !method.coalesced && !method.unbuilt)?;
+        let overload = method.overloads.iter().find(|overload| {
+            overload.parameters.len() >= positional.len() && is_usual(overload.parameters)
+        })?;
+        let mut short = Short {
+            plain: Plain {
+                collective,
+                name: method.name,
+                dtype: DType::U8,
+                reduce_op: polyrank::ReduceOp::Sum,
+                root: 0,
+                timeout: None,
+                waiting: Waiting::Later,
+            },
+            arrays: [None; MAX_TENSORS],
+            group: None,
+            global_root: None,
+            async_op: false,
+        };
+        let (given, left_out) = overload.parameters.split_at(positional.len());
+        let mut tensors = 0;
+        let mut has_root = !collective.facts().rooted;
+        for (parameter, item) in given.iter().zip(positional.iter_borrowed()) {
+            match parameter.role {
+                Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut => {
+                    let array = Array::of(&item)?;
+                    *short.arrays.get_mut(tensors)? = Some((array, item));
+                    tensors += 1;
+                }
+                Role::Op => {
+                    let reduce_op = item.cast_exact::<ReduceOp>().ok()?.get().get();
+                    short.plain.reduce_op = reduce_op.ok()?;
+                }
+                Role::Root | Role::GlobalRoot if item.is_none() => {}
+                Role::Root => {
+                    short.plain.root = item.cast_exact::<PyInt>().ok()?.extract().ok()?;
+                    has_root = true;
+                }
+                Role::GlobalRoot => {
+                    short.global_root = item.cast_exact::<PyInt>().ok()?.extract().ok();
+                    has_root = true;
+                    short.global_root?;
+                }
+                Role::AsyncOp => short.async_op = item.cast_exact::<PyBool>().ok()?.is_true(),
+                Role::Group if item.is_none() => {}
+                Role::Group => short.group = Some(item),
+                _ if item.is_none() => {}
+                _ => return None,
+            }
+        }
+        let defaults = left_out.iter().all(|it| it.optional && is_usual_default(it));
+        (defaults && has_root).then_some(short)
+    }
+
+    /// Carries the call out on `group`, or on the group that was given, or on the default group, if
+    /// it can be done at once; the handle and the operation's limit.
+    pub(super) fn run(
+        &mut self,
+        group: Option<&ProcessGroup>,
+        waiting: Waiting,
+    ) -> Option<(polyrank::Work, Duration)> {
+        let given = match &self.group {
+            Some(object) => Some(&object.cast_exact::<PyProcessGroup>().ok()?.get().inner),
+            None => group,
+        };
+        match given {
+            Some(group) => self.run_in(group, waiting),
+            None => self.run_in(&distributed::default_group().ok()?, waiting),
+        }
+    }
+
+    fn run_in(
+        &mut self,
+        group: &ProcessGroup,
+        waiting: Waiting,
+    ) -> Option<(polyrank::Work, Duration)> {
+        let mut plain = Plain { waiting, ..self.plain };
+        if let Some(root) = self.global_root {
+            plain.root = group.group_rank(root).ok()?;
+        }
+        let work = match (&self.arrays[0], &self.arrays[1]) {
+            (None, _) => group
+                .try_plain(&plain, &mut Flat::InPlace(&mut []))?
+                .work(|| Kept { input: None, output: Region::zeroed(0) }),
+            (Some((array, object)), None) => {
+                plain.dtype = array.dtype;
+                let mut memory = Flat::InPlace(writable(array)?);
+                let tried = group.try_plain(&plain, &mut memory)?;
+                tried.work(|| Kept { input: None, output: region(array, object) })
+            }
+            (Some((output, into)), Some((input, from))) => {
+                if output.dtype != input.dtype || output.overlaps(input) {
+                    return None;
+                }
+                plain.dtype = output.dtype;
+                // SAFETY: as in `writable`.
+                let read = unsafe {
+                    std::slice::from_raw_parts(input.data.as_ptr().cast_const(), input.bytes)
+                };
+                let tried = group.try_plain(&plain, &mut Flat::Apart(read, writable(output)?))?;
+                tried.work(|| Kept {
+                    input: Some(region(input, from)),
+                    output: region(output, into),
+                })
+            }
+        };
+        let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
+        Some((work, timeout))
+    }
+
+    /// The object that holds the result.
+    pub(super) fn output(&self) -> Option<Py<PyAny>> {
+        self.arrays[0].as_ref().map(|(_, object)| Bound::clone(object).unbind())
+    }
+}
+
+/// The memory of an array that is written, if it may be.
+fn writable<'a>(array: &Array) -> Option<&'a mut [u8]> {
+    // SAFETY: the array is alive for as long as the call, whose arguments hold it, its memory is as
+    // large as it says, and the GIL is held; what other threads do with it meanwhile is the
+    // caller's affair. The slice does not leave the call.
+    array
+        .writable
+        .then(|| unsafe { std::slice::from_raw_parts_mut(array.data.as_ptr(), array.bytes) })
+}
+
+/// The memory of `array`, which `object` is, for as long as an operation needs it.
+fn region(array: &Array, object: &Borrowed<'_, '_, PyAny>) -> Region {
+    let lease = Lease::object(Bound::clone(object).unbind());
+    // SAFETY: the lease keeps the array, and the array its memory.
+    unsafe { Region::from_raw_parts(array.data.as_ptr(), array.bytes, Some(Box::new(lease))) }
+}
+
+/// Whether an overload takes tensors one by one, and nothing that has to be looked into.
+fn is_usual(parameters: &[Parameter]) -> bool {
+    parameters.iter().all(|parameter| match parameter.role {
+        Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut => {
+            matches!(parameter.ty, Type::Tensor)
+        }
+        Role::Options => false,
+        _ => true,
+    })
+}
+
+fn is_usual_default(parameter: &Parameter) -> bool {
+    match parameter.default {
+        None | Some(Constant::Null | Constant::Bool(false) | Constant::EmptySequence) => true,
+        Some(Constant::ReduceOp(reduce_op)) => reduce_op == polyrank::ReduceOp::Sum,
+        Some(Constant::Int(number)) => number == 0,
+        _ => false,
+    }
+}

@@ -1,0 +1,176 @@
+"""Prepared operations, and small collectives that take the short way: the same results, the same
+errors, whichever way each rank takes."""
+
+import numpy as np
+import pytest
+
+import polyrank
+from oracles import DTYPES, reduced, same, values
+
+
+def start_again_and_again(here):
+    tensor = np.zeros(3, np.float32)
+    prepared = here.group.prepare_allreduce(tensor)
+    assert prepared.wait() is True, "nothing was started"
+    for round_ in range(50):
+        tensor[:] = [here.rank + round_, 1, 2 * here.rank]
+        work = prepared.start()
+        assert prepared.wait() is True and work.wait() is True
+        assert work.result()[0] is tensor
+        ranks = range(here.size)
+        same(tensor, np.float32([sum(r + round_ for r in ranks), here.size, 2 * sum(ranks)]))
+
+
+def test_a_prepared_operation_is_started_often(world):
+    world.run(start_again_and_again)
+
+
+def mixed_with_ordinary_calls(here):
+    large = np.ones(200_000, np.int64)
+    small = np.ones(2, np.int64)
+    prepared = [here.group.prepare_allreduce(large), here.group.prepare_allreduce(small)]
+    for round_ in range(6):
+        for tensor, operation in zip((large, small), prepared):
+            tensor[:] = here.rank + 1
+            if (here.rank + round_) % 2:
+                operation.start().wait()
+            else:
+                here.group.allreduce(tensor).wait()
+            assert (tensor == here.size * (here.size + 1) // 2).all()
+
+
+def test_others_may_take_part_by_ordinary_calls(world):
+    world.run(mixed_with_ordinary_calls)
+
+
+def options_and_strides(here):
+    strided = np.arange(10, dtype=np.float64)[::2] * (here.rank + 1)
+    prepared = here.group.prepare_allreduce(strided, polyrank.ReduceOp.MAX, timeout=20.0)
+    expected = np.arange(10, dtype=np.float64)[::2] * here.size
+    assert prepared.start().wait()
+    same(strided, expected)
+    mean = np.float32([here.rank, 1])
+    prepared = here.group.prepare_allreduce(mean, polyrank.ReduceOp.AVG)
+    prepared.start()
+    prepared.wait()
+    same(mean, np.float32([(here.size - 1) / 2, 1]))
+    text = repr(prepared)
+    assert "allreduce" in text and "2 f32" in text
+
+
+def test_options_are_checked_once(world):
+    world.run(options_and_strides)
+
+
+def wrong_arguments(here):
+    with pytest.raises(polyrank.UnsupportedDTypeError):
+        here.group.prepare_allreduce(np.zeros(1, np.float32), polyrank.ReduceOp.BAND)
+    with pytest.raises(TypeError):
+        here.group.prepare_allreduce("tensor")
+    read_only = np.zeros(1)
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError):
+        here.group.prepare_allreduce(read_only)
+
+
+def test_what_is_wrong_raises_when_it_is_prepared(pair):
+    pair.run(wrong_arguments)
+
+
+def started_twice(here):
+    group = here.make_group("started twice")
+    tensor = np.ones(1, np.float32)
+    prepared = group.prepare_allreduce(tensor)
+    if here.rank == 0:
+        work = prepared.start()
+        assert not work.is_completed()
+        with pytest.raises(polyrank.InvalidArgumentError, match="started before"):
+            prepared.start()
+        here.store.set("started twice", "")
+    else:
+        here.store.wait(["started twice"])
+        prepared.start()
+    assert prepared.wait()
+    same(tensor, np.float32([here.size]))
+
+
+def test_it_is_not_started_twice_at_once(pair):
+    pair.run(started_twice)
+
+
+def every_small_collective(here):
+    ranks = range(here.size)
+    for dtype in DTYPES:
+        parts = [values(r, 2 * here.size, dtype) for r in ranks]
+        own = parts[here.rank]
+        for op in ("SUM", "MAX"):
+            try:
+                expected = reduced(op, parts)
+                tensor = own.copy()
+                here.group.allreduce(tensor, getattr(polyrank.ReduceOp, op)).wait()
+            except polyrank.UnsupportedDTypeError:
+                continue
+            same(tensor, expected, (dtype, op))
+            part = np.zeros(2, own.dtype)
+            here.group.reduce_scatter_single(part, own, getattr(polyrank.ReduceOp, op)).wait()
+            same(part, expected[2 * here.rank : 2 * here.rank + 2], (dtype, op))
+        flat = np.zeros(2 * here.size * here.size, own.dtype)
+        here.group.all_gather_single(flat, own).wait()
+        same(flat, np.concatenate(parts), dtype)
+        for root in ranks:
+            tensor = own.copy()
+            here.group.broadcast(tensor, root).wait()
+            same(tensor, parts[root], (dtype, root))
+        here.group.barrier().wait()
+
+
+def test_small_collectives_of_every_dtype(world):
+    world.run(every_small_collective)
+
+
+def sizes_around_the_limit(here):
+    for count in (0, 1, 1023, 1024, 1025, 4096, 4097):
+        tensor = values(here.rank, count, "float32")
+        here.group.allreduce(tensor).wait()
+        parts = [values(r, count, "float32") for r in range(here.size)]
+        same(tensor, reduced("SUM", parts), count)
+
+
+def test_sizes_around_the_limit_of_the_short_way(world):
+    world.run(sizes_around_the_limit)
+
+
+def input_inside_of_the_output(here):
+    flat = np.zeros(2 * here.size, np.float32)
+    own = flat[2 * here.rank : 2 * here.rank + 2]
+    own[:] = here.rank + 1
+    here.group.all_gather_single(flat, own).wait()
+    same(flat, np.repeat(np.arange(1, here.size + 1, dtype=np.float32), 2))
+
+
+def test_an_input_that_is_part_of_the_output(world):
+    world.run(input_inside_of_the_output)
+
+
+def many_in_flight(here):
+    tensors = [np.full(4, here.rank + n, np.int32) for n in range(100)]
+    works = [here.group.allreduce(tensor) for tensor in tensors]
+    for n, (tensor, work) in enumerate(zip(tensors, works)):
+        assert work.wait()
+        assert (tensor == sum(r + n for r in range(here.size))).all()
+
+
+def test_many_small_operations_in_flight(world):
+    world.run(many_in_flight)
+
+
+def run_ahead(here):
+    # A root waits for nobody, so it is stopped by room alone.
+    for n in range(200):
+        tensor = np.int64([n if here.rank == 0 else -1])
+        here.group.broadcast(tensor, 0).wait()
+        assert tensor[0] == n
+
+
+def test_a_root_that_runs_ahead(world):
+    world.run(run_ahead)

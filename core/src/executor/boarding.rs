@@ -1,0 +1,464 @@
+//! Operations over the board: shown in the order in which they were issued, taken in that order.
+//! Knows the board's trait; no schedule. Frames are sent only to wake a rank that sleeps.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::failure::Cause;
+use super::running::Running;
+use super::state::State;
+use super::{Boarding, Small};
+use crate::Blocks;
+use crate::clock::Instant;
+use crate::schedule::Rank;
+use crate::tensor::Region;
+use crate::transport::board::{Attention, BOARD_BYTES, Board, Shown};
+use crate::transport::{Lost, Transport};
+use crate::wire::abort::{Abort, Side};
+use crate::wire::frame::{Fingerprint, Kind};
+
+/// How long a rank that waits until another has passed an old operation sleeps at most. The other
+/// wakes it, but does not pay for being sure of that with every operation.
+const ROOM_SOON: Duration = Duration::from_millis(5);
+
+/// The board of the group and the operations that are on it.
+pub(super) struct Boarded {
+    board: Box<dyn Board>,
+    /// The operations over the board that are in flight, oldest first.
+    sequences: VecDeque<u64>,
+    /// How many of them this rank has shown: the first ones.
+    shown: usize,
+    /// Operations that ended here without a look at the others, which is still to come.
+    unchecked: VecDeque<(u64, Fingerprint)>,
+    /// Whether others have to wake this rank.
+    asleep: bool,
+    given: Vec<u8>,
+    taken: Vec<u8>,
+    /// What one rank shows.
+    copied: Vec<u8>,
+}
+
+/// What a rank gives to a small operation at once, and where its outcome goes: one after the other,
+/// all blocks of a buffer.
+#[derive(Debug)]
+pub enum Flat<'a> {
+    /// The outcome replaces what is given.
+    InPlace(&'a mut [u8]),
+    /// Both buffers.
+    Apart(&'a [u8], &'a mut [u8]),
+}
+
+impl Flat<'_> {
+    /// Bytes of what is given and of the outcome.
+    pub fn lengths(&self) -> (usize, usize) {
+        match self {
+            Flat::InPlace(memory) => (memory.len(), memory.len()),
+            Flat::Apart(input, output) => (input.len(), output.len()),
+        }
+    }
+
+    /// Where the outcome is.
+    pub fn output(&mut self) -> &mut [u8] {
+        match self {
+            Flat::InPlace(memory) => memory,
+            Flat::Apart(_, output) => output,
+        }
+    }
+
+    fn input(&self) -> &[u8] {
+        match self {
+            Flat::InPlace(memory) => memory,
+            Flat::Apart(input, _) => input,
+        }
+    }
+}
+
+impl Boarded {
+    pub(super) fn new(board: Box<dyn Board>) -> Boarded {
+        Boarded {
+            board,
+            sequences: VecDeque::new(),
+            shown: 0,
+            unchecked: VecDeque::new(),
+            asleep: false,
+            given: Vec::new(),
+            taken: Vec::new(),
+            copied: vec![0; BOARD_BYTES],
+        }
+    }
+
+    /// Notes that frames carry operation `sequence`, so that nobody waits for this rank to read.
+    pub(super) fn skip(&mut self, sequence: u64) {
+        if self.sequences.is_empty() {
+            self.pass(sequence);
+        }
+    }
+
+    /// Tells the others what this rank is done with, of operations up to `issued`.
+    fn pass(&mut self, issued: u64) {
+        let open = self.sequences.front().into_iter().chain(self.unchecked.front().map(|it| &it.0));
+        self.board.pass(open.min().map_or(issued, |oldest| oldest - 1));
+    }
+
+    /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
+    fn note_done(&mut self, sequence: u64, fingerprint: &Fingerprint, small: &Small) {
+        if small.sources().is_empty() && small.size > 1 {
+            self.unchecked.push_back((sequence, *fingerprint));
+        }
+    }
+
+    /// Compares what ended here without a look at the others, as far as they have come; the first
+    /// disagreement. Whether anything was compared.
+    fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
+        let mut checked = false;
+        while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
+            let others = (0..self.board.size()).filter(|&other| other != rank);
+            if !others.clone().all(|other| self.board.shows(other, sequence)) {
+                break;
+            }
+            for other in others {
+                if let Shown::Bytes(_, theirs) = self.board.read(other, sequence, &mut self.copied)
+                    && theirs != fingerprint
+                {
+                    let one = Side { rank, fingerprint, message_bytes: None };
+                    let other = Side { rank: other, fingerprint: theirs, message_bytes: None };
+                    return Err(Abort::Mismatch { sequence, one, other });
+                }
+            }
+            self.unchecked.pop_front();
+            checked = true;
+        }
+        Ok(checked)
+    }
+
+    pub(super) fn push(&mut self, sequence: u64, shown: bool) {
+        self.shown += usize::from(shown && self.shown == self.sequences.len());
+        self.sequences.push_back(sequence);
+    }
+
+    /// Lets go of all operations, as the group broke: others cannot end well what failed here.
+    pub(super) fn give_up(&mut self) {
+        self.sequences.clear();
+        self.unchecked.clear();
+        self.shown = 0;
+        self.board.withdraw();
+    }
+
+    fn wake_up(&mut self) {
+        if std::mem::take(&mut self.asleep) {
+            self.board.set_asleep(false);
+        }
+    }
+
+    /// The ranks, of those that `small` needs, that show nothing for it.
+    fn missing(&self, small: &Small, sequence: u64) -> Vec<Rank> {
+        small.sources().filter(|&rank| !self.board.shows(rank, sequence)).collect()
+    }
+
+    /// Takes what the sources show into `output`; what is wrong with what one of them shows.
+    fn take(
+        &mut self,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+        small: &Small,
+        part: impl Fn(Rank) -> Range<usize>,
+        output: &mut [u8],
+    ) -> Result<(), Abort> {
+        // Who shows this has shown everything before.
+        self.check(small.rank)?;
+        for source in small.sources() {
+            let one = Side { rank: small.rank, fingerprint: *fingerprint, message_bytes: None };
+            match self.board.read(source, sequence, &mut self.copied) {
+                Shown::Bytes(_, theirs) if theirs != *fingerprint => {
+                    let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
+                    return Err(Abort::Mismatch { sequence, one, other });
+                }
+                Shown::Bytes(bytes, _) => {
+                    if small.take(source, &self.copied[..bytes], part(source), output) {
+                        continue;
+                    }
+                }
+                Shown::Nothing | Shown::Nonsense => {}
+            }
+            let why = "it broke the protocol: what it shows on the board cannot be".to_owned();
+            return Err(Abort::Failed { rank: source, why });
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Runs a small operation with the next number from beginning to end, looking `looks` times
+    /// for what the others show and doing `between` in between. None if it did nothing: it has to
+    /// be submitted; false if this rank has shown its part, and the others have not all come.
+    pub(super) fn try_small(
+        &mut self,
+        (sequence, fingerprint): (u64, &Fingerprint),
+        small: &Small,
+        memory: &mut Flat<'_>,
+        looks: u32,
+        between: fn(),
+    ) -> Option<bool> {
+        let is_plain = sequence > self.issued
+            && self.wanting_issued == 0
+            && self.ahead.is_empty()
+            && self.departed == 0
+            && !self.is_failing();
+        let boarded = self.boarded.as_mut().filter(|it| is_plain && it.sequences.is_empty())?;
+        if !boarded.unchecked.is_empty() {
+            if let Err(abort) = boarded.check(self.rank) {
+                self.fail_with(Cause { abort, found_here: true });
+                return None;
+            }
+            boarded.pass(self.issued);
+        }
+        let given = if small.gives() { memory.input() } else { &[] };
+        if !boarded.board.show(sequence, fingerprint, given) {
+            return None;
+        }
+        self.issued = sequence;
+        if self.wake_sleepers() {
+            return Some(false);
+        }
+        let boarded = self.boarded.as_mut()?;
+        let mut left = looks;
+        for source in small.sources() {
+            while !boarded.board.shows(source, sequence) {
+                left = match left.checked_sub(1) {
+                    Some(left) => left,
+                    None => return Some(false),
+                };
+                between();
+            }
+        }
+        let output = memory.output();
+        let gathers = small.collective.facts().output == Blocks::All;
+        let block = if gathers { output.len() / small.size as usize } else { output.len() };
+        let part = |source: Rank| {
+            let index = if gathers { source } else { small.rank } as usize;
+            index * block..(index + 1) * block
+        };
+        if let Err(abort) = boarded.take(sequence, fingerprint, small, part, output) {
+            self.fail_with(Cause { abort, found_here: true });
+            return Some(false);
+        }
+        boarded.note_done(sequence, fingerprint, small);
+        boarded.pass(sequence);
+        self.in_flight.note_finished(sequence, *fingerprint);
+        Some(true)
+    }
+
+    /// Moves what is on the board; whether anything moved.
+    pub(super) fn look_at_board(&mut self) -> bool {
+        let mut moved = self.check_board();
+        loop {
+            let Some(boarded) = &mut self.boarded else { return moved };
+            if boarded.sequences.is_empty() || self.cause.is_some() {
+                return moved;
+            }
+            let shown = boarded.shown;
+            self.show_next();
+            let taken = self.take_oldest();
+            let more = self.boarded.as_ref().is_some_and(|boarded| boarded.shown > shown);
+            if !taken && !more {
+                return moved;
+            }
+            moved = true;
+        }
+    }
+
+    /// Compares what ended here without a look at the others.
+    fn check_board(&mut self) -> bool {
+        let Some(boarded) = self.boarded.as_mut().filter(|it| !it.unchecked.is_empty()) else {
+            return false;
+        };
+        match boarded.check(self.rank) {
+            Ok(false) => false,
+            Ok(true) => {
+                boarded.pass(self.issued);
+                self.wake_sleepers();
+                true
+            }
+            Err(abort) => {
+                self.fail(abort);
+                true
+            }
+        }
+    }
+
+    /// Shows what the oldest operation that is not shown gives, if there is room.
+    fn show_next(&mut self) {
+        let Some(boarded) = &mut self.boarded else { return };
+        let Some(&sequence) = boarded.sequences.get(boarded.shown) else { return };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let Some(Boarding { small, shown }) = &mut running.boarding else { return };
+        let (gives, size) = (small.gives(), small.size);
+        boarded.given.clear();
+        if gives {
+            let from = match running.bindings.input.is_empty() {
+                true => &running.bindings.output,
+                false => &running.bindings.input,
+            };
+            from.iter().for_each(|block| block.read(|bytes| boarded.given.extend(bytes)));
+        }
+        if boarded.given.len() > BOARD_BYTES {
+            let why = format!("operation {sequence} does not fit the board of {size} ranks");
+            self.fail(Abort::User { rank: self.rank, why });
+            return;
+        }
+        *shown = boarded.board.show(sequence, &running.fingerprint, &boarded.given);
+        if *shown {
+            boarded.shown += 1;
+            running.progressed = self.now;
+            self.wake_sleepers();
+        }
+    }
+
+    /// Ends the oldest operation if all that it needs is there.
+    fn take_oldest(&mut self) -> bool {
+        let Some(boarded) = &mut self.boarded else { return false };
+        let Some(&sequence) = boarded.sequences.front().filter(|_| boarded.shown > 0) else {
+            return false;
+        };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return false };
+        let Some(Boarding { small, .. }) = running.boarding else { return false };
+        let counts = |rank| {
+            boarded.board.shows(rank, sequence)
+                && boarded.board.attention(rank) != Attention::Withdrawn
+        };
+        if !small.sources().all(counts) {
+            return false;
+        }
+        let mut taken = std::mem::take(&mut boarded.taken);
+        taken.clear();
+        taken.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
+        let parts = parts(running, &small);
+        let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
+        let fingerprint = running.fingerprint;
+        match boarded.take(sequence, &fingerprint, &small, part, &mut taken) {
+            Ok(()) => {
+                if !small.sources().is_empty() {
+                    scatter(&taken, &running.bindings.output);
+                }
+                running.remaining = 0;
+                running.progressed = self.now;
+                boarded.sequences.pop_front();
+                boarded.shown -= 1;
+                boarded.taken = taken;
+                boarded.note_done(sequence, &fingerprint, &small);
+                boarded.pass(self.issued);
+                if boarded.sequences.is_empty() {
+                    boarded.wake_up();
+                }
+                self.wake_sleepers();
+                self.finish_if_done(sequence);
+            }
+            Err(abort) => self.fail(abort),
+        }
+        true
+    }
+
+    /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
+    /// has failed.
+    fn wake_sleepers(&mut self) -> bool {
+        let mut failed = false;
+        for peer in 0..self.size {
+            let Some(boarded) = &self.boarded else { return failed };
+            match boarded.board.attention(peer) {
+                Attention::Awake => {}
+                Attention::Withdrawn => failed = true,
+                Attention::Asleep if peer != self.rank => {
+                    let header = self.header(Kind::Issued, self.issued);
+                    self.replies.push_back((peer, header));
+                }
+                Attention::Asleep => {}
+            }
+        }
+        failed
+    }
+
+    /// Has the others wake this rank; false if what it would wait for is there.
+    pub(super) fn fall_asleep(&mut self, transport: &mut dyn Transport) -> bool {
+        let Some(boarded) = &mut self.boarded else { return true };
+        let Some(&sequence) = boarded.sequences.front() else { return true };
+        boarded.board.set_asleep(true);
+        boarded.asleep = true;
+        let Some(Boarding { small, shown }) =
+            self.in_flight.get(sequence).and_then(|running| running.boarding)
+        else {
+            return true;
+        };
+        let missing = boarded.missing(&small, sequence);
+        // Whose death would otherwise be noticed by others only.
+        for &peer in missing.iter().filter(|&&peer| peer != self.rank) {
+            if !std::mem::replace(&mut self.peers[peer as usize].touched, true) {
+                transport.connect(peer);
+            }
+        }
+        !(shown && missing.is_empty())
+    }
+
+    /// Looks for itself again.
+    pub(super) fn wake_up(&mut self) {
+        if let Some(boarded) = &mut self.boarded {
+            boarded.wake_up();
+        }
+    }
+
+    /// When to look for room on the board, if an operation waits for that.
+    pub(super) fn room_deadline(&self) -> Option<Instant> {
+        let waits = |it: &&Boarded| it.shown < it.sequences.len();
+        self.boarded.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
+    }
+
+    /// The ranks for which an operation waits.
+    pub(super) fn waits_for(&self, running: &Running) -> Vec<Rank> {
+        match (&self.boarded, running.boarding) {
+            (Some(boarded), Some(Boarding { small, .. })) => {
+                boarded.missing(&small, running.sequence)
+            }
+            _ => running.waits_for(),
+        }
+    }
+
+    /// The rank that left the group and will never show what operation `sequence` needs.
+    pub(super) fn gone_from_board(&mut self, sequence: u64) -> Option<Rank> {
+        // What it showed before it left counts.
+        self.look_at_board();
+        let running = self.in_flight.get(sequence).filter(|it| it.boarding.is_some())?;
+        let gone = |rank: &Rank| self.peers[*rank as usize].lost == Some(Lost::Goodbye);
+        self.waits_for(running).into_iter().find(gone)
+    }
+}
+
+/// For each source, the part of a flat buffer that [`Small::take`] wants.
+fn parts(running: &Running, small: &Small) -> Vec<Range<usize>> {
+    let facts = small.collective.facts();
+    let ranges = |blocks: &[Region]| {
+        let mut start = 0;
+        let range = |block: &Region| {
+            start += block.len();
+            start - block.len()..start
+        };
+        blocks.iter().map(range).collect::<Vec<_>>()
+    };
+    if facts.output == Blocks::All {
+        return ranges(&running.bindings.output);
+    }
+    if facts.input == Blocks::All {
+        let own = ranges(&running.bindings.input).get(small.rank as usize).cloned();
+        return vec![own.unwrap_or(0..0); small.size as usize];
+    }
+    Vec::new()
+}
+
+/// Copies a flat buffer to its blocks.
+fn scatter(flat: &[u8], blocks: &[Region]) {
+    let mut rest = flat;
+    for block in blocks {
+        let Some((own, others)) = rest.split_at_checked(block.len()) else { return };
+        block.write(|into| into.copy_from_slice(own));
+        rest = others;
+    }
+}

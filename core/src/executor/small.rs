@@ -1,0 +1,104 @@
+//! What each rank shows for a small operation, and what it makes of what the others show. Pure:
+//! knows bytes and kernels; no board, no frames.
+//!
+//! Memory is flat here: the blocks of a buffer one after the other.
+
+use std::ops::Range;
+
+use super::kernels::{self, Operands};
+use crate::schedule::Rank;
+use crate::{Blocks, Collective, DType, ReduceOp};
+
+/// The index that stands in fingerprints for operations over the board, beyond all algorithms.
+pub const ON_BOARD: u8 = u8::MAX;
+
+/// A small operation of one rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Small {
+    /// The collective, one that [`Small::suits`].
+    pub collective: Collective,
+    /// The element type.
+    pub dtype: DType,
+    /// How elements are reduced.
+    pub reduce_op: ReduceOp,
+    /// The root, 0 where there is none.
+    pub root: Rank,
+    /// This rank.
+    pub rank: Rank,
+    /// The number of ranks.
+    pub size: u32,
+}
+
+impl Small {
+    /// Whether operations of this kind, with `shared_bytes` bytes that all ranks know of, go over a
+    /// board on which each rank shows up to `capacity` bytes.
+    pub fn suits(collective: Collective, shared_bytes: Option<u64>, capacity: usize) -> bool {
+        let known = match collective {
+            Collective::Barrier => Some(0),
+            Collective::Allreduce
+            | Collective::Reduce
+            | Collective::Broadcast
+            | Collective::Allgather
+            | Collective::ReduceScatter => shared_bytes,
+            // What one rank shows there is no fact that all ranks share.
+            Collective::Gather | Collective::Scatter | Collective::Alltoall => None,
+        };
+        known.is_some_and(|bytes| bytes <= capacity as u64)
+    }
+
+    /// Whether this rank shows its input, or its output where that is the input, too.
+    pub(super) fn gives(&self) -> bool {
+        match self.collective {
+            Collective::Broadcast => self.rank == self.root,
+            Collective::Barrier => false,
+            _ => true,
+        }
+    }
+
+    /// The ranks whose bytes this rank needs, in the order in which it takes them.
+    pub(super) fn sources(&self) -> Range<Rank> {
+        match self.collective {
+            Collective::Broadcast if self.rank != self.root => self.root..self.root + 1,
+            Collective::Broadcast => 0..0,
+            Collective::Reduce if self.rank != self.root => 0..0,
+            _ => 0..self.size,
+        }
+    }
+
+    /// Takes what `source` showed into `output`; false if it cannot be what the operation needs.
+    /// `part` is what the source gives to the output of an allgather, or what this rank has of the
+    /// input of a reduce-scatter; the others have no parts. Sources come in the order of
+    /// [`Small::sources`], so that all ranks end with the same bits.
+    pub(super) fn take(
+        &self,
+        source: Rank,
+        shown: &[u8],
+        part: Range<usize>,
+        output: &mut [u8],
+    ) -> bool {
+        let facts = self.collective.facts();
+        if self.collective == Collective::Barrier {
+            return shown.is_empty();
+        }
+        if facts.output == Blocks::All {
+            return put(output.get_mut(part), shown);
+        }
+        let shown = if facts.input == Blocks::All { shown.get(part) } else { Some(shown) };
+        let Some(shown) = shown.filter(|shown| shown.len() == output.len()) else { return false };
+        if !facts.reduces || source == 0 {
+            return put(Some(output), shown);
+        }
+        kernels::reduce(self.reduce_op, self.dtype, output, shown, Operands::LocalFirst);
+        true
+    }
+}
+
+fn put(into: Option<&mut [u8]>, shown: &[u8]) -> bool {
+    match into {
+        Some(into) if into.len() == shown.len() => {
+            into.copy_from_slice(shown);
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,381 @@
+//! Small operations over the board: right results in every order, between frames, at once and in
+//! flight; and what goes wrong is found and named as with frames.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::drivers::{PATIENCE, SPINS, on_threads, tcp, wait};
+use super::schedules::ring_allreduce;
+use super::world::{assert_ok, errors, memory, values};
+use super::{Call, SIZES, World, with_seeds};
+use crate::executor::{
+    Bindings, Boarding, Completion, Driver, Executor, Flat, GroupIdentity, ON_BOARD, Operation,
+    Small, SpinPolicy, Waiting,
+};
+use crate::transport::board::BOARD_PLACES;
+use crate::transport::shm::board::in_one_process;
+use crate::wire::frame::Fingerprint;
+use crate::{Collective, DType, Error, ReduceOp, Region, Result};
+
+fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
+    let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);
+    Small { collective, dtype, reduce_op, root, rank, size }
+}
+
+fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprint {
+    Fingerprint {
+        collective: collective as u8,
+        dtype: DType::I32 as u8,
+        algorithm: ON_BOARD,
+        root,
+        elements: elements as u64,
+        ..Fingerprint::default()
+    }
+}
+
+/// A call of `rank` over the board.
+fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
+    let none = Arc::default();
+    Call {
+        fingerprint: fingerprint(small.collective, elements, small.root),
+        small: Some(small),
+        ..Call::new(&none, input, output)
+    }
+}
+
+fn allreduce(world: &mut World, rank: u32, elements: usize) -> Arc<Completion> {
+    let small = small(Collective::Allreduce, rank, world.size(), 0);
+    world.issue(rank, call(small, elements, vec![], vec![Region::zeroed(4 * elements)]))
+}
+
+/// What `rank` gives at `index`.
+fn value(rank: u32, index: usize) -> i32 {
+    (rank as i32 + 1) * 1000 + index as i32
+}
+
+fn block(rank: u32, of: u32, elements: usize) -> Region {
+    memory((0..elements).map(|index| value(rank, of as usize * elements + index)))
+}
+
+/// One call of every rank, and what its output must be.
+fn issue_all(
+    world: &mut World,
+    collective: Collective,
+    elements: usize,
+    root: u32,
+) -> Vec<(Arc<Completion>, Vec<Region>, Vec<i32>)> {
+    let size = world.size();
+    let sum = |at: usize| (0..size).map(|rank| value(rank, at)).sum::<i32>();
+    let calls = (0..size).map(|rank| {
+        let own = || vec![block(rank, 0, elements)];
+        let all = || (0..size).map(|of| block(rank, of, elements)).collect::<Vec<_>>();
+        let empty = |count: u32| (0..count).map(|_| Region::zeroed(4 * elements)).collect();
+        let (input, output): (Vec<Region>, Vec<Region>) = match collective {
+            Collective::Allreduce | Collective::Broadcast => (vec![], own()),
+            Collective::Reduce => (own(), empty(u32::from(rank == root))),
+            Collective::Allgather => (own(), empty(size)),
+            Collective::ReduceScatter => (all(), empty(1)),
+            _ => (vec![], vec![]),
+        };
+        let start = rank as usize * elements;
+        let expected = match collective {
+            Collective::Allreduce => (0..elements).map(sum).collect(),
+            Collective::Reduce if rank == root => (0..elements).map(sum).collect(),
+            Collective::Broadcast => (0..elements).map(|at| value(root, at)).collect(),
+            Collective::Allgather => {
+                (0..size).flat_map(|of| (0..elements).map(move |at| value(of, at))).collect()
+            }
+            Collective::ReduceScatter => (start..start + elements).map(sum).collect(),
+            _ => vec![],
+        };
+        let small = small(collective, rank, size, root);
+        let completion = world.issue(rank, call(small, elements, input, output.clone()));
+        (completion, output, expected)
+    });
+    calls.collect()
+}
+
+const BOARDED: [Collective; 6] = [
+    Collective::Allreduce,
+    Collective::Reduce,
+    Collective::Broadcast,
+    Collective::Allgather,
+    Collective::ReduceScatter,
+    Collective::Barrier,
+];
+
+#[test]
+fn every_collective_is_right_at_every_size_and_many_are_in_flight() {
+    with_seeds(|seed| {
+        for size in SIZES {
+            let mut world = World::with_board(size, seed);
+            let mut calls = Vec::new();
+            // More than there are places, so that the fast wait for the slow.
+            for round in 0..3 * BOARD_PLACES as usize {
+                let collective = BOARDED[(round + seed as usize) % BOARDED.len()];
+                let elements = [0, 1, 3, 100][round % 4];
+                calls.extend(issue_all(&mut world, collective, elements, round as u32 % size));
+            }
+            let completions: Vec<_> = calls.iter().map(|call| call.0.clone()).collect();
+            world.run(&completions);
+            assert_ok(&completions);
+            for (_, output, expected) in calls {
+                let got: Vec<i32> = output.iter().flat_map(values).collect();
+                assert_eq!(got, expected, "{size} ranks");
+            }
+        }
+    });
+}
+
+#[test]
+fn frames_and_the_board_take_turns() {
+    with_seeds(|seed| {
+        let size = 3;
+        let mut world = World::with_board(size, seed);
+        let mut calls = Vec::new();
+        let mut tensors = Vec::new();
+        for round in 0..40 {
+            if (round * 7 + seed as usize) % 3 == 0 {
+                for (completion, output, expected) in
+                    issue_all(&mut world, Collective::Allreduce, 5, 0)
+                {
+                    calls.push(completion);
+                    tensors.push((output[0].clone(), expected));
+                }
+            } else {
+                for rank in 0..size {
+                    let tensor = memory(vec![rank as i32 + 1; 1 + round * 1000]);
+                    let schedule = ring_allreduce(rank, size);
+                    let call = Call::new(&schedule, vec![], vec![tensor.clone()]);
+                    calls.push(world.issue(rank, call));
+                    tensors.push((tensor, vec![6; 1 + round * 1000]));
+                }
+            }
+        }
+        world.run(&calls);
+        assert_ok(&calls);
+        assert!(tensors.iter().all(|(tensor, expected)| &values(tensor) == expected));
+    });
+}
+
+#[test]
+fn a_mismatch_on_the_board_is_raised_on_every_rank_and_names_both_sides() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5] {
+            let mut world = World::with_board(size, seed);
+            let odd = seed as u32 % size;
+            let calls: Vec<_> = (0..size)
+                .map(|rank| allreduce(&mut world, rank, if rank == odd { 7 } else { 8 }))
+                .collect();
+            world.run(&calls);
+            for error in errors(&calls) {
+                let Error::CollectiveMismatch { rank, other_rank, ours, theirs, .. } = &error
+                else {
+                    panic!("{error}");
+                };
+                assert!((*rank == odd) != (*other_rank == odd), "{error}");
+                let text = format!("{ours} {theirs}");
+                assert!(text.contains("7 i32") && text.contains("8 i32"), "{text}");
+            }
+        }
+    });
+}
+
+#[test]
+fn roots_that_wait_for_nobody_find_out_that_they_are_two() {
+    with_seeds(|seed| {
+        for collective in [Collective::Broadcast, Collective::Reduce] {
+            let mut world = World::with_board(3, seed);
+            let mut calls = Vec::new();
+            for rank in 0..3 {
+                // Ranks 0 and 1 each mean the other to be the one that others wait for.
+                let root = match collective {
+                    Collective::Broadcast => rank % 2,
+                    _ => 1 - rank % 2,
+                };
+                let small = small(collective, rank, 3, root);
+                let tensor = || vec![Region::zeroed(8)];
+                let input = if collective == Collective::Reduce { tensor() } else { vec![] };
+                calls.push(world.issue(rank, call(small, 2, input, tensor())));
+                calls.push(allreduce(&mut world, rank, 4));
+            }
+            // Rank 2 agrees with one of them, and may be done with both calls.
+            let later = [calls[1].clone(), calls[3].clone()];
+            world.run(&later);
+            for error in errors(&later) {
+                let Error::CollectiveMismatch { sequence, .. } = &error else { panic!("{error}") };
+                assert_eq!(*sequence, 1, "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn another_collective_over_frames_is_a_mismatch() {
+    with_seeds(|seed| {
+        let mut world = World::with_board(3, seed);
+        let mut calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 8)).collect();
+        let tensor = Region::zeroed(400_000);
+        let frames = Call::new(&ring_allreduce(2, 3), vec![], vec![tensor]);
+        calls.push(world.issue(2, frames));
+        world.run(&calls);
+        for error in errors(&calls) {
+            assert!(matches!(error, Error::CollectiveMismatch { .. }), "{error}");
+            assert!(error.to_string().contains("100000 i32"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_death_on_the_board_names_the_rank() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5, 8] {
+            let mut world = World::with_board(size, seed);
+            let dead = seed as u32 % size;
+            let calls: Vec<_> = (0..size)
+                .filter(|&rank| rank != dead)
+                .map(|rank| allreduce(&mut world, rank, 10))
+                .collect();
+            world.settle();
+            world.kill(dead);
+            world.settle();
+            world.pass(Duration::from_millis(60));
+            world.run(&calls);
+            for error in errors(&calls) {
+                let Error::RankFailed { rank, collective, sequence, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!((*rank, collective.as_str(), *sequence), (dead, "allreduce", 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_rank_showed_before_it_left_counts() {
+    with_seeds(|seed| {
+        let size = 3;
+        let mut world = World::with_board(size, seed);
+        let early: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 4)).collect();
+        world.settle();
+        let late = allreduce(&mut world, 2, 4);
+        // Rank 0 is done before rank 2 looks.
+        while !early[0].is_done() {
+            world.step(0);
+        }
+        let now = world.now;
+        world.executor(0).leave(now);
+        let all = [early, vec![late]].concat();
+        world.run(&all);
+        assert_ok(&all);
+        let next: Vec<_> = (1..size).map(|rank| allreduce(&mut world, rank, 4)).collect();
+        world.run(&next);
+        for error in errors(&next) {
+            assert!(matches!(&error, Error::RankFailed { rank: 0, .. }), "{error}");
+            assert!(error.to_string().contains("left"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_deadline_on_the_board_names_who_is_late() {
+    with_seeds(|seed| {
+        let mut world = World::with_board(3, seed);
+        let calls: Vec<_> = (1..3).map(|rank| allreduce(&mut world, rank, 10)).collect();
+        world.settle();
+        assert!(calls.iter().all(|call| !call.is_done()));
+        world.pass(Duration::from_secs(61));
+        world.run(&calls);
+        for error in errors(&calls) {
+            let Error::CollectiveTimeout { detail, .. } = &error else { panic!("{error}") };
+            assert!(detail.contains("waiting for rank 0"), "{detail}");
+        }
+        // What the others showed was for an operation that failed.
+        let late = allreduce(&mut world, 0, 10);
+        world.run(std::slice::from_ref(&late));
+        assert!(matches!(errors(&[late])[0], Error::CollectiveTimeout { .. }));
+    });
+}
+
+fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
+    let both = tcp(size).into_iter().zip(in_one_process(size));
+    let driver = |(transport, board)| {
+        let group = GroupIdentity { name: "board".to_owned(), generation: 0 };
+        let executor = Executor::new(transport, group, Instant::now()).with_board(board);
+        Driver::new(executor, spin).unwrap()
+    };
+    both.map(driver).collect()
+}
+
+/// An allreduce of one number as the backend does it: at once, or else in flight.
+fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -> Result<i32> {
+    let small = small(Collective::Allreduce, rank, size, 0);
+    let fingerprint = fingerprint(Collective::Allreduce, 1, 0);
+    let mut number = (rank as i32 + sequence as i32).to_le_bytes();
+    let mut flat = Flat::InPlace(&mut number);
+    let tried = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
+    if tried == Some(true) {
+        return Ok(i32::from_le_bytes(number));
+    }
+    let tensor = Region::from_vec(number.to_vec());
+    let completion = Arc::new(Completion::new());
+    let operation = Operation {
+        sequence,
+        fingerprint,
+        schedule: Arc::default(),
+        boarding: Some(Boarding { small, shown: tried.is_some() }),
+        bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
+        dtype: DType::I32,
+        reduce_op: ReduceOp::Sum,
+        deadline: Instant::now() + PATIENCE,
+        finish: None,
+        completion: completion.clone(),
+    };
+    drop(driver.submit(operation, waiting));
+    wait(driver, &completion);
+    completion.result().unwrap()?;
+    Ok(values(&tensor)[0])
+}
+
+#[test]
+fn threads_that_spin_yield_or_sleep_all_come_to_the_end() {
+    for spin in SPINS {
+        for size in [1, 2, 3, 5] {
+            let drivers = drivers(size, spin);
+            on_threads(&drivers, |rank, driver| {
+                for sequence in 1..=300_u64 {
+                    if (sequence + u64::from(rank)).is_multiple_of(50) {
+                        // The others go to sleep for this rank.
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                    let waiting = [Waiting::Soon, Waiting::Later][sequence as usize % 2];
+                    let sum = add(driver, rank, size, sequence, waiting);
+                    let expected: u64 = (0..u64::from(size)).map(|rank| rank + sequence).sum();
+                    assert_eq!(sum, Ok(expected as i32), "{size} ranks, {spin:?}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_at_once_hears_of_a_death() {
+    for spin in SPINS {
+        let mut drivers = drivers(3, spin);
+        on_threads(&drivers, |rank, driver| {
+            assert!(add(driver, rank, 3, 1, Waiting::Soon).is_ok())
+        });
+        drivers[1].vanish();
+        drivers.remove(1);
+        let ranks = [0, 2];
+        thread::scope(|scope| {
+            for (driver, rank) in drivers.iter().zip(ranks) {
+                scope.spawn(move || {
+                    let error = add(driver, rank, 3, 2, Waiting::Soon).unwrap_err();
+                    assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}");
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! Small collectives on contiguous memory, from beginning to end without taking any: the short way,
+//! beside the one through requests, for what the backend can do at once. Knows no backend.
+
+use std::time::Duration;
+
+use super::ProcessGroup;
+use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::executor::{Outcome, kernels};
+use crate::tensor::{lend_bytes, lend_bytes_mut};
+use crate::wire::fingerprint::digest;
+use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};
+
+/// Most ranks of a group that takes the short way.
+const MAX_RANKS: usize = 16;
+
+/// A collective of one contiguous tensor, or of one that is given and one for the outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    /// The collective.
+    pub collective: Collective,
+    /// The method as it was called, for messages.
+    pub name: &'static str,
+    /// The element type; any if there are no tensors.
+    pub dtype: DType,
+    /// How elements are reduced.
+    pub reduce_op: ReduceOp,
+    /// The root, 0 where there is none.
+    pub root: u32,
+    /// Limit of this call; `None` or zero is the group's.
+    pub timeout: Option<Duration>,
+    /// Whether the caller waits for it at once.
+    pub waiting: Waiting,
+}
+
+/// Memory that an operation keeps when it lasts: what it reads, where that is not what it writes,
+/// and what it writes.
+#[derive(Debug)]
+pub struct Kept {
+    /// The whole input.
+    pub input: Option<Region>,
+    /// The whole output.
+    pub output: Region,
+}
+
+/// A small collective that was tried.
+pub enum Tried<'a> {
+    /// It is done. Its work has no tensors: [`Work::result`] is empty.
+    Done(Work),
+    /// It goes on when it is given memory that lasts.
+    Begun(Begun<'a>),
+}
+
+/// A small collective to which this rank has given its part, but not all others. Nothing else can
+/// be issued in its group before [`Begun::go_on`]; whoever drops it gets no outcome.
+#[must_use = "the operation does not go on by itself"]
+pub struct Begun<'a> {
+    group: &'a ProcessGroup,
+    plain: Plain,
+    go_on: Box<dyn FnOnce(Lasting) -> Issued + 'a>,
+}
+
+impl ProcessGroup {
+    /// Carries out a small collective at once, if the backend can, in `memory` and without taking
+    /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
+    /// is wrong with a call.
+    pub fn try_plain(&self, plain: &Plain, memory: &mut Flat<'_>) -> Option<Tried<'_>> {
+        let call = self.small_call(plain, memory)?;
+        match self.inner.cpu.try_small(&call, memory) {
+            Attempt::Declined => None,
+            Attempt::Done(sequence) => {
+                if plain.is_average() {
+                    kernels::divide(plain.dtype, memory.output(), self.size());
+                }
+                Some(Tried::Done(Work::done(plain.name, sequence)))
+            }
+            Attempt::Begun(go_on) => {
+                Some(Tried::Begun(Begun { group: self, plain: *plain, go_on }))
+            }
+        }
+    }
+
+    /// As [`ProcessGroup::run`] of a call in place, if it can be carried out at once.
+    pub(crate) fn run_in_place(
+        &self,
+        plain: Option<Plain>,
+        tensor: Option<(DType, &mut [u8])>,
+    ) -> Option<Result<()>> {
+        let (dtype, memory) = tensor?;
+        let plain = Plain { dtype, ..plain? };
+        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory))?;
+        Some(tried.wait(|| Kept { input: None, output: lend_bytes_mut(memory) }))
+    }
+
+    /// As [`ProcessGroup::run`] of a call from one tensor to another, if it can be carried out at
+    /// once.
+    pub(crate) fn run_apart(
+        &self,
+        plain: Option<Plain>,
+        output: Option<(DType, &mut [u8])>,
+        input: Option<(DType, &[u8])>,
+    ) -> Option<Result<()>> {
+        let ((dtype, output), (other, input)) = (output?, input?);
+        let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
+        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output))?;
+        let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
+        Some(tried.wait(kept))
+    }
+
+    /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
+    pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
+        let tried = self.try_plain(&plain?, &mut Flat::InPlace(&mut []))?;
+        Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
+    }
+
+    /// What the backend has to know, if the call is one of the usual ones and all is right with it.
+    fn small_call(&self, plain: &Plain, memory: &Flat<'_>) -> Option<SmallCall> {
+        let Plain { collective, dtype, reduce_op, root, waiting, .. } = *plain;
+        let facts = collective.facts();
+        let size = self.size();
+        let is_usual = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
+        if (facts.reduces && !is_usual) || (facts.rooted && root >= size) {
+            return None;
+        }
+        let (given, taken) = memory.lengths();
+        let (given, taken) = (given / dtype.size_bytes(), taken / dtype.size_bytes());
+        let mut words = [0; MAX_RANKS];
+        let words = words.get_mut(..size as usize)?;
+        let (elements, detail) = match facts.sizes {
+            Sizes::Equal => (taken, 0),
+            Sizes::PerRank => {
+                let gathers = facts.output == Blocks::All;
+                let (all, one) = if gathers { (taken, given) } else { (given, taken) };
+                if all != one * size as usize {
+                    return None;
+                }
+                words.fill(one as u64);
+                (all, digest(words))
+            }
+            Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
+        };
+        Some(SmallCall {
+            collective,
+            dtype,
+            reduce_op,
+            root: if facts.rooted { root } else { 0 },
+            elements: elements as u64,
+            shared_bytes: Some((elements * dtype.size_bytes()) as u64),
+            detail,
+            waiting,
+        })
+    }
+}
+
+impl Plain {
+    fn is_average(&self) -> bool {
+        self.reduce_op == ReduceOp::Avg && self.collective.facts().reduces
+    }
+}
+
+impl Tried<'_> {
+    /// The work, which goes on in the memory that `keep` gives if it is not done.
+    pub fn work(self, keep: impl FnOnce() -> Kept) -> Work {
+        match self {
+            Tried::Done(work) => work,
+            Tried::Begun(begun) => begun.go_on(keep()),
+        }
+    }
+
+    fn wait(self, keep: impl FnOnce() -> Kept) -> Result<()> {
+        match self {
+            Tried::Done(_) => Ok(()),
+            Tried::Begun(begun) => begun.go_on(keep()).wait(None),
+        }
+    }
+}
+
+impl Begun<'_> {
+    /// Goes on in memory that lasts until the work is complete: the same that was tried.
+    pub fn go_on(self, kept: Kept) -> Work {
+        let Begun { group, plain, go_on } = self;
+        let (facts, parts) = (plain.collective.facts(), group.size());
+        let Kept { input, output } = kept;
+        let finish = plain.is_average().then(|| divide(plain.dtype, output.clone(), parts));
+        let issued = go_on(Lasting {
+            deadline: group.deadline(plain.timeout),
+            input: blocks(input, facts.input, parts),
+            output: blocks(Some(output), facts.output, parts),
+            finish,
+        });
+        Work::new(plain.name, vec![(issued, group.cpu())], Vec::new())
+    }
+}
+
+/// The blocks of a buffer whose blocks are equal.
+fn blocks(whole: Option<Region>, rule: Blocks, size: u32) -> Vec<Region> {
+    let Some(whole) = whole else { return Vec::new() };
+    match rule {
+        Blocks::None => Vec::new(),
+        Blocks::All | Blocks::AllAtRoot => {
+            let bytes = whole.len() / size as usize;
+            (0..size as usize)
+                .map(|index| whole.slice(index * bytes..(index + 1) * bytes))
+                .collect()
+        }
+        Blocks::One | Blocks::OneAtRoot => vec![whole],
+    }
+}
+
+/// Makes an average of a sum.
+fn divide(dtype: DType, output: Region, parts: u32) -> Outcome {
+    Box::new(move || output.write(|memory| kernels::divide(dtype, memory, parts)))
+}

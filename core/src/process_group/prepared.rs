@@ -1,0 +1,138 @@
+//! Operations that are checked once and started often. Knows no backend.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::at_once::{Kept, Plain};
+use super::{ProcessGroup, check};
+use crate::arguments::AllreduceArguments;
+use crate::backend::{Flat, Waiting};
+use crate::calls::{Call, Role, tables};
+use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
+
+/// An operation on one tensor that is started again and again: arguments are checked when it is
+/// made, and the tensor is kept.
+///
+/// Each start is a call like any other: it has the next sequence number, and other ranks may take
+/// part in it by an ordinary call. Between the end of one start and the next, the tensor's
+/// elements may be changed.
+pub struct PreparedOperation {
+    group: ProcessGroup,
+    request: Request,
+    tensor: Tensor,
+    /// The call on the tensor's memory, if that is contiguous.
+    plain: Option<(Plain, Region)>,
+    /// What was started last, if it was not done at once.
+    last: Mutex<Option<Work>>,
+}
+
+impl ProcessGroup {
+    /// Prepares an allreduce of one tensor, in place.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] and [`Error::UnsupportedDType`], as
+    /// [`ProcessGroup::allreduce_async`] raises them.
+    pub fn prepare_allreduce(
+        &self,
+        tensor: impl OwnedBuffers,
+        arguments: impl AllreduceArguments,
+    ) -> Result<PreparedOperation> {
+        let call = Call::new(&tables::PROCESS_GROUP_ALLREDUCE, arguments);
+        let plain = call.plain(&[Role::InOut]);
+        let mut tensors = tensor.into_tensors();
+        let (Some(tensor), true) = (tensors.pop(), tensors.is_empty()) else {
+            let message = "prepare_allreduce: expected one tensor, got a list".to_owned();
+            return Err(Error::InvalidArgument { message });
+        };
+        let call = call.tensors(Role::InOut, vec![tensor.clone()]);
+        let request = call.request(self.rank(), self.size())?;
+        check::check(&request, self.rank(), self.size())?;
+        let plain = plain.filter(|_| tensor.is_contiguous()).map(|plain| {
+            let plain = Plain { dtype: tensor.dtype(), waiting: Waiting::Later, ..plain };
+            (plain, tensor.region().clone())
+        });
+        let group = self.clone();
+        Ok(PreparedOperation { group, request, tensor, plain, last: Mutex::default() })
+    }
+}
+
+impl PreparedOperation {
+    /// Starts the operation.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it was started before and is not complete; the failure of a
+    /// broken group.
+    pub fn start(&self) -> Result<Work> {
+        self.start_as(Waiting::Later)
+    }
+
+    /// Starts the operation and waits for it.
+    ///
+    /// # Errors
+    /// As [`PreparedOperation::start`], and the operation's own failure.
+    pub fn run(&self) -> Result<()> {
+        self.start_as(Waiting::Soon)?.wait(None)
+    }
+
+    /// Waits for what was started last; nothing if nothing was.
+    ///
+    /// # Errors
+    /// As [`Work::wait`].
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
+        let last = self.last().clone();
+        last.map_or(Ok(()), |work| work.wait(timeout))
+    }
+
+    /// What was started last, if it was not done at once.
+    pub fn last_started(&self) -> Option<Work> {
+        self.last().clone()
+    }
+
+    /// The tensor. Its elements are defined while nothing that was started goes on.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The group in which it runs.
+    pub fn group(&self) -> &ProcessGroup {
+        &self.group
+    }
+
+    fn start_as(&self, waiting: Waiting) -> Result<Work> {
+        let mut last = self.last();
+        if last.as_ref().is_some_and(|work| !work.is_completed()) {
+            let name = self.request.name;
+            let message =
+                format!("{name}: it was started before, and is not complete; wait for it");
+            return Err(Error::InvalidArgument { message });
+        }
+        let work = match self.try_at_once(waiting) {
+            Some(work) => work,
+            None => self.group.issue_as(self.request.clone(), waiting)?,
+        };
+        *last = (!work.is_done()).then(|| work.clone());
+        Ok(work)
+    }
+
+    fn try_at_once(&self, waiting: Waiting) -> Option<Work> {
+        let (plain, region) = self.plain.as_ref()?;
+        let plain = Plain { waiting, ..*plain };
+        // What goes on writes the memory in its own time, not inside of this access.
+        let tried =
+            region.write(|memory| self.group.try_plain(&plain, &mut Flat::InPlace(memory)))?;
+        Some(tried.work(|| Kept { input: None, output: region.clone() }))
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Work>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for PreparedOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, elements) = (self.request.name, self.tensor.elements());
+        let dtype = self.tensor.dtype().name();
+        write!(f, "PreparedOperation({name} of {elements} {dtype} in {:?})", self.group)
+    }
+}

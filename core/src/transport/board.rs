@@ -1,0 +1,61 @@
+//! What ranks of one host show each other in place of frames: small operations go over a board.
+//! Knows nothing of schedules or groups, and not where the memory lies.
+//!
+//! Every rank has a few places of its own, one for each of the last sequence numbers. It writes
+//! what it gives to an operation into its place, and reads the others'. Nobody asks anybody, and a
+//! rank that is killed leaves no lock.
+
+use super::Rank;
+use crate::wire::frame::Fingerprint;
+
+/// Most bytes that a rank shows for one operation.
+pub const BOARD_BYTES: usize = 4096;
+
+/// How many operations a rank may be ahead of the slowest.
+pub const BOARD_PLACES: u64 = 8;
+
+/// What stands in a rank's place for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing yet.
+    Nothing,
+    /// This many bytes, of a rank that runs what the fingerprint says.
+    Bytes(usize, Fingerprint),
+    /// What no rank of this version writes.
+    Nonsense,
+}
+
+/// What a rank says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// It looks by itself.
+    Awake,
+    /// It has to be woken when something is shown.
+    Asleep,
+    /// It failed: what it shows does not count any more, and it will say why.
+    Withdrawn,
+}
+
+/// The board of a group whose ranks are all on one host. Nothing in it blocks.
+pub trait Board: Send {
+    /// The number of ranks.
+    fn size(&self) -> u32;
+    /// Shows `payload`, at most [`BOARD_BYTES`], for operation `sequence`; false if some rank may
+    /// still want what stands in its place. Sequence numbers rise.
+    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
+    /// Whether `rank` shows something for operation `sequence`.
+    fn shows(&self, rank: Rank, sequence: u64) -> bool;
+    /// What `rank` shows for operation `sequence`, copied to the start of `into`, which has
+    /// [`BOARD_BYTES`]. This rank's own place can be read, too.
+    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown;
+    /// Tells the others that this rank will not read what they show for operations up to
+    /// `sequence` any more.
+    fn pass(&mut self, sequence: u64);
+    /// Tells the others whether this rank has to be woken when they show something. After a true,
+    /// it must look once more before it sleeps.
+    fn set_asleep(&mut self, asleep: bool);
+    /// Tells the others that this rank failed. It cannot be taken back.
+    fn withdraw(&mut self);
+    /// What `rank` says of itself, asked after something was shown.
+    fn attention(&self, rank: Rank) -> Attention;
+}

@@ -1,0 +1,350 @@
+//! The board in shared memory: one file for each rank, which that rank alone writes and all others
+//! read. Others find the file among the descriptors of the rank's process, which is theirs to look
+//! at if it belongs to the same user; where it is not, there is no board. Knows nothing of
+//! operations.
+//!
+//! A file is a head and [`BOARD_PLACES`] places. Of the head, one line of the cache says whether
+//! the rank sleeps, and another up to which operation it has read. A place is a line with the
+//! sequence number, the fingerprint and the first bytes, and lines with the rest, so that four
+//! bytes travel in one line. The sequence number is stored last, and a place is written again only
+//! when all ranks have passed it: what a rank reads under its number is whole.
+//!
+//! Nothing that is read is trusted: a length is checked, and bytes are copied before they are used.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{Mode, OFlags, open};
+
+use super::memory::{File, Mapping};
+use super::ring::Shared;
+use crate::transport::Rank;
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::wire::card::{BoardKey, Card};
+use crate::wire::frame::Fingerprint;
+
+/// A line of the cache, bytes; two ranks that write one line wait for each other.
+const LINE: usize = 64;
+/// What the file is and of which layout: the first word.
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
+const NONCE_AT: usize = 8;
+pub(super) const ATTENTION_AT: usize = 2 * LINE;
+pub(super) const PASSED_AT: usize = 4 * LINE;
+const PLACES_AT: usize = 6 * LINE;
+
+/// What a rank says of itself; zero if it is awake.
+const ASLEEP: u64 = 1;
+const WITHDRAWN: u64 = 2;
+
+/// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
+const LENGTH_AT: usize = 8;
+const PASSED_THEN_AT: usize = 16;
+const FINGERPRINT_AT: usize = 24;
+pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
+const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
+
+/// Bytes of a rank's file.
+const FILE_BYTES: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;
+
+/// Most ranks of a board: each looks at all others.
+const MAX_RANKS: usize = 16;
+
+/// This rank's part of a board that the others may join, for as long as it lives.
+#[derive(Debug)]
+pub struct Offer {
+    file: File,
+    /// Until a board has it.
+    own: Option<Mapping>,
+    nonce: u64,
+}
+
+impl Offer {
+    /// Memory with `nonce` in it, which no other memory has.
+    ///
+    /// # Errors
+    /// What the system refuses, in words.
+    pub fn new(nonce: u64) -> Result<Offer, String> {
+        let words = |error| format!("there is no memory to share: {error}");
+        let file = File::new(FILE_BYTES).map_err(words)?;
+        let own = file.map().map_err(words)?;
+        own.store(NONCE_AT, nonce);
+        own.store(0, MARK);
+        Ok(Offer { file, own: Some(own), nonce })
+    }
+
+    /// What the others need to find it.
+    pub fn key(&self) -> BoardKey {
+        let descriptor = self.file.as_fd().as_raw_fd().unsigned_abs();
+        BoardKey { descriptor, nonce: self.nonce }
+    }
+
+    /// Whether the ranks of `cards` may have a board.
+    pub fn suits(cards: &[Card]) -> bool {
+        let host = cards.first().map(|card| &card.host);
+        let is_here = |card: &Card| Some(&card.host) == host && card.board.is_some();
+        cards.len() <= MAX_RANKS && cards.iter().all(is_here)
+    }
+
+    /// The board of `rank` in the group whose ranks published `cards`, if all their parts can be
+    /// found. It is used only if every rank finds all parts, and this offer must be kept until all
+    /// have looked. An offer is joined once.
+    ///
+    /// # Errors
+    /// What cannot be found, in words.
+    pub fn join(&mut self, rank: Rank, cards: &[Card]) -> Result<Box<dyn Board>, String> {
+        let mut memories = Vec::with_capacity(cards.len());
+        for (other, card) in (0..).zip(cards) {
+            memories.push(match self.own.take_if(|_| other == rank) {
+                Some(own) => own,
+                None => find(card).map_err(|why| format!("rank {other}: {why}"))?,
+            });
+        }
+        Ok(Box::new(SharedBoard::new(rank, memories)))
+    }
+}
+
+/// The part of the board of the rank of `card`, which is on this host.
+fn find(card: &Card) -> Result<Mapping, String> {
+    let key = card.board.ok_or("it offers no board")?;
+    let path = format!("/proc/{}/fd/{}", card.process_id, key.descriptor);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = open(&path, flags, Mode::empty()).map_err(|error| format!("{path}: {error}"))?;
+    let memory = File::from_peer(fd, FILE_BYTES)?.map().map_err(|error| error.to_string())?;
+    if (memory.load(0), memory.load(NONCE_AT)) != (MARK, key.nonce) {
+        return Err(format!("{path} is another process's memory"));
+    }
+    Ok(memory)
+}
+
+/// A board over the memories of all ranks.
+pub(super) struct SharedBoard<M> {
+    rank: Rank,
+    /// By rank; this rank writes its own only.
+    memories: Vec<M>,
+    /// By rank: the operation that it is known to have passed.
+    passed: Vec<u64>,
+}
+
+impl<M: Shared> SharedBoard<M> {
+    /// A board of `rank` over the memories of all ranks, whose places have only zeros.
+    pub(super) fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
+        let passed = vec![0; memories.len()];
+        SharedBoard { rank, memories, passed }
+    }
+
+    fn own(&self) -> &M {
+        &self.memories[self.rank as usize]
+    }
+
+    /// Whether all ranks have passed `sequence`.
+    fn have_passed(&mut self, sequence: u64) -> bool {
+        let ranks = self.memories.iter().zip(&mut self.passed);
+        ranks.into_iter().all(|(memory, known)| {
+            if sequence > *known {
+                *known = memory.load(PASSED_AT);
+            }
+            sequence <= *known
+        })
+    }
+}
+
+/// A fingerprint as words, in the order of its encoding.
+fn words(fingerprint: &Fingerprint) -> [u64; 3] {
+    let Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail } =
+        *fingerprint;
+    let small = u32::from_le_bytes([collective, dtype, reduce_op, algorithm]);
+    [u64::from(small) | u64::from(root) << 32, elements, detail]
+}
+
+fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
+    let [collective, dtype, reduce_op, algorithm] = (small as u32).to_le_bytes();
+    let root = (small >> 32) as u32;
+    Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
+}
+
+/// Where in a file the place of an operation is.
+pub(super) fn place(sequence: u64) -> usize {
+    PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
+}
+
+impl<M: Shared + Send> Board for SharedBoard<M> {
+    fn size(&self) -> u32 {
+        self.memories.len() as u32
+    }
+
+    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool {
+        if !self.have_passed(sequence.saturating_sub(BOARD_PLACES)) {
+            return false;
+        }
+        debug_assert!(payload.len() <= BOARD_BYTES, "{} bytes", payload.len());
+        let (own, place) = (self.own(), place(sequence));
+        own.store(place + LENGTH_AT, payload.len() as u64);
+        own.store(place + PASSED_THEN_AT, self.passed[self.rank as usize]);
+        for (index, word) in words(fingerprint).into_iter().enumerate() {
+            own.store(place + FINGERPRINT_AT + 8 * index, word);
+        }
+        own.write(place + BYTES_AT, payload);
+        own.store(place, sequence);
+        // Whoever looks whether the others sleep looks after the number is there for them.
+        own.fence();
+        true
+    }
+
+    fn shows(&self, rank: Rank, sequence: u64) -> bool {
+        self.memories[rank as usize].load(place(sequence)) == sequence
+    }
+
+    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown {
+        let (memory, place) = (&self.memories[rank as usize], place(sequence));
+        if memory.load(place) != sequence {
+            return Shown::Nothing;
+        }
+        let length = memory.load(place + LENGTH_AT);
+        let Some(into) = usize::try_from(length).ok().and_then(|length| into.get_mut(..length))
+        else {
+            return Shown::Nonsense;
+        };
+        // The next look at what it has passed may be saved.
+        let passed = &mut self.passed[rank as usize];
+        *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
+        let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
+        let fingerprint = of_words([word(0), word(1), word(2)]);
+        memory.read(place + BYTES_AT, into);
+        Shown::Bytes(into.len(), fingerprint)
+    }
+
+    fn pass(&mut self, sequence: u64) {
+        self.passed[self.rank as usize] = sequence;
+        self.own().store(PASSED_AT, sequence);
+    }
+
+    fn set_asleep(&mut self, asleep: bool) {
+        let own = self.own();
+        if own.load(ATTENTION_AT) != WITHDRAWN {
+            own.store(ATTENTION_AT, if asleep { ASLEEP } else { 0 });
+            own.fence();
+        }
+    }
+
+    fn withdraw(&mut self) {
+        self.own().store(ATTENTION_AT, WITHDRAWN);
+    }
+
+    fn attention(&self, rank: Rank) -> Attention {
+        match self.memories[rank as usize].load(ATTENTION_AT) {
+            0 => Attention::Awake,
+            WITHDRAWN => Attention::Withdrawn,
+            _ => Attention::Asleep,
+        }
+    }
+}
+
+/// The boards of a group whose ranks are all in this process.
+#[cfg(test)]
+pub(crate) fn in_one_process(size: u32) -> Vec<Box<dyn Board>> {
+    #![allow(clippy::unwrap_used)]
+    let offers: Vec<Offer> = (0..size).map(|rank| Offer::new(rank.into()).unwrap()).collect();
+    let card = |offer: &Offer| {
+        let card = Card::new("here", std::process::id(), Vec::new());
+        Card { board: Some(offer.key()), ..card }
+    };
+    let cards: Vec<Card> = offers.iter().map(card).collect();
+    assert!(Offer::suits(&cards));
+    let memories = |_| cards.iter().map(|card| find(card).unwrap()).collect::<Vec<_>>();
+    let all: Vec<Vec<Mapping>> = (0..size).map(memories).collect();
+    let board = |(rank, memories)| Box::new(SharedBoard::new(rank, memories)) as Box<dyn Board>;
+    (0..).zip(all).map(board).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const PRINT: Fingerprint = Fingerprint {
+        collective: 1,
+        dtype: 2,
+        reduce_op: 3,
+        algorithm: 4,
+        root: 0x0506_0708,
+        elements: 0x090a_0b0c_0d0e_0f10,
+        detail: u64::MAX,
+    };
+
+    #[test]
+    fn what_one_shows_all_read() {
+        let mut boards = in_one_process(3);
+        let mut into = [0; BOARD_BYTES];
+        for bytes in [0, 1, 24, 4095, BOARD_BYTES] {
+            let sequence = bytes as u64 + 1;
+            let payload: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
+            boards.iter_mut().for_each(|board| board.pass(sequence - 1));
+            assert_eq!(boards[2].read(1, sequence, &mut into), Shown::Nothing);
+            assert!(boards[1].show(sequence, &PRINT, &payload));
+            for board in &mut boards {
+                assert!(board.shows(1, sequence) && !board.shows(0, sequence));
+                assert_eq!(board.read(1, sequence, &mut into), Shown::Bytes(bytes, PRINT));
+                assert_eq!(into[..bytes], payload);
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_kept_until_all_have_passed_it() {
+        let mut boards = in_one_process(2);
+        for sequence in 1..=BOARD_PLACES {
+            assert!(boards[0].show(sequence, &PRINT, &[sequence as u8]));
+        }
+        let next = BOARD_PLACES + 1;
+        assert!(!boards[0].show(next, &PRINT, &[]), "nobody has passed the first");
+        boards[0].pass(1);
+        assert!(!boards[0].show(next, &PRINT, &[]), "the other has not");
+        boards[1].pass(1);
+        assert!(boards[0].show(next, &PRINT, &[]));
+        assert!(!boards[0].show(next + 1, &PRINT, &[]));
+    }
+
+    #[test]
+    fn sleepers_are_seen() {
+        let mut boards = in_one_process(2);
+        assert_eq!(boards[0].attention(1), Attention::Awake);
+        boards[1].set_asleep(true);
+        assert!(boards[0].attention(1) == Attention::Asleep);
+        boards[1].set_asleep(false);
+        assert_eq!(boards[0].attention(1), Attention::Awake);
+        boards[1].withdraw();
+        boards[1].set_asleep(true);
+        assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_nonsense() {
+        let offer = Offer::new(7).unwrap();
+        let card = Card::new("here", std::process::id(), Vec::new());
+        let card = Card { board: Some(offer.key()), ..card };
+        let mad = find(&card).unwrap();
+        let mut board = SharedBoard::new(0, vec![find(&card).unwrap(), find(&card).unwrap()]);
+        let mut into = [0; BOARD_BYTES];
+        for length in [BOARD_BYTES as u64 + 1, u64::MAX] {
+            mad.store(place(3) + LENGTH_AT, length);
+            mad.store(place(3), 3);
+            assert_eq!(board.read(1, 3, &mut into), Shown::Nonsense);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_others_is_not_taken_for_a_board() {
+        let offer = Offer::new(7).unwrap();
+        let key = offer.key();
+        let card = Card::new("here", std::process::id(), Vec::new());
+        let with = |board| Card { board: Some(board), ..card.clone() };
+        let error = find(&with(BoardKey { nonce: 8, ..key })).err().unwrap();
+        assert!(error.contains("another process"), "{error}");
+        let error = find(&with(BoardKey { descriptor: 0, ..key })).err().unwrap();
+        assert!(!error.is_empty());
+        assert!(find(&with(key)).is_ok());
+        assert!(!Offer::suits(&[with(key), card.clone()]), "one offers none");
+        let elsewhere = Card { host: "there".to_owned(), ..with(key) };
+        assert!(!Offer::suits(&[with(key), elsewhere]));
+    }
+}
