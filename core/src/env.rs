@@ -1,6 +1,8 @@
 //! The environment variables that a launcher sets for a rank, read in one place.
 //! Knows nothing of what is done with them.
 
+use std::path::PathBuf;
+
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 
@@ -94,6 +96,12 @@ impl WebSocketEnvironment {
             reconnect_grace_ms: number(GRACE, text(GRACE))?,
         })
     }
+}
+
+/// `POLYRANK_PRICES`: the file in which `polyrank bench --calibrate` left what links cost, as rank 0
+/// sees it; the others learn it from rank 0.
+pub fn prices_file() -> Option<PathBuf> {
+    std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// What the environment says about how ranks reach each other.

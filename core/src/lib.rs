@@ -1,8 +1,12 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
 pub mod backend;
+#[cfg(all(unix, feature = "bench"))]
+mod bench;
 mod blocking;
 pub mod calls;
+#[cfg(all(unix, feature = "bench"))]
+mod chart;
 pub mod clock;
 pub mod distributed;
 pub mod env;
@@ -15,6 +19,8 @@ pub mod kernels;
 pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(all(unix, feature = "bench"))]
+mod predict;
 pub mod process_group;
 mod random;
 pub mod rendezvous;

@@ -20,6 +20,7 @@ export default defineConfig({
       { text: "Start", link: "/start/", activeMatch: "^/start/" },
       { text: "Concepts", link: "/concepts/groups", activeMatch: "^/concepts/" },
       { text: "Demos", link: "/demos/", activeMatch: "^/demos/" },
+      { text: "Speed", link: "/speed/", activeMatch: "^/speed/" },
     ],
     sidebar: {
       "/start/": [

@@ -6,7 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::prices;
 use crate::rendezvous;
+use crate::schedule::Topology;
+use crate::schedule::cost::{LinkClass, Prices};
 use crate::store::Store;
 #[cfg(not(feature = "tcp"))]
 use crate::store::grace_to_ms;
@@ -30,6 +33,10 @@ pub(super) struct Meeting {
     pub(super) board: Option<Box<dyn Board>>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
+    /// Which ranks share a host.
+    pub(super) topology: Topology,
+    /// What links cost; the same on all ranks.
+    pub(super) prices: Prices,
     /// The ranks that have a session with the store's server, and its number.
     pub(super) sessions: Vec<(u32, u64)>,
 }
@@ -49,9 +56,14 @@ pub(super) async fn meet(
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        let (transport, sessions) = (Box::new(transport), Vec::new());
-        let board = boards::offer()?.and_then(boards::alone);
-        return Ok(Meeting { transport, board, ranks_on_host: 1, sessions });
+        return Ok(Meeting {
+            transport: Box::new(transport),
+            board: boards::offer()?.and_then(boards::alone),
+            ranks_on_host: 1,
+            sessions: Vec::new(),
+            topology: Topology::one_host(1),
+            prices: Prices::of(LinkClass::Process),
+        });
     }
     rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
     let means = means(&**store)?;
@@ -70,16 +82,19 @@ async fn meet_with(
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if rank == 0 {
+        // One rank's prices for all, so that all choose the same algorithms.
+        store.set_async(PRICES, &prices::published()?).await?;
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([TOKEN]).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([PRICES, TOKEN]).collect();
     store.wait_async(&keys, Some(timeout)).await?;
     let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
         message: "the store holds something else under the group's token".into(),
     })?;
+    let published = values.pop().unwrap_or_default();
     let cards = values
         .iter()
         .enumerate()
@@ -96,10 +111,14 @@ async fn meet_with(
     };
     let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
+    let topology = Topology::by_host(cards.iter().map(|card| &card.host));
+    let prices = prices::of_group(&published, &cards)?;
     let transport = compose(rank, &cards, token, 0, means)?;
-    Ok(Meeting { transport, board, ranks_on_host, sessions })
+    Ok(Meeting { transport, board, ranks_on_host, sessions, topology, prices })
 }
 
+/// Where rank 0 publishes what links cost, for all ranks.
+const PRICES: &str = "prices";
 const TOKEN: &str = "token";
 
 fn card_key(rank: u32) -> String {

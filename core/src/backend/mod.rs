@@ -13,6 +13,7 @@ use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 mod inspect;
 mod meet;
+mod prices;
 pub mod registry;
 pub mod scheduled;
 mod stall;

@@ -16,14 +16,14 @@ use crate::executor::{
     Operation, Small, SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
-use crate::schedule::select::{Overrides, select};
+use crate::schedule::select::{Known, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
 use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, DType, Error, ReduceOp, Result};
+use crate::{Blocks, Collective, DType, Error, ReduceOp, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.
@@ -37,7 +37,7 @@ pub struct ScheduledBackend {
     /// What stands for the schedule of operations over the board.
     no_steps: Arc<Schedule>,
     issuing: Mutex<Issuing>,
-    overrides: Overrides,
+    selector: Selector,
     inspector: Arc<StallInspector>,
 }
 
@@ -70,7 +70,9 @@ impl ScheduledBackend {
         if let Some(board) = meeting.board {
             executor = executor.with_board(board);
         }
-        let issuing = Issuing { collectives: 0, messages: 0, schedules: Cache::new() };
+        let selector = Selector::new(&meeting.topology, &meeting.prices, overrides);
+        let schedules = Cache::new(Arc::new(meeting.topology));
+        let issuing = Issuing { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
@@ -82,7 +84,7 @@ impl ScheduledBackend {
             has_board,
             no_steps: Arc::default(),
             issuing: Mutex::new(issuing),
-            overrides,
+            selector,
             inspector,
         })
     }
@@ -102,7 +104,10 @@ impl Backend for ScheduledBackend {
         let on_board = self.is_small(collective, call.shared_bytes);
         let algorithm = match on_board {
             true => usize::from(ON_BOARD),
-            false => select(collective, self.size, call.shared_bytes, &self.overrides),
+            false => {
+                let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
+                self.selector.choose(collective, known)
+            }
         };
         let fingerprint = Fingerprint {
             collective: collective as u8,
@@ -256,7 +261,7 @@ impl ScheduledBackend {
     fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
         self.has_board
             && Small::suits(collective, shared_bytes, BOARD_BYTES)
-            && self.overrides.get(collective).is_none()
+            && !self.selector.is_told(collective)
     }
 
     fn small(&self, collective: Collective, dtype: DType, reduce_op: ReduceOp, root: u32) -> Small {
@@ -282,6 +287,18 @@ impl ScheduledBackend {
         start(Message { peer, tag, memory, deadline, finish, completion: completion.clone() });
         Ok(Issued { sequence, completion })
     }
+}
+
+/// Whether all ranks know that all blocks have one size: where each rank has all blocks, of which
+/// all ranks know the sizes.
+fn equal_blocks(call: &Call) -> bool {
+    let facts = call.collective.facts();
+    let blocks = match (facts.sizes, facts.input, facts.output) {
+        (Sizes::PerRank, Blocks::All, _) => &call.input,
+        (Sizes::PerRank, _, Blocks::All) => &call.output,
+        _ => return false,
+    };
+    blocks.windows(2).all(|pair| pair[0].len() == pair[1].len())
 }
 
 /// The operator that kernels apply: averages and scaled sums are sums there.

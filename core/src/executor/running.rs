@@ -10,7 +10,7 @@ use super::scratch::ScratchPool;
 use super::{Bindings, Boarding, Completion, Operation, Outcome};
 use crate::clock::Instant;
 use crate::kernels::{self, Order, Stores};
-use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
+use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Scratch};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
 use crate::{DType, ReduceOp};
@@ -115,8 +115,9 @@ impl Running {
     /// Takes scratch memory and measures the steps.
     fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
         let schedule = self.analysis.schedule.clone();
-        for block in &schedule.scratch {
-            let bytes = self.block(*block)?.len();
+        for Scratch { like, times } in &schedule.scratch {
+            let bytes = self.block(*like)?.len().checked_mul(*times as usize);
+            let bytes = bytes.ok_or_else(|| format!("{times} times {like} is too much"))?;
             self.scratch.push(pool.take(bytes));
         }
         for step in &schedule.steps {

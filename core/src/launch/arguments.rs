@@ -56,6 +56,25 @@ pub(super) enum Command {
     #[cfg(feature = "websocket")]
     #[command(after_help = crate::serve::EXAMPLES)]
     Store(crate::serve::StoreArguments),
+    /// Measure collectives, in any language, and against other libraries
+    ///
+    /// Starts the ranks itself, on this host. Columns are those of nccl-tests.
+    #[cfg(feature = "bench")]
+    #[command(after_help = crate::bench::EXAMPLES)]
+    Bench(Box<crate::bench::BenchArguments>),
+    /// Price a collective on machines that are not here, by every algorithm
+    ///
+    /// Nothing is sent: times come from the schedules and from what links cost.
+    #[cfg(feature = "bench")]
+    #[command(after_help = crate::predict::EXAMPLES)]
+    Predict(Box<crate::predict::PredictArguments>),
+    /// One rank of `polyrank bench`, which starts it
+    #[cfg(feature = "bench")]
+    #[command(hide = true)]
+    BenchRank {
+        /// Its number
+        rank: u32,
+    },
 }
 
 /// The options of `polyrank run`.
@@ -112,10 +131,10 @@ struct PartArguments {
 
 /// One program of a job and how many ranks of this host run it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) program: OsString,
-    pub(super) arguments: Vec<OsString>,
-    pub(super) rank_count: u32,
+pub(crate) struct Part {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) rank_count: u32,
 }
 
 /// What to start on this host.
@@ -287,6 +306,10 @@ mod tests {
             Command::Run(arguments) => arguments.job(),
             #[cfg(feature = "websocket")]
             Command::Store(_) => Err("not a job".to_owned()),
+            #[cfg(feature = "bench")]
+            Command::Bench(_) | Command::BenchRank { .. } | Command::Predict(_) => {
+                Err("not a job".to_owned())
+            }
         }
     }
 

@@ -84,7 +84,7 @@ impl Meeting {
 /// listens, and a port that is bound is given to nobody who asks for any free one (socket(7),
 /// ip(7)). So rank 0 can take this port and a stranger does not get it by chance. Elsewhere the
 /// socket must be closed first, and a short race remains.
-fn reserve_port() -> io::Result<(u16, Option<Socket>)> {
+pub(crate) fn reserve_port() -> io::Result<(u16, Option<Socket>)> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;

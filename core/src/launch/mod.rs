@@ -13,13 +13,14 @@
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
 //! `environment` sets.
 //!
-//! `polyrank store`, which serves a store without ranks, shares the command line and nothing else.
+//! `polyrank store`, which serves a store without ranks, shares the command line and nothing else;
+//! `polyrank bench`, which measures ranks, starts them as this does.
 
-mod arguments;
-mod environment;
-mod output;
-mod process;
-mod report;
+pub(crate) mod arguments;
+pub(crate) mod environment;
+pub(crate) mod output;
+pub(crate) mod process;
+pub(crate) mod report;
 mod supervise;
 
 use std::ffi::OsString;
@@ -62,5 +63,11 @@ pub fn main(args: Vec<OsString>) -> i32 {
         },
         #[cfg(feature = "websocket")]
         Command::Store(arguments) => crate::serve::serve(&arguments),
+        #[cfg(feature = "bench")]
+        Command::Bench(arguments) => crate::bench::run(&arguments),
+        #[cfg(feature = "bench")]
+        Command::Predict(arguments) => crate::predict::run(&arguments),
+        #[cfg(feature = "bench")]
+        Command::BenchRank { rank } => crate::bench::run_rank(rank),
     }
 }

@@ -74,11 +74,11 @@ impl Screen {
 
 /// The last lines of one rank, stdout and stderr in the order in which they came.
 #[derive(Clone, Default)]
-pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
     /// What is kept so far, oldest first.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         lock(&self.0).iter().cloned().collect()
     }
 
@@ -109,9 +109,24 @@ pub(super) fn forward(
     last: &LastLines,
     mut on_closed: impl FnMut(),
 ) {
+    let mut open = true;
+    for_each_line(input, |line| {
+        last.keep(line);
+        if open && screen.show(rank, stream, line).is_err() {
+            open = false;
+            on_closed();
+        }
+    });
+}
+
+/// Keeps the last lines of one stream until its end, and shows none.
+pub(crate) fn keep(input: impl Read, last: &LastLines) {
+    for_each_line(input, |line| last.keep(line));
+}
+
+fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
-    let mut open = true;
     loop {
         line.clear();
         match input.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line) {
@@ -123,11 +138,7 @@ pub(super) fn forward(
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        last.keep(&line);
-        if open && screen.show(rank, stream, &line).is_err() {
-            open = false;
-            on_closed();
-        }
+        with(&line);
     }
 }
 

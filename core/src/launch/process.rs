@@ -13,22 +13,22 @@ use super::arguments::Part;
 use super::report::Ending;
 
 /// A started rank.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     pid: Pid,
 }
 
 impl Process {
     /// Starts `part` as one rank, with `extra` behind its arguments.
-    pub(super) fn start(
+    pub(crate) fn start(
         part: &Part,
         extra: Option<&OsStr>,
-        variables: &[(&'static str, String)],
+        variables: &[(impl AsRef<OsStr>, String)],
         read_stdin: bool,
     ) -> io::Result<Process> {
         let mut command = Command::new(&part.program);
         command.args(&part.arguments).args(extra);
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command.envs(variables.iter().map(|(name, value)| (name.as_ref(), value)));
         command.stdin(if read_stdin { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         die_with_launcher(&mut command);
@@ -38,12 +38,12 @@ impl Process {
     }
 
     /// The process number, which is its group's number too.
-    pub(super) fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
     /// The rank's output, which can be taken once.
-    pub(super) fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+    pub(crate) fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         self.child.stdout.take().zip(self.child.stderr.take())
     }
 
@@ -51,20 +51,20 @@ impl Process {
     ///
     /// The number of the group cannot have passed to anybody else: the rank itself stays a zombie
     /// until [`Process::reap`].
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         // An error says that nobody is left in the group, or that they changed their user.
         let _ = kill_process_group(self.pid, signal);
     }
 
     /// Kills what is left of the group and forgets the process. It must have ended.
-    pub(super) fn reap(mut self) {
+    pub(crate) fn reap(mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
 /// Waits until the process has ended, and leaves it a zombie.
-pub(super) fn wait_for_end(pid: Pid) -> Ending {
+pub(crate) fn wait_for_end(pid: Pid) -> Ending {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// It returned this exit code.
     Code(i32),
     /// This signal killed it.
@@ -13,7 +13,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    pub(super) fn is_success(self) -> bool {
+    pub(crate) fn is_success(self) -> bool {
         self == Ending::Code(0)
     }
 

@@ -5,9 +5,13 @@
 
 use super::builder::Builder;
 use super::contract::everyone;
-use super::cost::Traffic;
+use super::cost::{Load, Phase, Traffic};
 use super::peers::{self, Fold};
-use super::{Algorithm, Block, Chunk, Contract, Holds, Operands, Place, Schedule};
+use super::{
+    Algorithm, Block, Build, Chunk, Contract, Holds, Operands, Place, Schedule, Share, Team,
+    Topology,
+};
+use super::{figures, moves};
 
 /// The output block is each rank's tensor before, and the reduction of all after.
 pub const CONTRACT: Contract = Contract {
@@ -22,91 +26,81 @@ pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "one_shot",
         meant_for: "tiny tensors of a few ranks: one round, everything to everyone",
-        build: one_shot,
-        traffic: |size| {
-            let peers = f64::from(size - 1);
-            let once = f64::from(u8::from(size > 1));
-            Traffic {
-                rounds: size.min(2) - 1,
-                messages: size - 1,
-                bytes: peers,
-                message: once,
-                local: peers + once,
-            }
+        build: Build::Flat(one_shot),
+        load: |on| {
+            let others = on.size() - 1;
+            let (peers, once) = (f64::from(others), f64::from(others.min(1)));
+            let (bytes, message, local) = (peers, once, peers + once);
+            let rounds = others.min(1);
+            Load::everywhere(on, Traffic { rounds, messages: others, bytes, message, local })
         },
     },
     Algorithm {
         name: "two_shot",
         meant_for: "large tensors of a few ranks: the least bytes in two rounds",
-        build: two_shot,
-        traffic: |size| shares(size, 2 * (size.min(2) - 1)),
+        build: Build::Flat(two_shot),
+        load: |on| Load::everywhere(on, figures::shares(on.size(), 2 * (on.size().min(2) - 1))),
     },
     Algorithm {
         name: "recursive_doubling",
         meant_for: "small tensors: the fewest rounds with one message each",
-        build: recursive_doubling,
-        traffic: |size| {
-            let core = peers::power_of_two_below(size);
-            let folds = u32::from(core != size);
-            let rounds = core.ilog2();
-            let messages = rounds + folds;
-            Traffic {
-                // Unless more than half of those that take part represent two, no message goes
-                // from the farthest of these to a rank that hands it on.
-                rounds: rounds + folds + u32::from(size - core > core / 2),
-                messages,
-                bytes: f64::from(messages),
-                message: f64::from(u8::from(size > 1)),
-                // An odd number of exchanges starts with a copy.
-                local: f64::from(messages + rounds % 2),
-            }
-        },
+        build: Build::Flat(recursive_doubling),
+        load: |on| figures::exchanges(on, figures::doubling, figures::folded_doubling),
     },
     Algorithm {
         name: "halving_doubling",
         meant_for: "middle sizes, a power of two of ranks: the least bytes in few rounds",
-        build: halving_doubling,
-        traffic: |size| {
-            let core = peers::power_of_two_below(size);
-            let folds = f64::from(u8::from(core != size));
-            let share = 1.0 - 1.0 / f64::from(core);
-            Traffic {
-                rounds: 2 * core.ilog2() + 2 * (folds as u32),
-                messages: 2 * core.ilog2() + (folds as u32),
-                bytes: 2.0 * share + folds,
-                message: if folds > 0.0 {
-                    1.0
-                } else if size > 1 {
-                    0.5
-                } else {
-                    0.0
-                },
-                local: share + folds,
-            }
-        },
+        build: Build::Flat(halving_doubling),
+        load: |on| figures::exchanges(on, figures::halving, figures::folded_halving),
     },
     Algorithm {
         name: "ring",
         meant_for: "large tensors: the least bytes, and only between neighbours",
-        build: ring,
-        traffic: |size| shares(size, 2 * (size - 1)),
+        build: Build::Flat(ring),
+        load: |on| Load::neighbours(on, figures::shares(on.size(), 2 * (on.size() - 1))),
+    },
+    Algorithm {
+        name: "circulant",
+        meant_for: "middle sizes, any number of ranks: the least bytes in few rounds",
+        build: Build::Flat(circulant),
+        load: |on| Load::everywhere(on, figures::circulant(on.size())),
+    },
+    Algorithm {
+        name: "double_tree",
+        meant_for: "many ranks, large tensors: segments flow through two trees, few rounds",
+        build: Build::Flat(double_tree),
+        load: |on| {
+            let traffic = figures::double_tree(on.size());
+            let load = Load::everywhere(on, traffic).with_turns(traffic.rounds);
+            load.at_pace(figures::DOUBLE_TREE_PACE)
+        },
+    },
+    Algorithm {
+        name: "hierarchical",
+        meant_for: "several hosts, small tensors: one rank of each talks to the other hosts",
+        build: Build::ByHost(hierarchical),
+        load: |on| {
+            let into = figures::binomial(on.most(), true);
+            let between = figures::folded_doubling(on.hosts());
+            let out = figures::binomial(on.most(), false);
+            Load::of([Phase::host(into), Phase::wire(between, 1), Phase::host(out)])
+        },
+    },
+    Algorithm {
+        name: "hierarchical_circulant",
+        meant_for: "many hosts, middle sizes: each rank carries its part to the other hosts",
+        build: Build::ByHost(hierarchical_circulant),
+        load: |on| figures::by_lanes(on, figures::circulant(on.hosts())),
+    },
+    Algorithm {
+        name: "hierarchical_ring",
+        meant_for: "several hosts, large tensors: each rank carries its part round the hosts",
+        build: Build::ByHost(hierarchical_ring),
+        load: |on| figures::by_lanes(on, figures::shares(on.hosts(), 2 * (on.hosts() - 1))),
     },
 ];
 
 const TENSOR: Block = Block::output(0);
-
-/// What reduce-scatter and allgather of equal shares cost in `rounds` rounds.
-fn shares(size: u32, rounds: u32) -> Traffic {
-    let share = 1.0 / f64::from(size);
-    let others = f64::from(size - 1) * share;
-    Traffic {
-        rounds,
-        messages: 2 * (size - 1),
-        bytes: 2.0 * others,
-        message: if size > 1 { share } else { 0.0 },
-        local: others,
-    }
-}
 
 /// Everyone sends its tensor to everyone, and reduces what came in the order of the ranks.
 ///
@@ -190,45 +184,8 @@ fn two_shot(place: Place) -> Schedule {
 ///   0: x0+x1 ◀───────────▶ 2: x2+x3             bit 1: the lower rank's operand is the left one,
 ///   1: x0+x1 ◀───────────▶ 3: x2+x3             so all end with (x0+x1) + (x2+x3)
 /// ```
-///
-/// A rank cannot receive into what it still sends, so two blocks take turns; it ends in the output.
 fn recursive_doubling(place: Place) -> Schedule {
-    let Place { rank, size, .. } = place;
-    let mut builder = Builder::new();
-    let own = TENSOR.whole();
-    let (index, partner) = match peers::fold(rank, size) {
-        Fold::Out { partner } => {
-            builder.send(partner, own);
-            builder.recv(partner, own);
-            return builder.build();
-        }
-        Fold::In { index, partner } => (index, partner),
-    };
-    if let Some(partner) = partner {
-        builder.recv_reduce(partner, own, own, Operands::IncomingFirst);
-    }
-    let rounds = peers::power_of_two_below(size).ilog2();
-    if rounds > 0 {
-        let (mut sum, mut other) = (own, builder.scratch(TENSOR).whole());
-        for round in 0..rounds {
-            let peer_index = index ^ (1 << round);
-            let peer = peers::unfold(peer_index, size);
-            let operands = by_rank(index, peer_index);
-            if round == 0 && rounds % 2 == 1 {
-                builder.copy(own, other);
-                builder.send(peer, other);
-                builder.recv_reduce(peer, own, own, operands);
-            } else {
-                builder.send(peer, sum);
-                builder.recv_reduce(peer, sum, other, operands);
-                (sum, other) = (other, sum);
-            }
-        }
-    }
-    if let Some(partner) = partner {
-        builder.send(partner, own);
-    }
-    builder.build()
+    over_all(place, moves::recursive_doubling)
 }
 
 /// Reduce-scatter by halves, then allgather by doubles (Rabenseifner). Ranks beyond a power of two
@@ -272,7 +229,7 @@ fn halving_doubling(place: Place) -> Schedule {
         let peer = peers::unfold(peer_index, size);
         let kept = range(index, distance);
         builder.send(peer, range(peer_index, distance));
-        builder.recv_reduce(peer, kept, kept, by_rank(index, peer_index));
+        builder.recv_reduce(peer, kept, kept, moves::by_rank(index, peer_index));
     }
     for distance in distances {
         let peer_index = index ^ distance;
@@ -300,24 +257,122 @@ fn halving_doubling(place: Place) -> Schedule {
 ///   rank 3     3   2   1      0*  3*  2*
 /// ```
 fn ring(place: Place) -> Schedule {
-    let Place { rank, size, .. } = place;
+    over_all(place, moves::ring)
+}
+
+/// Reduce-scatter and then allgather, each in rounds that double the distance. For any number of
+/// ranks what [`halving_doubling`] is for a power of two.
+///
+/// Rounds: 2·⌈log2 n⌉. Bytes sent by each rank: 2·E·(n-1)/n, the least possible.
+/// Träff: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms (2024).
+///
+/// ```text
+///   parts that rank r still reduces, counted from its own           parts that it has
+///   r: r r+1 r+2 r+3 ─▶ r r+1 . . ─▶ r . . .            ─▶ r r+1 . . ─▶ r r+1 r+2 r+3
+///      r+2, r+3 to r+2     r+1 to r+1                   r to r-1        r, r+1 to r-2
+/// ```
+fn circulant(place: Place) -> Schedule {
+    over_all(place, moves::circulant)
+}
+
+/// Half of the tensor goes up one tree to rank 0 and down again, half through another tree in which
+/// the leaves of the first have the work: segment by segment, everybody sends and receives.
+///
+/// Rounds: 2·(1 + ⌊log2 (n-1)⌋), which overlap. Bytes sent by each rank: at most 2·E, whatever the
+/// number of ranks. Sanders, Speck, Träff: Two-tree Algorithms for Full Bandwidth Broadcast,
+/// Reduction and Scan (2009).
+///
+/// ```text
+///   first half                  second half
+///   0 ◀─▶ 2 ◀─▶ 1               0 ◀─▶ 3 ◀─▶ 2
+///           ◀─▶ 3                       ◀─▶ 1
+/// ```
+fn double_tree(place: Place) -> Schedule {
     let mut builder = Builder::new();
-    let next = peers::after(rank, 1, size);
-    let previous = peers::before(rank, 1, size);
-    let part = |back: u32| TENSOR.part(peers::before(rank, back, size), size);
-    for round in 0..size - 1 {
-        builder.send(next, part(round));
-        let summed = part(round + 1);
-        builder.recv_reduce(previous, summed, summed, Operands::IncomingFirst);
+    let halves = [0, 1].map(|tree| {
+        let half = TENSOR.part(tree, 2);
+        (peers::double_tree(tree, place.rank, place.size), half)
+    });
+    for (branch, half) in &halves {
+        for child in branch.children.into_iter().flatten() {
+            builder.recv_reduce(child, *half, *half, Operands::LocalFirst);
+        }
+        if let Some(parent) = branch.parent {
+            builder.send(parent, *half);
+        }
     }
-    for round in 0..size - 1 {
-        builder.send(next, part(round + size - 1));
-        builder.recv(previous, part(round));
+    for (branch, half) in &halves {
+        if let Some(parent) = branch.parent {
+            builder.recv(parent, *half);
+        }
+        for child in branch.children.into_iter().flatten() {
+            builder.send(child, *half);
+        }
     }
     builder.build()
 }
 
-/// The operand of the lower rank stands on the left.
-fn by_rank(local: u32, incoming: u32) -> Operands {
-    if local < incoming { Operands::LocalFirst } else { Operands::IncomingFirst }
+/// The ranks of each host reduce to its first one by a binomial tree; these exchange what they have
+/// by recursive doubling and hand the result out.
+///
+/// Rounds: of k ranks on each of H hosts ⌊log2 k⌋ on the host, ⌈log2 H⌉ between hosts or one more,
+/// ⌊log2 k⌋ on the host. Bytes between hosts, sent by each host: E in each round.
+///
+/// ```text
+///   on each host         between hosts              on each host
+///   0 ◀── 1  2 ◀── 3     0: x0+x1 ◀─▶ 2: x2+x3      0 ──▶ 1  2 ──▶ 3
+/// ```
+fn hierarchical(place: Place, on: &Topology) -> Schedule {
+    let mut builder = Builder::new();
+    let place = Place { root: 0, ..place };
+    let host = Team::of_host(place, on);
+    moves::binomial_reduce(&mut builder, &host, Share::all(TENSOR));
+    if let Some(leaders) = Team::of_leaders(place, on) {
+        moves::recursive_doubling(&mut builder, &leaders, Share::all(TENSOR));
+    }
+    moves::binomial_broadcast(&mut builder, &host, Share::all(TENSOR));
+    builder.build()
+}
+
+/// As [`hierarchical_ring`], with the [`circulant`] exchange between hosts.
+///
+/// Rounds: one on the host, 2·⌈log2 H⌉ between H hosts, one on the host. Bytes between hosts, sent
+/// by each host: 2·E·(H-1)/H, the least possible.
+///
+/// ```text
+///   on each host          between hosts                 on each host
+///   0: part 0 ◀── 1       0 ◀─▶ 2: halves of part 0     0: part 0 ──▶ 1
+///   1: part 1 ◀── 0       1 ◀─▶ 3: halves of part 1     1: part 1 ──▶ 0
+/// ```
+fn hierarchical_circulant(place: Place, on: &Topology) -> Schedule {
+    by_lanes(place, on, moves::circulant)
+}
+
+/// On each host every rank reduces one part of the tensor, carries it round a ring of the hosts, and
+/// hands the result out. Where hosts have different numbers of ranks, there are as many parts as
+/// the smallest has ranks.
+///
+/// Rounds: one on the host, 2·(H-1) between H hosts, one on the host. Bytes between hosts, sent by
+/// each host: 2·E·(H-1)/H, the least possible, and all its ranks send at once.
+/// Jia and others: Highly Scalable Deep Learning Training System (2018).
+///
+/// ```text
+///   on each host          between hosts                 on each host
+///   0: part 0 ◀── 1       0 ◀─▶ 2: halves of part 0     0: part 0 ──▶ 1
+///   1: part 1 ◀── 0       1 ◀─▶ 3: halves of part 1     1: part 1 ──▶ 0
+/// ```
+fn hierarchical_ring(place: Place, on: &Topology) -> Schedule {
+    by_lanes(place, on, moves::ring)
+}
+
+fn over_all(place: Place, piece: moves::Piece) -> Schedule {
+    let mut builder = Builder::new();
+    piece(&mut builder, &Team::all(place), Share::all(TENSOR));
+    builder.build()
+}
+
+fn by_lanes(place: Place, on: &Topology, between: moves::Piece) -> Schedule {
+    let mut builder = Builder::new();
+    moves::by_lanes(&mut builder, place, on, TENSOR, between);
+    builder.build()
 }

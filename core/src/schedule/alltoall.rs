@@ -1,9 +1,10 @@
 //! Alltoall: each rank sends a block to, and gets a block from, every rank. Each pair has its own
-//! size, so no rank can hold a block of others on the way.
+//! size, so no rank can hold a block of others on the way, unless the caller knows that all blocks
+//! have one size.
 
 use super::builder::Builder;
-use super::cost::Traffic;
-use super::{Algorithm, Block, Contract, Holds, Place, Schedule, peers};
+use super::cost::{Load, Traffic};
+use super::{Algorithm, Block, Build, Chunk, Contract, Holds, Place, Schedule, figures, peers};
 
 /// One input block for each receiver, and one output block for each sender.
 pub const CONTRACT: Contract = Contract {
@@ -21,26 +22,49 @@ pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "direct",
         meant_for: "few ranks: all messages at once",
-        build: direct,
-        traffic: |size| blocks(size, size.min(2) - 1),
+        build: Build::Flat(direct),
+        load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size().min(2) - 1)),
     },
     Algorithm {
         name: "pairwise",
         meant_for: "many ranks: one message in and one out at a time",
-        build: pairwise,
-        traffic: |size| blocks(size, size - 1),
+        build: Build::Flat(pairwise),
+        load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size() - 1)),
+    },
+    Algorithm {
+        name: "bruck",
+        meant_for: "many ranks, tiny blocks of one size: few messages, each block goes several ways",
+        build: Build::Equal(bruck),
+        load: |on| Load::everywhere(on, bruck_traffic(on.size())),
     },
 ];
 
-/// What it costs to send n-1 blocks in `rounds` rounds.
-fn blocks(size: u32, rounds: u32) -> Traffic {
+/// What each round of [`bruck`] sends: so many blocks, those with this bit in their distance.
+fn bruck_rounds(size: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..peers::doublings(size)).map(move |bit| {
+        let with = (0..size).filter(|distance| distance >> bit & 1 == 1);
+        (1 << bit, with.count() as u32)
+    })
+}
+
+/// What [`bruck`] costs.
+fn bruck_traffic(size: u32) -> Traffic {
     let share = 1.0 / f64::from(size);
+    let sent: u32 = bruck_rounds(size).map(|(_, blocks)| blocks).sum();
+    let largest = bruck_rounds(size).map(|(_, blocks)| blocks).max().unwrap_or(0);
+    // A round waits for those before that brought one of its blocks.
+    let mut depths = vec![0; size as usize];
+    for (bit, _) in bruck_rounds(size) {
+        let moved = || (0..size).filter(|distance| distance & bit != 0);
+        let depth = 1 + moved().map(|distance| depths[distance as usize]).max().unwrap_or(0);
+        moved().for_each(|distance| depths[distance as usize] = depth);
+    }
     Traffic {
-        rounds,
-        messages: size - 1,
-        bytes: f64::from(size - 1) * share,
-        message: if size > 1 { share } else { 0.0 },
-        local: share,
+        rounds: depths.into_iter().max().unwrap_or(0),
+        messages: peers::doublings(size),
+        bytes: f64::from(sent) * share,
+        message: f64::from(largest) * share,
+        local: 1.0 + f64::from(sent) * share,
     }
 }
 
@@ -71,6 +95,39 @@ fn direct(place: Place) -> Schedule {
 /// ```
 fn pairwise(place: Place) -> Schedule {
     exchange(place, true)
+}
+
+/// In round k each rank sends the rank 2^k places on, in one message, all the blocks that have to go
+/// a way with bit k in its length: its own and those that it got before.
+///
+/// Rounds: ⌈log2 n⌉. Bytes sent by each rank: half of all its blocks in each round.
+/// Bruck and others: Efficient Algorithms for All-to-All Communications (1997).
+///
+/// ```text
+///   how far the blocks of a message have to go, all n of the sender's and of others'
+///   round 1    r ─▶ r+1: those for 1 and 3 places on
+///   round 2    r ─▶ r+2: those for 2 and 3 places on
+/// ```
+fn bruck(place: Place) -> Schedule {
+    let Place { rank, size, .. } = place;
+    let mut builder = Builder::new();
+    // Where the block stands that has to go so far; it comes from as far as it went already.
+    let mut blocks: Vec<Chunk> =
+        (0..size).map(|way| Block::input(peers::after(rank, way, size)).whole()).collect();
+    for (bit, count) in bruck_rounds(size) {
+        let [packed, arrived] = [0, 1].map(|_| builder.scratch_for(Block::input(0), count));
+        let moved = (0..size).filter(|way| way & bit != 0);
+        for (part, way) in (0..).zip(moved) {
+            builder.copy(blocks[way as usize], packed.part(part, count));
+            blocks[way as usize] = arrived.part(part, count);
+        }
+        builder.send(peers::after(rank, bit, size), packed.span(0, count, count));
+        builder.recv(peers::before(rank, bit, size), arrived.span(0, count, count));
+    }
+    for (way, block) in (0..).zip(blocks) {
+        builder.copy(block, Block::output(peers::before(rank, way, size)).whole());
+    }
+    builder.build()
 }
 
 fn exchange(place: Place, one_by_one: bool) -> Schedule {

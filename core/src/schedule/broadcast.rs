@@ -1,8 +1,11 @@
 //! Broadcast: every rank ends with the root's tensor, in place.
 
 use super::builder::Builder;
-use super::cost::Traffic;
-use super::{Algorithm, Block, Contract, Holds, Place, Schedule, peers};
+use super::cost::{Load, Phase, Traffic};
+use super::{
+    Algorithm, Block, Build, Contract, Holds, Place, Schedule, Share, Team, Topology, figures,
+    moves, peers,
+};
 
 /// One output block everywhere, filled at the root.
 pub const CONTRACT: Contract = Contract {
@@ -20,35 +23,68 @@ pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "binomial",
         meant_for: "small tensors: the fewest rounds",
-        build: binomial,
-        traffic: |size| whole(size, size.ilog2(), peers::doublings(size)),
+        build: Build::Flat(binomial),
+        load: |on| Load::everywhere(on, figures::binomial(on.size(), false)),
     },
     Algorithm {
         name: "binary_tree",
         meant_for: "many ranks, middle sizes: segments flow down a tree with two children each",
-        build: binary_tree,
-        traffic: |size| whole(size, size.ilog2(), (size - 1).min(2)),
+        build: Build::Flat(binary_tree),
+        load: |on| {
+            let rounds = on.size().ilog2();
+            Load::everywhere(on, whole(on.size(), rounds, (on.size() - 1).min(2)))
+                .with_turns(rounds)
+        },
     },
     Algorithm {
         name: "scatter_allgather",
         meant_for: "many ranks, large tensors: parts first, then round the ring",
-        build: scatter_allgather,
-        traffic: |size| {
-            let share = 1.0 / f64::from(size);
-            Traffic {
-                rounds: size - 1,
-                messages: 2 * (size - 1),
-                bytes: f64::from(2 * (size - 1)) * share,
-                message: if size > 1 { share } else { 0.0 },
-                local: 0.0,
-            }
+        build: Build::Flat(scatter_allgather),
+        load: |on| {
+            let shares = figures::shares(on.size(), on.size() - 1);
+            Load::everywhere(on, Traffic { local: 0.0, ..shares })
         },
     },
     Algorithm {
         name: "chain",
         meant_for: "large tensors: segments flow from neighbour to neighbour",
-        build: chain,
-        traffic: |size| whole(size, size - 1, size.min(2) - 1),
+        build: Build::Flat(chain),
+        load: |on| Load::neighbours(on, whole(on.size(), on.size() - 1, on.size().min(2) - 1)),
+    },
+    Algorithm {
+        name: "double_tree",
+        meant_for: "many ranks, large tensors: segments of each half flow down a tree of its own",
+        build: Build::Flat(double_tree),
+        load: |on| {
+            let halves = if on.size() > 1 { 2 } else { 0 };
+            let bytes = f64::from(halves) / 2.0;
+            let (rounds, message) = (peers::double_tree_depth(on.size()), bytes / 2.0);
+            let traffic = Traffic { rounds, messages: halves, bytes, message, local: 0.0 };
+            let load = Load::everywhere(on, traffic).with_turns(rounds);
+            load.at_pace(figures::DOUBLE_TREE_PACE)
+        },
+    },
+    Algorithm {
+        name: "hierarchical",
+        meant_for: "several hosts, small tensors: one rank of each hears from another host",
+        build: Build::ByHost(hierarchical),
+        load: |on| {
+            let between = figures::binomial(on.hosts(), false);
+            let within = figures::binomial(on.most(), false);
+            Load::of([Phase::wire(between, 1), Phase::host(within)])
+        },
+    },
+    Algorithm {
+        name: "hierarchical_chain",
+        meant_for: "several hosts, large tensors: segments flow through one host after the other",
+        build: Build::ByHost(hierarchical_chain),
+        load: |on| {
+            let traffic = whole(on.size(), on.size() - 1, on.size().min(2) - 1);
+            match on.hosts() {
+                1 => Load::of([Phase::host(traffic)]),
+                _ => Load::of([Phase::wire(traffic, 1)]),
+            }
+        },
     },
 ];
 
@@ -76,22 +112,7 @@ fn whole(size: u32, rounds: u32, copies: u32) -> Traffic {
 ///   round 2    0 ──▶ 1        2 ──▶ 3
 /// ```
 fn binomial(place: Place) -> Schedule {
-    let mut builder = Builder::new();
-    let own = peers::relative(place);
-    let mut bit = 1;
-    while bit < place.size && own & bit == 0 {
-        bit *= 2;
-    }
-    if own != 0 {
-        builder.recv(peers::absolute(own - bit, place), TENSOR.whole());
-    }
-    while bit > 1 {
-        bit /= 2;
-        if own + bit < place.size {
-            builder.send(peers::absolute(own + bit, place), TENSOR.whole());
-        }
-    }
-    builder.build()
+    from_root(place, moves::binomial_broadcast)
 }
 
 /// The rank that the root counts as v sends to 2v+1 and 2v+2, segment by segment.
@@ -162,13 +183,79 @@ fn scatter_allgather(place: Place) -> Schedule {
 ///   0 (root) ──▶ 1 ──▶ 2 ──▶ 3
 /// ```
 fn chain(place: Place) -> Schedule {
+    from_root(place, moves::chain)
+}
+
+/// Half of the tensor goes down one tree, half down another in which the leaves of the first have
+/// the work, segment by segment.
+///
+/// Rounds: 1 + ⌊log2 (n-1)⌋, which overlap. Bytes sent by each rank: at most E, the least possible.
+/// Sanders, Speck, Träff: Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan
+/// (2009).
+///
+/// ```text
+///   first half                    second half
+///   0 (root) ──▶ 2 ──▶ 1          0 (root) ──▶ 3 ──▶ 2
+///                  ──▶ 3                         ──▶ 1
+/// ```
+fn double_tree(place: Place) -> Schedule {
     let mut builder = Builder::new();
-    let own = peers::relative(place);
-    if own > 0 {
-        builder.recv(peers::absolute(own - 1, place), TENSOR.whole());
+    for tree in [0, 1] {
+        let branch = peers::double_tree(tree, peers::relative(place), place.size);
+        let half = TENSOR.part(tree, 2);
+        if let Some(parent) = branch.parent {
+            builder.recv(peers::absolute(parent, place), half);
+        }
+        for child in branch.children.into_iter().flatten() {
+            builder.send(peers::absolute(child, place), half);
+        }
     }
-    if own + 1 < place.size {
-        builder.send(peers::absolute(own + 1, place), TENSOR.whole());
+    builder.build()
+}
+
+/// A binomial tree of the root and one rank of each other host, and one on each host.
+///
+/// Rounds: of k ranks on each of H hosts ⌊log2 H⌋ between hosts and ⌊log2 k⌋ on the host. Bytes
+/// between hosts, sent by the root: ⌈log2 H⌉·E.
+///
+/// ```text
+///   between hosts       on each host
+///   0 (root) ──▶ 2      0 ──▶ 1  2 ──▶ 3
+/// ```
+fn hierarchical(place: Place, on: &Topology) -> Schedule {
+    let mut builder = Builder::new();
+    if let Some(leaders) = Team::of_leaders(place, on) {
+        moves::binomial_broadcast(&mut builder, &leaders, Share::all(TENSOR));
     }
+    let host = Team::of_host(place, on);
+    moves::binomial_broadcast(&mut builder, &host, Share::all(TENSOR));
+    builder.build()
+}
+
+/// From the root on, each rank hands the tensor to the next of its host, and the last one to the
+/// next host, segment by segment.
+///
+/// Rounds: n-1, which overlap. Bytes sent by each rank but the last: E, the least possible.
+///
+/// ```text
+///   0 (root) ──▶ 1 ──▶ (next host) 2 ──▶ 3
+/// ```
+fn hierarchical_chain(place: Place, on: &Topology) -> Schedule {
+    let home = on.host_of(place.root);
+    let hosts = (0..on.hosts()).map(|host| (home + host) % on.hosts());
+    let mut ranks: Vec<_> = hosts.flat_map(|host| on.members(host).iter().copied()).collect();
+    // The root is the first of its own host.
+    ranks.retain(|&rank| rank != place.root);
+    ranks.insert(0, place.root);
+    let mut builder = Builder::new();
+    if let Some(team) = Team::of(ranks, place.rank) {
+        moves::chain(&mut builder, &team, Share::all(TENSOR));
+    }
+    builder.build()
+}
+
+fn from_root(place: Place, piece: moves::Piece) -> Schedule {
+    let mut builder = Builder::new();
+    piece(&mut builder, &Team::from_root(place), Share::all(TENSOR));
     builder.build()
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Step};
+use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Scratch, Step};
 
 /// A schedule in the making.
 #[derive(Debug, Default)]
@@ -31,8 +31,13 @@ impl Builder {
 
     /// A new block of scratch memory, of the size of `like`.
     pub fn scratch(&mut self, like: Block) -> Block {
+        self.scratch_for(like, 1)
+    }
+
+    /// A new block of scratch memory, of `times` times the size of `like`.
+    pub fn scratch_for(&mut self, like: Block, times: u32) -> Block {
         let index = self.schedule.scratch.len() as u32;
-        self.schedule.scratch.push(like);
+        self.schedule.scratch.push(Scratch { like, times });
         Block { buffer: Buffer::Scratch, index }
     }
 
@@ -173,7 +178,9 @@ mod tests {
     fn scratch_blocks_are_numbered() {
         let mut builder = Builder::new();
         assert_eq!(builder.scratch(Block::input(4)).index, 0);
-        assert_eq!(builder.scratch(Block::input(2)).index, 1);
-        assert_eq!(builder.build().scratch, [Block::input(4), Block::input(2)]);
+        assert_eq!(builder.scratch_for(Block::input(2), 3).index, 1);
+        let expected = [(Block::input(4), 1), (Block::input(2), 3)];
+        let expected = expected.map(|(like, times)| Scratch { like, times });
+        assert_eq!(builder.build().scratch, expected);
     }
 }

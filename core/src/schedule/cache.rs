@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Place, Schedule};
+use super::{Place, Schedule, Topology};
 use crate::Collective;
 
 /// The most steps that a cache keeps, about 64 MiB.
@@ -20,9 +20,11 @@ pub struct Key {
     pub place: Place,
 }
 
-/// Schedules by what they are for; those not used for longest are forgotten first.
-#[derive(Debug, Default)]
+/// Schedules of one group by what they are for; those not used for longest are forgotten first.
+#[derive(Debug)]
 pub struct Cache {
+    /// The hosts of the group's ranks, which never change.
+    topology: Arc<Topology>,
     kept: HashMap<Key, Kept>,
     /// Steps of all that is kept.
     steps: usize,
@@ -36,9 +38,9 @@ struct Kept {
 }
 
 impl Cache {
-    /// Nothing kept yet.
-    pub fn new() -> Cache {
-        Cache::default()
+    /// Nothing kept yet, of a group whose ranks are on these hosts.
+    pub fn new(topology: Arc<Topology>) -> Cache {
+        Cache { topology, kept: HashMap::new(), steps: 0, uses: 0 }
     }
 
     /// The schedule for `key`, built if it is not here; none if there is no such algorithm.
@@ -50,7 +52,7 @@ impl Cache {
             return Some(kept.schedule.clone());
         }
         let algorithm = key.collective.algorithms().get(key.algorithm)?;
-        let schedule = Arc::new((algorithm.build)(key.place));
+        let schedule = Arc::new(algorithm.schedule(key.place, &self.topology));
         self.make_room(weight(&schedule));
         self.steps += weight(&schedule);
         self.kept.insert(key, Kept { schedule: schedule.clone(), used });
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_repeated_call_builds_nothing() {
-        let mut cache = Cache::new();
+        let mut cache = Cache::new(Arc::new(Topology::one_host(4096)));
         let first = cache.get(key(1, 4)).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.get(key(1, 4)).unwrap()));
         assert!(!Arc::ptr_eq(&first, &cache.get(key(2, 4)).unwrap()));
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
-        let mut cache = Cache::new();
+        let mut cache = Cache::new(Arc::new(Topology::one_host(4096)));
         let first = cache.get(key(0, 4096)).unwrap();
         let mut rank = 1;
         while cache.steps + weight(&first) <= STEPS_MAX {

@@ -4,8 +4,8 @@
 //! At the root, the input and its own output block may be the same memory.
 
 use super::builder::Builder;
-use super::cost::Traffic;
-use super::{Algorithm, Block, Contract, Holds, Place, Schedule, peers};
+use super::cost::Load;
+use super::{Algorithm, Block, Build, Contract, Holds, Place, Schedule, figures, peers};
 
 /// One input block everywhere, one output block for each rank at the root.
 pub const CONTRACT: Contract = Contract {
@@ -25,17 +25,8 @@ pub const CONTRACT: Contract = Contract {
 pub const ALGORITHMS: &[Algorithm] = &[Algorithm {
     name: "linear",
     meant_for: "everything: everyone sends to the root",
-    build: linear,
-    traffic: |size| {
-        let share = 1.0 / f64::from(size);
-        Traffic {
-            rounds: size.min(2) - 1,
-            messages: size - 1,
-            bytes: f64::from(size - 1) * share,
-            message: if size > 1 { share } else { 0.0 },
-            local: share,
-        }
-    },
+    build: Build::Flat(linear),
+    load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size().min(2) - 1)),
 }];
 
 /// Everyone sends its block to the root, all at once.

@@ -68,6 +68,72 @@ pub fn unfold(index: u32, size: u32) -> Rank {
     if index < surplus { 2 * index + 1 } else { index + surplus }
 }
 
+/// The exchanges by which what each of `size` ranks has reaches all, in the fewest rounds (Bruck):
+/// a rank that has the pieces of itself and of the `distance - 1` ranks after it gets the first
+/// `moved` pieces of the rank `distance` places on. Gives (distance, moved).
+pub fn circulant(size: u32) -> Vec<(u32, u32)> {
+    let mut steps = Vec::new();
+    let mut distance = 1;
+    while distance < size {
+        steps.push((distance, distance.min(size - distance)));
+        distance += distance.min(size - distance);
+    }
+    steps
+}
+
+/// Where a rank stands in one of two trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The rank above; none at the root.
+    pub parent: Option<Rank>,
+    /// The ranks below, in the order of what hangs from them.
+    pub children: [Option<Rank>; 2],
+}
+
+/// Where a rank stands in tree 0 or 1 of the double binary tree that hangs from the root: a rank
+/// that has children in one has none in the other. Ranks as the root counts them: it is 0, and has
+/// one child in each tree.
+///
+/// Tree 0 is in order, with odd numbers as leaves; tree 1 is its mirror image, or, if the others
+/// are odd in number, the same tree one place further.
+pub fn double_tree(tree: u32, relative: Rank, size: u32) -> Branch {
+    let nodes = size - 1;
+    let label = |node: u32| match (tree, nodes % 2) {
+        (0, _) => node,
+        (_, 0) => nodes + 1 - node,
+        _ => node % nodes + 1,
+    };
+    if relative == 0 {
+        let child = (nodes > 0).then(|| label(power_of_two_below(nodes)));
+        return Branch { parent: None, children: [child, None] };
+    }
+    let node = match (tree, nodes % 2) {
+        (0, _) => relative,
+        (_, 0) => nodes + 1 - relative,
+        _ => (relative + nodes - 2) % nodes + 1,
+    };
+    // The lowest bit tells how high a node stands: its children are half of it away.
+    let bit = node & node.wrapping_neg();
+    let parent = if node == power_of_two_below(nodes) {
+        0
+    } else {
+        let above = (node ^ bit) | (bit << 1);
+        label(if above <= nodes { above } else { node ^ bit })
+    };
+    let left = (bit > 1).then(|| label(node - bit / 2));
+    let mut half = bit / 2;
+    while half > 0 && node + half > nodes {
+        half /= 2;
+    }
+    let right = (half > 0).then(|| label(node + half));
+    Branch { parent: Some(parent), children: [left, right] }
+}
+
+/// The edges from the root of a [`double_tree`] of `size` ranks to its deepest leaf.
+pub fn double_tree_depth(size: u32) -> u32 {
+    if size < 2 { 0 } else { 1 + power_of_two_below(size - 1).ilog2() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +172,41 @@ mod tests {
             }
             seen.sort_unstable();
             assert_eq!(seen, (0..size).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_circulant_rounds_are_the_fewest_and_reach_all() {
+        for size in 1..200 {
+            let steps = circulant(size);
+            assert_eq!(steps.len() as u32, doublings(size));
+            assert_eq!(1 + steps.iter().map(|(_, moved)| moved).sum::<u32>(), size);
+        }
+    }
+
+    #[test]
+    fn inner_nodes_of_one_tree_are_leaves_of_the_other() {
+        for size in 1..300 {
+            let mut depth = 0;
+            for tree in [0, 1] {
+                let branch = |rank| double_tree(tree, rank, size);
+                for rank in 0..size {
+                    for child in branch(rank).children.into_iter().flatten() {
+                        assert_eq!(branch(child).parent, Some(rank), "{size}: {child} of {rank}");
+                    }
+                    let mut above = std::iter::successors(Some(rank), |&rank| branch(rank).parent);
+                    let root = above.by_ref().take(40).enumerate().last().unwrap_or_default();
+                    assert_eq!(root.1, 0, "{size}: rank {rank} hangs in the air");
+                    depth = depth.max(root.0 as u32);
+                }
+                let children = (0..size).flat_map(|rank| branch(rank).children).flatten().count();
+                assert_eq!(children as u32, size - 1);
+            }
+            assert_eq!(depth, double_tree_depth(size));
+            for rank in 1..size {
+                let inner = |tree| double_tree(tree, rank, size).children != [None; 2];
+                assert!(!(inner(0) && inner(1)), "{size}: rank {rank} works in both trees");
+            }
         }
     }
 

@@ -2,15 +2,42 @@
 //! that all ranks pick alike; the environment is read by the caller.
 
 use std::fmt;
+use std::sync::OnceLock;
 
-use super::cost::Prices;
+use super::Topology;
+use super::cost::{Load, Prices};
 use crate::Collective;
 
 /// The whole that is assumed where ranks need not agree on sizes.
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
-/// The size beyond which a larger group changes no choice.
-const SIZE_MAX: u32 = 1 << 24;
+/// Sizes beyond this are priced as this one.
+const BYTES_MAX: u64 = 1 << 48;
+
+/// What all ranks know of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The size of the whole: of the tensor in an allreduce, reduce or broadcast, of all blocks
+    /// together in an allgather or reduce-scatter. `None` where ranks may see different sizes
+    /// (gather, scatter, alltoall).
+    pub bytes: Option<u64>,
+    /// Whether all blocks have one size.
+    pub equal_blocks: bool,
+}
+
+/// Picks algorithms for one group. Equal ones pick alike, on every machine.
+#[derive(Debug)]
+pub struct Selector {
+    loads: [Vec<Load>; Collective::ALL.len()],
+    prices: Prices,
+    overrides: Overrides,
+    /// For each collective, with blocks of different sizes and of one: made when first wanted, since
+    /// a group seldom uses all of them.
+    tables: [[OnceLock<Table>; 2]; Collective::ALL.len()],
+}
+
+/// Up to which size each choice is the cheapest, ascending.
+type Table = Vec<(u64, usize)>;
 
 /// Algorithms that the user insists on, by collective.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,29 +72,71 @@ pub enum OverrideError {
     },
 }
 
-/// The algorithm to use, as an index into [`Collective::algorithms`].
-///
-/// `bytes` is the size of the whole if all ranks know it: of the tensor in an allreduce, reduce or
-/// broadcast, of all blocks together in an allgather or reduce-scatter. It must be `None` where
-/// ranks may see different sizes (gather, scatter, alltoall).
-pub fn select(
-    collective: Collective,
-    size: u32,
-    bytes: Option<u64>,
-    overrides: &Overrides,
-) -> usize {
-    if let Some(chosen) = overrides.get(collective) {
-        return chosen;
+impl Selector {
+    /// A selector for a group whose ranks are `on` these hosts, at these prices.
+    pub fn new(on: &Topology, prices: &Prices, overrides: Overrides) -> Selector {
+        let loads = |collective: Collective| {
+            collective.algorithms().iter().map(|algorithm| (algorithm.load)(on)).collect()
+        };
+        Selector {
+            loads: Collective::ALL.map(loads),
+            prices: *prices,
+            overrides,
+            tables: Default::default(),
+        }
     }
-    let whole_bytes = bytes.unwrap_or(UNKNOWN_BYTES) as f64;
-    let price = |index: &usize| {
-        let traffic = (collective.algorithms()[*index].traffic)(size.clamp(1, SIZE_MAX));
-        traffic.price(whole_bytes, &Prices::LOOPBACK)
-    };
-    // The first of the cheapest, so that equal prices are no tie.
-    (0..collective.algorithms().len())
-        .min_by(|a, b| price(a).total_cmp(&price(b)))
-        .unwrap_or_default()
+
+    /// The algorithm to use, as an index into [`Collective::algorithms`].
+    pub fn choose(&self, collective: Collective, known: Known) -> usize {
+        if let Some(chosen) = self.overrides.get(collective) {
+            return chosen;
+        }
+        let table = &self.tables[collective as usize][usize::from(known.equal_blocks)];
+        let table = table.get_or_init(|| self.table(collective, known.equal_blocks));
+        let bytes = known.bytes.unwrap_or(UNKNOWN_BYTES).min(BYTES_MAX);
+        let place = table.partition_point(|&(up_to, _)| up_to < bytes);
+        table.get(place).map_or(0, |&(_, choice)| choice)
+    }
+
+    /// Whether the user insists on an algorithm.
+    pub fn is_told(&self, collective: Collective) -> bool {
+        self.overrides.get(collective).is_some()
+    }
+
+    /// Seconds that an algorithm costs, by its index.
+    pub fn price(&self, collective: Collective, algorithm: usize, bytes: u64) -> f64 {
+        self.loads[collective as usize][algorithm].price(bytes as f64, &self.prices)
+    }
+
+    fn table(&self, collective: Collective, equal_blocks: bool) -> Table {
+        let cheapest = |bytes| self.cheapest(collective, equal_blocks, bytes);
+        let (mut table, mut choice, mut from) = (Table::new(), cheapest(0), 0);
+        for bytes in (0..=BYTES_MAX.ilog2()).map(|bits| 1 << bits) {
+            let next = cheapest(bytes);
+            while choice != next {
+                // The last size at which the earlier choice holds; there may be another between.
+                let (mut holds, mut fails) = (from, bytes);
+                while fails - holds > 1 {
+                    let middle = holds + (fails - holds) / 2;
+                    if cheapest(middle) == choice { holds = middle } else { fails = middle }
+                }
+                table.push((holds, choice));
+                (choice, from) = (cheapest(fails), fails);
+            }
+            from = bytes;
+        }
+        table.push((u64::MAX, choice));
+        table
+    }
+
+    /// The first of the cheapest, so that equal prices are no tie.
+    fn cheapest(&self, collective: Collective, equal_blocks: bool, bytes: u64) -> usize {
+        let usable = (0..).zip(collective.algorithms());
+        let usable = usable.filter(|(_, known)| equal_blocks || !known.needs_equal_blocks());
+        let priced = usable.map(|(index, _)| (index, self.price(collective, index, bytes)));
+        let cheapest = priced.min_by(|a, b| a.1.total_cmp(&b.1));
+        cheapest.map_or(0, |(index, _)| index)
+    }
 }
 
 impl Overrides {
@@ -140,16 +209,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn selector(size: u32, overrides: Overrides) -> Selector {
+        Selector::new(&Topology::one_host(size), &Prices::LOOPBACK, overrides)
+    }
+
+    fn known(bytes: Option<u64>) -> Known {
+        Known { bytes, equal_blocks: false }
+    }
+
     fn name(collective: Collective, size: u32, bytes: Option<u64>) -> &'static str {
-        collective.algorithms()[select(collective, size, bytes, &Overrides::none())].name
+        let chosen = selector(size, Overrides::none()).choose(collective, known(bytes));
+        collective.algorithms()[chosen].name
     }
 
     #[test]
     fn overrides_decide() {
         let overrides = Overrides::parse(" allreduce = ring,, broadcast=chain ").unwrap();
-        let chosen = select(Collective::Allreduce, 4, Some(4), &overrides);
+        let selector = selector(4, overrides.clone());
+        let chosen = selector.choose(Collective::Allreduce, known(Some(4)));
         assert_eq!(Collective::Allreduce.algorithms()[chosen].name, "ring");
-        let chosen = select(Collective::Broadcast, 4, None, &overrides);
+        let chosen = selector.choose(Collective::Broadcast, known(None));
         assert_eq!(Collective::Broadcast.algorithms()[chosen].name, "chain");
         assert_eq!(overrides.get(Collective::Barrier), None);
         assert_eq!(Overrides::parse("").unwrap(), Overrides::none());
@@ -161,7 +240,8 @@ mod tests {
         assert_eq!(
             message("allreduce=rign"),
             "allreduce has no algorithm `rign`; it has one_shot, two_shot, recursive_doubling, \
-             halving_doubling, ring"
+             halving_doubling, ring, circulant, double_tree, hierarchical, \
+             hierarchical_circulant, hierarchical_ring"
         );
         assert_eq!(
             message("all_reduce=ring"),
@@ -173,12 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn the_choice_is_the_cheapest_at_every_size() {
+        for on in [Topology::one_host(1), Topology::one_host(7), Topology::blocks(3, 4)] {
+            let selector = Selector::new(&on, &Prices::LOOPBACK, Overrides::none());
+            for collective in Collective::ALL {
+                for equal_blocks in [false, true] {
+                    for bytes in (0..40).flat_map(|bits| [(1 << bits) - 1, 3 << bits]) {
+                        let known = Known { bytes: Some(bytes), equal_blocks };
+                        let chosen = selector.choose(collective, known);
+                        let cheapest = selector.cheapest(collective, equal_blocks, bytes);
+                        assert_eq!(chosen, cheapest, "{collective:?} of {bytes} bytes");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_size_gets_an_algorithm() {
-        for collective in Collective::ALL {
-            for size in [0, 1, 2, 3, 5, 8, 100, 100_000, u32::MAX] {
+        for size in [1, 2, 3, 5, 8, 100, 100_000] {
+            let selector = selector(size, Overrides::none());
+            for collective in Collective::ALL {
                 for bytes in [None, Some(0), Some(1), Some(1 << 20), Some(u64::MAX)] {
-                    let chosen = select(collective, size, bytes, &Overrides::none());
-                    assert!(chosen < collective.algorithms().len());
+                    let chosen = selector.choose(collective, known(bytes));
+                    assert!(!collective.algorithms()[chosen].needs_equal_blocks());
                 }
             }
         }

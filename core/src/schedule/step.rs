@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Block, Chunk, Rank};
+use super::{Block, Buffer, Chunk, Rank};
 
 /// Which operand of a reduction stands on the left, so that all ranks end with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,9 +81,32 @@ pub struct Step {
 pub struct Schedule {
     /// The steps.
     pub steps: Vec<Step>,
-    /// For each block of [`Buffer::Scratch`](super::Buffer::Scratch), the input or output block
-    /// whose size it has.
-    pub scratch: Vec<Block>,
+    /// For each block of [`Buffer::Scratch`](super::Buffer::Scratch), its size.
+    pub scratch: Vec<Scratch>,
+}
+
+/// The size of a block of scratch memory.
+///
+/// One of several times a block is cut into as many parts, or a multiple of that: so each part is
+/// that block, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scratch {
+    /// The input or output block whose size counts.
+    pub like: Block,
+    /// How many times its size, at least 1.
+    pub times: u32,
+}
+
+impl Schedule {
+    /// How many blocks' sizes the block of a chunk has: more than one for some scratch memory.
+    pub fn times(&self, chunk: &Chunk) -> u32 {
+        match chunk.block.buffer {
+            Buffer::Scratch if !chunk.is_nothing() => {
+                self.scratch.get(chunk.block.index as usize).map_or(1, |scratch| scratch.times)
+            }
+            _ => 1,
+        }
+    }
 }
 
 impl Action {

@@ -3,7 +3,7 @@
 
 use super::cost::{self, Prices};
 use super::walk::{Event, Walk};
-use super::{Rank, Schedule};
+use super::{Rank, Schedule, Topology};
 
 /// The steps of all ranks, laid out.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,12 +36,18 @@ pub struct Moment {
 }
 
 impl Timeline {
-    /// Lays out the schedules of all ranks, if they fit together. Every block has `block_bytes`.
-    pub fn new(schedules: &[Schedule], block_bytes: f64, prices: &Prices) -> Option<Timeline> {
+    /// Lays out the schedules of all ranks, if they fit together. Every block has `block_bytes`; `on`
+    /// tells which ranks share a host.
+    pub fn new(
+        schedules: &[Schedule],
+        block_bytes: f64,
+        prices: &Prices,
+        on: &Topology,
+    ) -> Option<Timeline> {
         let walk = Walk::new(schedules).ok()?;
         let order = walk.order().ok()?;
         let depths = cost::depths(&walk, &order);
-        let times = cost::simulate_steps(&walk, block_bytes, prices, |_, _| prices.link);
+        let times = cost::simulate_steps(&walk, block_bytes, prices, on);
         let mut moments: Vec<Moment> = walk
             .all()
             .map(|at| {
@@ -76,15 +82,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::Collective;
-    use crate::schedule::{Place, cost};
+    use crate::schedule::cost;
 
-    fn all() -> impl Iterator<Item = Vec<Schedule>> {
+    fn all() -> impl Iterator<Item = (Vec<Schedule>, Topology)> {
         Collective::ALL.into_iter().flat_map(|collective| {
             let ways = collective.algorithms().iter();
             ways.flat_map(|algorithm| {
                 [1, 2, 3, 5, 8].map(|size| {
-                    let place = |rank| Place { rank, size, root: size - 1 };
-                    (0..size).map(|rank| (algorithm.build)(place(rank))).collect()
+                    let on = Topology::by_host((0..size).map(|rank| rank / 2));
+                    (algorithm.schedules(size - 1, &on), on)
                 })
             })
         })
@@ -93,9 +99,9 @@ mod tests {
     #[test]
     fn totals_are_those_of_the_cost_model() {
         let prices = Prices::LOOPBACK;
-        for schedules in all() {
-            let timeline = Timeline::new(&schedules, 1e6, &prices).unwrap();
-            let seconds = cost::simulate(&schedules, 1e6, &prices, |_, _| prices.link);
+        for (schedules, on) in all() {
+            let timeline = Timeline::new(&schedules, 1e6, &prices, &on).unwrap();
+            let seconds = cost::simulate(&schedules, 1e6, &prices, &on);
             assert_eq!(Some(timeline.seconds), seconds);
             assert_eq!(Some(timeline.rounds), cost::rounds(&schedules));
         }
@@ -103,8 +109,8 @@ mod tests {
 
     #[test]
     fn what_waits_comes_later_in_every_measure() {
-        for schedules in all() {
-            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK).unwrap();
+        for (schedules, on) in all() {
+            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK, &on).unwrap();
             for (schedule, moments) in schedules.iter().zip(&timeline.ranks) {
                 assert_eq!(schedule.steps.len(), moments.len());
                 for (step, moment) in schedule.steps.iter().zip(moments) {
@@ -119,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_message_arrives_after_it_was_sent() {
-        for schedules in all() {
-            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK).unwrap();
+        for (schedules, on) in all() {
+            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK, &on).unwrap();
             for (schedule, moments) in schedules.iter().zip(&timeline.ranks) {
                 for (step, moment) in schedule.steps.iter().zip(moments) {
                     let Some((rank, number)) = moment.partner else { continue };
@@ -137,9 +143,9 @@ mod tests {
 
     #[test]
     fn schedules_that_do_not_fit_have_no_timeline() {
-        let build = Collective::Allreduce.algorithms()[0].build;
-        let two = [0, 1].map(|rank| build(Place { rank, size: 2, root: 0 }));
-        assert!(Timeline::new(&two, 1.0, &Prices::LOOPBACK).is_some());
-        assert!(Timeline::new(&two[..1], 1.0, &Prices::LOOPBACK).is_none());
+        let on = Topology::one_host(2);
+        let two = Collective::Allreduce.algorithms()[0].schedules(0, &on);
+        assert!(Timeline::new(&two, 1.0, &Prices::LOOPBACK, &on).is_some());
+        assert!(Timeline::new(&two[..1], 1.0, &Prices::LOOPBACK, &on).is_none());
     }
 }

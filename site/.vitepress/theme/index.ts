@@ -13,6 +13,7 @@ export default {
     const lazy = (load: () => Promise<Component>) => defineAsyncComponent(load);
     app.component("AllreduceDemo", lazy(() => import("../../src/allreduce/AllreduceDemo.vue")));
     app.component("ScheduleDemo", lazy(() => import("../../src/schedule/ScheduleDemo.vue")));
+    app.component("SpeedResults", lazy(() => import("../../src/speed/SpeedResults.vue")));
     app.component("TrainDemo", lazy(() => import("../../src/train/TrainDemo.vue")));
   },
 } satisfies Theme;

@@ -4,13 +4,21 @@ use std::sync::Arc;
 
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::schedule::{Holds, Origin, Place};
+use crate::schedule::{Holds, Origin, Place, Topology};
 use crate::transport::sim::Options;
 use crate::{Collective, Region};
 
-/// Elements of the data that `origin` came with: uneven where the collective allows it.
-fn elements(collective: Collective, (rank, block): Origin, count: usize) -> usize {
-    let more = match collective {
+/// A collective, and whether all its blocks have one size.
+#[derive(Clone, Copy)]
+struct Case {
+    collective: Collective,
+    equal_blocks: bool,
+}
+
+/// Elements of the data that `origin` came with: uneven where the case allows it.
+fn elements(case: Case, (rank, block): Origin, count: usize) -> usize {
+    let more = match case.collective {
+        _ if case.equal_blocks => 0,
         Collective::Allgather | Collective::Gather => rank,
         Collective::ReduceScatter | Collective::Scatter => block,
         Collective::Alltoall => 3 * rank + block,
@@ -19,19 +27,19 @@ fn elements(collective: Collective, (rank, block): Origin, count: usize) -> usiz
     count + more as usize
 }
 
-fn data(collective: Collective, origin: Origin, count: usize) -> Vec<i32> {
+fn data(case: Case, origin: Origin, count: usize) -> Vec<i32> {
     let seed = origin.0 as i32 * 7 + origin.1 as i32 * 3 + 1;
-    let elements = elements(collective, origin, count);
+    let elements = elements(case, origin, count);
     (0..elements as i32).map(|index| seed * (index % 1000 + 1)).collect()
 }
 
 /// What a block holds; `None` where nothing is promised.
-fn expected(collective: Collective, holds: &Holds, count: usize) -> Option<Vec<i32>> {
+fn expected(case: Case, holds: &Holds, count: usize) -> Option<Vec<i32>> {
     match holds {
         Holds::Anything => None,
-        Holds::One(origin) => Some(data(collective, *origin, count)),
+        Holds::One(origin) => Some(data(case, *origin, count)),
         Holds::Reduction(origins) => {
-            let mut parts = origins.iter().map(|origin| data(collective, *origin, count));
+            let mut parts = origins.iter().map(|origin| data(case, *origin, count));
             let mut sum = parts.next()?;
             for part in parts {
                 sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
@@ -43,16 +51,11 @@ fn expected(collective: Collective, holds: &Holds, count: usize) -> Option<Vec<i
 
 /// Memory for the blocks of a buffer, with what the contract says is in them, and the lengths of
 /// what will be in them.
-fn blocks(
-    collective: Collective,
-    before: &[Holds],
-    after: Option<&[Holds]>,
-    count: usize,
-) -> Vec<Region> {
-    let block = |(index, holds): (usize, &Holds)| match expected(collective, holds, count) {
+fn blocks(case: Case, before: &[Holds], after: Option<&[Holds]>, count: usize) -> Vec<Region> {
+    let block = |(index, holds): (usize, &Holds)| match expected(case, holds, count) {
         Some(values) => memory(values),
         None => {
-            let after = after.and_then(|after| expected(collective, &after[index], count));
+            let after = after.and_then(|after| expected(case, &after[index], count));
             memory(after.unwrap_or_else(|| vec![0; count]).iter().map(|_| -1))
         }
     };
@@ -61,6 +64,10 @@ fn blocks(
 
 fn run(world: &mut World, collective: Collective, algorithm: usize, count: usize, seed: u64) {
     let size = world.size();
+    // Two ranks on each host.
+    let on = Topology::by_host((0..size).map(|rank| rank / 2));
+    let way = &collective.algorithms()[algorithm];
+    let case = Case { collective, equal_blocks: way.needs_equal_blocks() };
     let root = if collective.facts().rooted { seed as u32 % size } else { 0 };
     let mut calls = Vec::new();
     let mut results = Vec::new();
@@ -69,9 +76,9 @@ fn run(world: &mut World, collective: Collective, algorithm: usize, count: usize
         let contract = collective.contract();
         let (input, output) = (contract.before)(place);
         let after = (contract.after)(place);
-        let input = blocks(collective, &input, None, count);
-        let output = blocks(collective, &output, Some(&after), count);
-        let schedule = Arc::new((collective.algorithms()[algorithm].build)(place));
+        let input = blocks(case, &input, None, count);
+        let output = blocks(case, &output, Some(&after), count);
+        let schedule = Arc::new(way.schedule(place, &on));
         let mut call = Call::new(&schedule, input, output.clone());
         call.fingerprint = Default::default();
         calls.push(world.issue(rank, call));
@@ -81,7 +88,7 @@ fn run(world: &mut World, collective: Collective, algorithm: usize, count: usize
     assert_ok(&calls);
     for (rank, (after, output)) in results.iter().enumerate() {
         for (holds, block) in after.iter().zip(output) {
-            if let Some(expected) = expected(collective, holds, count) {
+            if let Some(expected) = expected(case, holds, count) {
                 assert!(values(block) == expected, "rank {rank}");
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Step};
+use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Scratch, Step};
 
 pub(super) fn part(buffer: Buffer, index: u32, part: u32, parts: u32) -> Chunk {
     Chunk { block: Block { buffer, index }, part, count: 1, parts }
@@ -72,7 +72,7 @@ pub(super) fn flat_reduce(rank: Rank, size: u32) -> Arc<Schedule> {
     let mut scratch = Vec::new();
     for peer in 1..size {
         let from = part(Buffer::Scratch, peer - 1, 0, 1);
-        scratch.push(Block { buffer: Buffer::Input, index: 0 });
+        scratch.push(Scratch { like: Block::input(0), times: 1 });
         let last = steps.len() as u32 - 1;
         steps.push(step(Action::Recv { peer, into: from }, &[]));
         let reduce = Action::Reduce { from, into: output, operands: Operands::LocalFirst };

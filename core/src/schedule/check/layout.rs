@@ -3,24 +3,25 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::Flaw;
+use super::{Flaw, Sizes};
 use crate::schedule::walk::{At, Walk};
 use crate::schedule::{
-    Action, Block, Buffer, Chunk, Contract, Holds, Origin, Place, Rank, Schedule,
+    Action, Block, Buffer, Chunk, Contract, Holds, Origin, Place, Rank, Schedule, Scratch,
 };
 
 /// The memory of all ranks.
 ///
 /// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that
 /// every chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the
-/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element.
+/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element. Scratch memory of
+/// several times a block has as many times the cells, and cuts that keep the blocks whole.
 pub(super) struct Layout<'a> {
     schedules: &'a [Schedule],
     ranks: Vec<Memory>,
     /// Cells of each block.
     pub(super) cells: u32,
-    /// What each rank's blocks hold at the start, by slot.
-    pub(super) before: Vec<Vec<Holds>>,
+    /// What each rank's memories hold at the start, and how many blocks' sizes each has.
+    pub(super) before: Vec<Vec<(Holds, u32)>>,
     /// Who runs.
     pub(super) places: Vec<Place>,
 }
@@ -37,6 +38,8 @@ struct Memory {
 struct Slot {
     memory: u32,
     size: u32,
+    /// How many times the size.
+    times: u32,
 }
 
 impl<'a> Layout<'a> {
@@ -47,11 +50,12 @@ impl<'a> Layout<'a> {
         contract: &Contract,
         root: Rank,
         schedules: &'a [Schedule],
+        sizes: Sizes,
         aliased: bool,
     ) -> Result<Layout<'a>, Flaw> {
         let size = schedules.len() as u32;
         let places: Vec<Place> = (0..size).map(|rank| Place { rank, size, root }).collect();
-        let mut symbols = Symbols::new(contract, &places);
+        let mut symbols = Symbols::new(contract, &places, sizes);
         let mut layout =
             Layout { schedules, ranks: Vec::new(), cells: 1, before: Vec::new(), places };
         for (place, schedule) in layout.places.iter().zip(schedules) {
@@ -91,9 +95,10 @@ impl<'a> Layout<'a> {
         if chunk.is_nothing() {
             return (0, 0..0);
         }
-        let per_part = self.cells / chunk.parts;
+        let slot = self.slot(rank, chunk.block);
+        let per_part = self.cells * slot.map_or(1, |slot| slot.times) / chunk.parts;
         let cells = chunk.part * per_part..(chunk.part + chunk.count) * per_part;
-        (self.slot(rank, chunk.block).map_or(0, |slot| slot.memory), cells)
+        (slot.map_or(0, |slot| slot.memory), cells)
     }
 
     pub(super) fn action(&self, at: At) -> Action {
@@ -127,8 +132,12 @@ impl<'a> Layout<'a> {
             if chunk.part.checked_add(chunk.count).is_none_or(|end| end > chunk.parts) {
                 return flaw(format!("{chunk}: there are no such parts"));
             }
-            if !chunk.is_nothing() && self.slot(at.rank, chunk.block).is_none() {
+            let slot = self.slot(at.rank, chunk.block);
+            if !chunk.is_nothing() && slot.is_none() {
                 return flaw(format!("{chunk}: there is no such block"));
+            }
+            if slot.is_some_and(|slot| !chunk.parts.is_multiple_of(slot.times)) {
+                return flaw(format!("{chunk}: a cut that divides one of its blocks"));
             }
             let first = first.get_or_insert(chunk);
             if !self.same_size((at.rank, first), (at.rank, &chunk)) {
@@ -144,13 +153,17 @@ impl<'a> Layout<'a> {
     }
 
     /// Whether two chunks have equally many elements, however large the blocks: they do if they
-    /// are the same range of blocks of one size, or nothing.
+    /// are the same range of blocks of one size, or as many such blocks, or nothing.
     fn same_size(&self, a: (Rank, &Chunk), b: (Rank, &Chunk)) -> bool {
         if a.1.is_nothing() || b.1.is_nothing() {
             return a.1.is_nothing() && b.1.is_nothing();
         }
         let symbol = |(rank, chunk): (Rank, &Chunk)| self.slot(rank, chunk.block).map(|s| s.size);
-        symbol(a) == symbol(b) && self.locate(a.0, a.1).1 == self.locate(b.0, b.1).1
+        let in_block = |(rank, chunk): (Rank, &Chunk)| {
+            let cells = self.locate(rank, chunk).1;
+            (cells.start % self.cells, cells.end - cells.start)
+        };
+        symbol(a) == symbol(b) && in_block(a) == in_block(b)
     }
 }
 
@@ -161,15 +174,15 @@ fn lay_out(
     schedule: &Schedule,
     aliased: bool,
     symbols: &mut Symbols,
-) -> Result<(Memory, Vec<Holds>), Flaw> {
+) -> Result<(Memory, Vec<(Holds, u32)>), Flaw> {
     let (input, output) = (contract.before)(place);
     let after = (contract.after)(place);
     let mut before = Vec::new();
     let mut memory = Memory { input: Vec::new(), output: Vec::new(), scratch: Vec::new() };
     for holds in input {
-        let slot = Slot { memory: before.len() as u32, size: symbols.size(&[&holds]) };
-        memory.input.push(slot);
-        before.push(holds);
+        let size = symbols.size(&[&holds]);
+        memory.input.push(Slot { memory: before.len() as u32, size, times: 1 });
+        before.push((holds, 1));
     }
     for (index, holds) in output.into_iter().enumerate() {
         let size = match after.get(index) {
@@ -181,12 +194,12 @@ fn lay_out(
         memory.output.push(match shared {
             Some(slot) => Slot { size, ..slot },
             None => {
-                before.push(holds);
-                Slot { memory: before.len() as u32 - 1, size }
+                before.push((holds, 1));
+                Slot { memory: before.len() as u32 - 1, size, times: 1 }
             }
         });
     }
-    for block in &schedule.scratch {
+    for Scratch { like: block, times } in &schedule.scratch {
         let slots = match block.buffer {
             Buffer::Input => &memory.input,
             Buffer::Output => &memory.output,
@@ -196,24 +209,25 @@ fn lay_out(
             let what = format!("scratch memory has the size of {block}, which does not exist");
             return Err(Flaw { rank: Some(place.rank), step: None, what });
         };
-        memory.scratch.push(Slot { memory: before.len() as u32, size });
-        before.push(Holds::Anything);
+        memory.scratch.push(Slot { memory: before.len() as u32, size, times: (*times).max(1) });
+        before.push((Holds::Anything, (*times).max(1)));
     }
     Ok((memory, before))
 }
 
-/// The least common multiple of all cuts.
+/// The least common multiple of the numbers of parts into which blocks are cut.
 fn cells(schedules: &[Schedule]) -> Result<u32, Flaw> {
     let mut cells = 1u32;
     for (rank, schedule) in schedules.iter().enumerate() {
         for (step, chunks) in schedule.steps.iter().map(|step| step.action.chunks()).enumerate() {
             for chunk in chunks {
-                if chunk.parts != 0 && cells.is_multiple_of(chunk.parts) {
+                let parts = chunk.parts / greatest_divisor(chunk.parts, schedule.times(&chunk));
+                if parts != 0 && cells.is_multiple_of(parts) {
                     continue;
                 }
-                let multiple = (chunk.parts != 0)
-                    .then(|| cells / greatest_divisor(cells, chunk.parts))
-                    .and_then(|cells| cells.checked_mul(chunk.parts))
+                let multiple = (parts != 0)
+                    .then(|| cells / greatest_divisor(cells, parts))
+                    .and_then(|cells| cells.checked_mul(parts))
                     .filter(|&cells| cells < 1 << 20);
                 let Some(multiple) = multiple else {
                     let at = At { rank: rank as u32, step: step as u32 };
@@ -232,14 +246,15 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
 
 /// Which origins have the same size: those that stand in one block, or in one reduction.
 struct Symbols {
+    sizes: Sizes,
     numbers: HashMap<Origin, u32>,
     /// A symbol that has the same size, itself if it is the first of its kind.
     same: Vec<u32>,
 }
 
 impl Symbols {
-    fn new(contract: &Contract, places: &[Place]) -> Symbols {
-        let mut symbols = Symbols { numbers: HashMap::new(), same: Vec::new() };
+    fn new(contract: &Contract, places: &[Place], sizes: Sizes) -> Symbols {
+        let mut symbols = Symbols { sizes, numbers: HashMap::new(), same: Vec::new() };
         for &place in places {
             let (input, output) = (contract.before)(place);
             for holds in &input {
@@ -258,6 +273,9 @@ impl Symbols {
 
     /// The symbol of a block that holds these at different times.
     fn size(&mut self, holds: &[&Holds]) -> u32 {
+        if self.sizes == Sizes::Equal {
+            return 0;
+        }
         let mut first = None;
         for holds in holds {
             let origins = match holds {

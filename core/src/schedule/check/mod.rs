@@ -25,7 +25,7 @@ mod proofs;
 use std::fmt;
 
 use super::walk::{At, Walk};
-use super::{Action, Contract, Place, Rank, Schedule};
+use super::{Action, Algorithm, Contract, Place, Rank, Schedule, Topology};
 use layout::Layout;
 
 /// Why schedules do not keep a contract.
@@ -39,20 +39,28 @@ pub struct Flaw {
     pub what: String,
 }
 
-/// Checks the schedules that `build` gives for all ranks, with inputs and outputs apart and, where
-/// the contract allows it, in place.
+/// Checks the schedules that an algorithm gives for ranks `on` these hosts, with inputs and outputs
+/// apart and, where the contract allows it, in place.
 ///
 /// # Errors
 /// The first flaw found.
 pub fn check(
     contract: &Contract,
-    size: u32,
+    algorithm: &Algorithm,
     root: Rank,
-    build: impl Fn(Place) -> Schedule,
+    on: &Topology,
 ) -> Result<(), Flaw> {
-    let schedules: Vec<Schedule> =
-        (0..size).map(|rank| build(Place { rank, size, root })).collect();
-    check_schedules(contract, root, &schedules)
+    let sizes = if algorithm.needs_equal_blocks() { Sizes::Equal } else { Sizes::AnyAgreed };
+    check_schedules(contract, root, &algorithm.schedules(root, on), sizes)
+}
+
+/// Which sizes blocks may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// Different ones wherever the contract lets them differ.
+    AnyAgreed,
+    /// All the same.
+    Equal,
 }
 
 /// Checks the schedules of all ranks: see [`check`].
@@ -63,12 +71,13 @@ pub fn check_schedules(
     contract: &Contract,
     root: Rank,
     schedules: &[Schedule],
+    sizes: Sizes,
 ) -> Result<(), Flaw> {
     let size = schedules.len() as u32;
     let places = (0..size).map(|rank| Place { rank, size, root });
     let in_place = places.clone().any(|place| (contract.in_place)(place).is_some());
     for aliased in [false, true].into_iter().take(1 + usize::from(in_place)) {
-        let layout = Layout::new(contract, root, schedules, aliased)?;
+        let layout = Layout::new(contract, root, schedules, sizes, aliased)?;
         let walk = Walk::new(schedules).map_err(|at| {
             Flaw::at(
                 schedules,

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::{Flaw, check_schedules};
+use super::{Flaw, Sizes, check_schedules};
 use crate::Collective;
-use crate::schedule::{Action, Block, Chunk, Operands, Place, Schedule, Step};
+use crate::schedule::{Action, Block, Chunk, Operands, Schedule, Scratch, Step, Topology};
 
 fn schedules(collective: Collective, algorithm: &str, size: u32) -> Vec<Schedule> {
     let found = collective.algorithms().iter().find(|known| known.name == algorithm);
-    let build = found.expect("an algorithm of that name").build;
-    (0..size).map(|rank| build(Place { rank, size, root: 0 })).collect()
+    found.expect("an algorithm of that name").schedules(0, &Topology::one_host(size))
 }
 
 fn ring(size: u32) -> Vec<Schedule> {
@@ -17,7 +16,7 @@ fn ring(size: u32) -> Vec<Schedule> {
 }
 
 fn flaw(collective: Collective, schedules: &[Schedule]) -> Flaw {
-    check_schedules(collective.contract(), 0, schedules).expect_err("a flaw")
+    check_schedules(collective.contract(), 0, schedules, Sizes::AnyAgreed).expect_err("a flaw")
 }
 
 fn message(collective: Collective, schedules: &[Schedule]) -> String {
@@ -62,7 +61,8 @@ fn every_dropped_dependency_is_found() {
                 for place in 0..good[rank].steps[step].after.len() {
                     let mut broken = good.clone();
                     broken[rank].steps[step].after.remove(place);
-                    let found = check_schedules(collective.contract(), 0, &broken);
+                    let found =
+                        check_schedules(collective.contract(), 0, &broken, Sizes::AnyAgreed);
                     assert!(found.is_err(), "{algorithm}, rank {rank} step {step}, {place}");
                     dropped += 1;
                 }
@@ -207,7 +207,8 @@ fn reading_what_nobody_wrote_is_found() {
         steps([(Action::Recv { peer: 0, into: WHOLE }, vec![])]),
     ];
     let contract = Collective::Broadcast.contract();
-    let found = check_schedules(contract, 1, &broken).expect_err("a flaw").to_string();
+    let found =
+        check_schedules(contract, 1, &broken, Sizes::AnyAgreed).expect_err("a flaw").to_string();
     let expected = "rank 0 step 0 (send output[0] to rank 1): reads output[0], where nothing has \
                     been written yet";
     assert_eq!(found, expected);
@@ -276,6 +277,7 @@ fn segments_do_not_order_chunks_that_only_overlap() {
     // of step 1 only, but writes what later segments of step 0 still need.
     let scratch = Block { buffer: crate::schedule::Buffer::Scratch, index: 0 };
     let other = Block { index: 1, ..scratch };
+    let like_output = Scratch { like: Block::output(0), times: 1 };
     let halves = |block: Block, part| block.part(part, 2);
     let copy = |from, into| Action::Copy { from, into };
     let (low, high) = (Block::output(0).part(0, 2), Block::output(0).part(1, 4));
@@ -285,10 +287,13 @@ fn segments_do_not_order_chunks_that_only_overlap() {
             Step { action: copy(halves(scratch, 0), halves(other, 0)), after: vec![0] },
             Step { action: copy(other.part(1, 4), high), after: vec![1] },
         ],
-        scratch: vec![Block::output(0), Block::output(0)],
+        scratch: vec![like_output, like_output],
     };
     // Whole steps are in order here, since the last copy reads another cut.
-    assert_eq!(check_schedules(Collective::Broadcast.contract(), 0, &[one]), Ok(()));
+    assert_eq!(
+        check_schedules(Collective::Broadcast.contract(), 0, &[one], Sizes::AnyAgreed),
+        Ok(())
+    );
     let same = Schedule {
         steps: vec![
             Step { action: copy(low, halves(scratch, 0)), after: vec![] },
@@ -298,7 +303,7 @@ fn segments_do_not_order_chunks_that_only_overlap() {
                 after: vec![1],
             },
         ],
-        scratch: vec![Block::output(0)],
+        scratch: vec![like_output],
     };
     let found = message(Collective::Broadcast, &[same]);
     assert!(found.contains("different sizes") || found.contains("without waiting"), "{found}");

@@ -80,6 +80,8 @@ struct Run<'a> {
     expressions: Expressions,
     /// For each rank, the cells of all its memories.
     cells: Vec<Vec<Value>>,
+    /// For each rank, where the cells of each memory start.
+    starts: Vec<Vec<usize>>,
     /// For each step that sends, what it sends.
     sent: Vec<Vec<Value>>,
 }
@@ -88,18 +90,21 @@ impl<'a> Run<'a> {
     fn new(layout: &'a Layout<'a>, walk: &'a Walk<'a>) -> Run<'a> {
         let mut expressions = Expressions::default();
         let mut cells = Vec::new();
+        let mut starts = Vec::new();
         for before in &layout.before {
-            let mut values = Vec::with_capacity(before.len() * layout.cells as usize);
-            for holds in before {
+            let (mut values, mut own_starts) = (Vec::new(), Vec::new());
+            for (holds, times) in before {
                 let value = match holds {
                     Holds::One(origin) => expressions.number(Node::Origin(*origin)),
                     _ => UNKNOWN,
                 };
-                values.resize(values.len() + layout.cells as usize, value);
+                own_starts.push(values.len());
+                values.resize(values.len() + (layout.cells * times) as usize, value);
             }
             cells.push(values);
+            starts.push(own_starts);
         }
-        Run { layout, walk, expressions, cells, sent: vec![Vec::new(); walk.steps()] }
+        Run { layout, walk, expressions, cells, starts, sent: vec![Vec::new(); walk.steps()] }
     }
 
     /// Notes what is sent when the sending starts; nobody may change it before it ends.
@@ -170,7 +175,7 @@ impl<'a> Run<'a> {
 
     fn range(&self, rank: Rank, chunk: &Chunk) -> std::ops::Range<usize> {
         let (memory, cells) = self.layout.locate(rank, chunk);
-        let start = memory as usize * self.layout.cells as usize;
+        let start = self.starts[rank as usize].get(memory as usize).copied().unwrap_or_default();
         start + cells.start as usize..start + cells.end as usize
     }
 

@@ -1,0 +1,391 @@
+//! The command line of `polyrank bench`, read into a [`Benchmark`]: what is measured, and who is
+//! compared. Starts nothing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::find::Programs;
+use super::library::{Contender, Language, Library, Peer};
+use super::measure::Effort;
+use super::operation::{Form, Operation};
+use super::pattern::Reduction;
+use super::sizes::{self, Step};
+use crate::DType;
+use crate::schedule::select::Overrides;
+
+/// More ranks than this are no measurement of one host; sums of small integers would not fit.
+const MOST_RANKS: u32 = 120;
+/// More than this at once is a typing mistake.
+const MOST_CONTENDERS: usize = 16;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  polyrank bench allreduce -b 4 -e 64M -f 4 -n 2,4
+      Rust ranks, every size from 4 bytes to 64 MiB, with 2 ranks and then with 4.
+  polyrank bench allreduce,broadcast --language rust,python,rust+node --sizes 4,1M
+      Three groups in turn: of Rust ranks, of Python ranks, and of both Rust and Node.
+  polyrank bench allreduce --algorithm auto,ring,recursive_doubling -n 4
+      What polyrank picks, next to two algorithms of its own.
+  polyrank bench allreduce --language python --against gloo,openmpi,mpich --json r.json --svg r.svg
+      The same calls in other libraries, in alternating turns; a ratio below 1 says that polyrank
+      takes less time. --python gloo=PATH says where a library lives.
+
+Columns: size is that of the larger buffer of a rank, count the elements of one block; time is the
+median over all turns of the mean time of a call, of the slowest rank; algbw is size by time, busbw
+what every link carries if the algorithm is the best there is (nccl-tests, PERFORMANCE.md); #wrong
+counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
+one; ratio is the time of the first contender divided by this one's.";
+
+/// The options of `polyrank bench`. The letters are those of nccl-tests, but for -n.
+#[derive(Args)]
+pub(crate) struct BenchArguments {
+    /// What to measure: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
+    /// alltoall, barrier, sendrecv, pingpong; several with commas, or "all"
+    #[arg(value_name = "OPERATION", default_value = "allreduce")]
+    operations: String,
+    /// Smallest size
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "4", value_parser = sizes::parse)]
+    min_bytes: u64,
+    /// Largest size
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "64M")]
+    #[arg(value_parser = sizes::parse)]
+    max_bytes: u64,
+    /// Each size is so many times the last
+    #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4.0)]
+    step_factor: f64,
+    /// Each size is so many bytes more, in place of --step-factor
+    #[arg(short = 'i', long, value_name = "SIZE", value_parser = sizes::parse)]
+    step_bytes: Option<u64>,
+    /// Just these sizes
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = sizes::parse)]
+    sizes: Option<Vec<u64>>,
+    /// Numbers of ranks
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    ranks: Vec<u32>,
+    /// Element types: u8 … i64, f16, bf16, f32, f64
+    #[arg(short = 'd', long, alias = "datatype", value_name = "TYPE,…", value_delimiter = ',')]
+    #[arg(default_value = "f32")]
+    dtype: Vec<String>,
+    /// Reductions: sum, avg, product, min, max, band, bor, bxor
+    #[arg(short = 'o', long, value_name = "OP,…", value_delimiter = ',', default_value = "sum")]
+    op: Vec<String>,
+    /// Root of broadcast, reduce, gather, scatter; "all": it moves on with every call, so that no
+    /// rank runs ahead of the others
+    #[arg(short = 'r', long, value_name = "RANK|all", default_value = "all")]
+    root: String,
+    /// Languages of the ranks; "+" mixes them in one group, "," compares groups
+    #[arg(short = 'l', long, value_name = "LANGUAGE,…", value_delimiter = ',')]
+    #[arg(default_value = "rust")]
+    language: Vec<String>,
+    /// Algorithms to force, compared with one another; "auto" leaves the choice to polyrank
+    #[arg(short = 'a', long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
+    algorithm: Vec<String>,
+    /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich, memcpy
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
+    against: Vec<String>,
+    /// Where Python lives that has a library (gloo, openmpi, mpich, polyrank); may be repeated
+    #[arg(long, value_name = "LIBRARY=PATH")]
+    python: Vec<String>,
+    /// A variable for the environment of polyrank's ranks; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Measure the result in the place of the input, and elsewhere
+    #[arg(long, value_name = "FORM", default_value = "natural")]
+    #[arg(value_parser = ["natural", "both"])]
+    form: String,
+    /// Calls of one turn [default: as many as fit into --seconds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    iters: Option<u64>,
+    /// Length of one turn
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.03, value_parser = turn_seconds)]
+    seconds: f64,
+    /// Alternating turns of every contender
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+    /// Calls before anything is timed
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 5)]
+    warmup: u64,
+    /// Do not look at the results of calls
+    #[arg(long)]
+    no_check: bool,
+    /// How long one step of a group may take before it counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// What the run is called, in files
+    #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
+    title: String,
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Draw times and bandwidths into this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// What to measure.
+#[derive(Debug)]
+pub(super) struct Benchmark {
+    pub(super) title: String,
+    pub(super) operations: Vec<Operation>,
+    pub(super) sizes: Vec<u64>,
+    pub(super) ranks: Vec<u32>,
+    pub(super) dtypes: Vec<DType>,
+    pub(super) reductions: Vec<Reduction>,
+    pub(super) root: Option<u32>,
+    /// Both forms, where there are two.
+    pub(super) both_forms: bool,
+    /// The first is the one that ratios refer to.
+    pub(super) contenders: Vec<Contender>,
+    pub(super) programs: Programs,
+    pub(super) effort: Effort,
+    pub(super) limit: Duration,
+}
+
+impl Benchmark {
+    /// The forms in which an operation is measured.
+    pub(super) fn forms(&self, operation: Operation) -> Vec<Form> {
+        match self.both_forms {
+            true => operation.forms().to_vec(),
+            false => vec![operation.natural_form()],
+        }
+    }
+}
+
+impl BenchArguments {
+    /// Checks what clap cannot.
+    pub(super) fn benchmark(&self) -> Result<Benchmark, String> {
+        let operations = self.operations()?;
+        let needs_two =
+            |operation: &Operation| matches!(operation, Operation::Sendrecv | Operation::Pingpong);
+        if operations.iter().any(needs_two) && self.ranks.contains(&1) {
+            return Err("messages need two ranks: -n 1 is too few".to_owned());
+        }
+        let root = match self.root.as_str() {
+            "all" => None,
+            text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is no rank"))?),
+        };
+        if let Some((root, ranks)) = root.zip(self.ranks.iter().min()).filter(|(a, b)| a >= *b) {
+            return Err(format!("--root {root} does not exist among {ranks} ranks"));
+        }
+        let named = |name: &String| {
+            let dtype = DType::from_name(name).filter(|dtype| is_measurable(*dtype));
+            dtype.ok_or_else(|| format!("there are no values of the type `{name}`"))
+        };
+        let reduction = |name: &String| {
+            let known = Reduction::ALL.map(Reduction::name).join(", ");
+            let found = Reduction::from_name(name);
+            found.ok_or_else(|| format!("there is no reduction `{name}`; there are {known}"))
+        };
+        Ok(Benchmark {
+            title: self.title.clone(),
+            sizes: self.sizes()?,
+            ranks: self.ranks.clone(),
+            dtypes: self.dtype.iter().map(named).collect::<Result<_, _>>()?,
+            reductions: self.op.iter().map(reduction).collect::<Result<_, _>>()?,
+            root,
+            both_forms: self.form == "both",
+            contenders: self.contenders(&operations)?,
+            programs: self.programs()?,
+            effort: Effort {
+                turns: self.turns,
+                iterations: self.iters,
+                seconds: self.seconds,
+                warmup: self.warmup,
+                check: !self.no_check,
+            },
+            limit: Duration::from_secs(self.timeout),
+            operations,
+        })
+    }
+
+    fn operations(&self) -> Result<Vec<Operation>, String> {
+        if self.operations == "all" {
+            return Ok(Operation::ALL.to_vec());
+        }
+        let one = |name: &str| {
+            let known = Operation::ALL.map(Operation::name).join(", ");
+            let found = Operation::from_name(name);
+            found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
+        };
+        self.operations.split(',').map(one).collect()
+    }
+
+    fn sizes(&self) -> Result<Vec<u64>, String> {
+        if let Some(sizes) = &self.sizes {
+            return Ok(sizes.clone());
+        }
+        let step = match self.step_bytes {
+            Some(bytes) => Step::Bytes(bytes),
+            None => Step::Factor(self.step_factor),
+        };
+        sizes::ladder(self.min_bytes, self.max_bytes, step)
+    }
+
+    /// Every language with every algorithm, then the others.
+    fn contenders(&self, operations: &[Operation]) -> Result<Vec<Contender>, String> {
+        let own = pairs(&self.env)?;
+        let mut contenders = Vec::new();
+        for language in &self.language {
+            let languages = Language::list(language)?;
+            for algorithm in &self.algorithm {
+                let mut name = "polyrank".to_owned();
+                // What all have in common needs no mention.
+                if self.language.len() > 1 || language != "rust" {
+                    name.push_str(&format!(" {language}"));
+                }
+                if self.algorithm.len() > 1 || algorithm != "auto" {
+                    name.push_str(&format!(" {algorithm}"));
+                }
+                let mut environment = own.clone();
+                environment.extend(forced(algorithm, operations)?);
+                let library = Library::Polyrank(languages.clone());
+                contenders.push(Contender { name, library, environment });
+            }
+        }
+        for name in &self.against {
+            let peer = Peer::from_name(name)?;
+            contenders.push(Contender {
+                name: name.clone(),
+                library: Library::Peer(peer),
+                environment: Vec::new(),
+            });
+        }
+        let mut names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("`{}` is to be measured twice", twice[0]));
+        }
+        if contenders.len() > MOST_CONTENDERS {
+            return Err(format!("more than {MOST_CONTENDERS} groups at once"));
+        }
+        Ok(contenders)
+    }
+
+    fn programs(&self) -> Result<Programs, String> {
+        let mut programs = Programs::default();
+        for (name, path) in pairs(&self.python)? {
+            if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
+                return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
+            }
+            programs.pythons.insert(name, path.into());
+        }
+        Ok(programs)
+    }
+}
+
+/// The variable that forces `algorithm` where one of the operations has it.
+fn forced(algorithm: &str, operations: &[Operation]) -> Result<Vec<(String, String)>, String> {
+    if algorithm == "auto" {
+        return Ok(Vec::new());
+    }
+    let collectives = operations.iter().filter_map(|operation| operation.collective());
+    let entries: Vec<String> =
+        collectives.map(|collective| format!("{}={algorithm}", collective.facts().name)).collect();
+    if entries.is_empty() {
+        return Err(format!("--algorithm {algorithm}: nothing that is measured has algorithms"));
+    }
+    let list = entries.join(",");
+    Overrides::parse(&list).map_err(|error| format!("--algorithm {algorithm}: {error}"))?;
+    Ok(vec![("POLYRANK_ALGORITHM".to_owned(), list)])
+}
+
+fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, String> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let pair = pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE"))?;
+        Ok((pair.0.to_owned(), pair.1.to_owned()))
+    };
+    texts.iter().map(pair).collect()
+}
+
+fn is_measurable(dtype: DType) -> bool {
+    !matches!(dtype, DType::Bool | DType::Complex64 | DType::Complex128)
+}
+
+fn turn_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1e-6..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds up to 600".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: BenchArguments,
+    }
+
+    fn benchmark(line: &str) -> Result<Benchmark, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.arguments.benchmark()
+    }
+
+    fn names(benchmark: &Benchmark) -> Vec<&str> {
+        benchmark.contenders.iter().map(|contender| contender.name.as_str()).collect()
+    }
+
+    #[test]
+    fn nccl_tests_letters_mean_what_they_mean_there() {
+        let read = benchmark("all_reduce -b 8 -e 128M -f 4 -d f16 -o prod -w 2 -n 4").unwrap();
+        assert_eq!((read.sizes.len(), read.sizes[1]), (13, 32));
+        assert_eq!((read.dtypes[0], read.reductions[0]), (DType::F16, Reduction::Product));
+        assert_eq!((read.ranks[0], read.effort.warmup), (4, 2));
+        assert_eq!(benchmark("barrier -b 8 -e 24 -i 8").unwrap().sizes, [8, 16, 24]);
+    }
+
+    #[test]
+    fn groups_are_named_by_what_sets_them_apart() {
+        assert_eq!(names(&benchmark("").unwrap()), ["polyrank"]);
+        assert_eq!(names(&benchmark("-l python").unwrap()), ["polyrank python"]);
+        let line = "-l rust,rust+node -a auto,ring --against gloo,memcpy";
+        let expected = [
+            "polyrank rust auto",
+            "polyrank rust ring",
+            "polyrank rust+node auto",
+            "polyrank rust+node ring",
+            "gloo",
+            "memcpy",
+        ];
+        assert_eq!(names(&benchmark(line).unwrap()), expected);
+    }
+
+    #[test]
+    fn an_algorithm_is_forced_by_the_variable() {
+        let read = benchmark("allreduce -a ring --env A=b").unwrap();
+        let expected = [("A", "b"), ("POLYRANK_ALGORITHM", "allreduce=ring")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read.contenders[0].environment, expected);
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_with_advice() {
+        let wrong = |line: &str| benchmark(line).unwrap_err();
+        assert!(wrong("allredcue").contains("there are allreduce"));
+        assert!(wrong("allreduce -a rign").contains("one_shot"));
+        assert!(wrong("sendrecv -a ring").contains("nothing"));
+        assert!(wrong("sendrecv -n 1").contains("two ranks"));
+        assert!(wrong("broadcast -r 2 -n 4,2").contains("among 2 ranks"));
+        assert!(wrong("-l rust,java").contains("python"));
+        assert!(wrong("-l rust,rust").contains("twice"));
+        assert!(wrong("--against glo").contains("gloo"));
+        assert!(wrong("-d complex64").contains("complex64"));
+        assert!(wrong("-o most").contains("product"));
+        assert!(wrong("--python numpy=x").contains("mpich"));
+        assert!(wrong("--env X").contains("NAME=VALUE"));
+        assert!(wrong("-n 0").contains("1..=120"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Looks for the programs that a contender needs, and says how to install what is missing. Knows
+//! nothing of what is measured.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::library::{Contender, Language, Library, Peer};
+
+/// Programs that the command line names, by what they are for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Programs {
+    /// `NAME=PATH`: the Python of a peer, or of polyrank.
+    pub(super) pythons: BTreeMap<String, PathBuf>,
+}
+
+/// The programs of one contender.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) python: OsString,
+    pub(super) node: OsString,
+    /// What starts the ranks, with its options up to the number of ranks.
+    pub(super) launcher: Vec<OsString>,
+}
+
+/// What a contender lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) advice: String,
+}
+
+impl Programs {
+    /// Looks for everything that `contender` needs, and tries it.
+    pub(super) fn find(&self, contender: &Contender) -> Result<Found, Missing> {
+        match &contender.library {
+            Library::Polyrank(languages) => self.find_polyrank(languages),
+            Library::Peer(Peer::Memcpy) => Ok(Found::default()),
+            Library::Peer(peer) => self.find_peer(*peer),
+        }
+    }
+
+    fn find_polyrank(&self, languages: &[Language]) -> Result<Found, Missing> {
+        let mut found = Found::default();
+        if languages.contains(&Language::Python) {
+            found.python = self.python("polyrank", "POLYRANK_PYTHON");
+            try_program(&found.python, &["-c", "import numpy, polyrank"]).map_err(|said| {
+                Missing {
+                    what: format!(
+                        "polyrank for Python ({}: {said})",
+                        found.python.to_string_lossy()
+                    ),
+                    advice: "python3 -m venv polyrank && polyrank/bin/pip install polyrank numpy, \
+                             then --python polyrank=polyrank/bin/python"
+                        .to_owned(),
+                }
+            })?;
+        }
+        if languages.contains(&Language::Node) {
+            found.node = std::env::var_os("POLYRANK_NODE").unwrap_or_else(|| "node".into());
+            let words = ["--input-type=module", "--eval", "await import('polyrank')"];
+            try_program(&found.node, &words).map_err(|said| Missing {
+                what: format!("polyrank for Node ({}: {said})", found.node.to_string_lossy()),
+                advice: "npm install polyrank, and run the benchmark in the same folder".to_owned(),
+            })?;
+        }
+        Ok(found)
+    }
+
+    fn find_peer(&self, peer: Peer) -> Result<Found, Missing> {
+        let name = if peer == Peer::OpenMpiTcp { Peer::OpenMpi.name() } else { peer.name() };
+        let variable = format!("POLYRANK_BENCH_{}", name.to_uppercase());
+        let python = self.python(name, &variable);
+        let missing = |said: String| Missing {
+            what: format!("{} ({}: {said})", peer.name(), python.to_string_lossy()),
+            advice: format!(
+                "{}, then --python {name}={name}/bin/python, or set {variable}",
+                peer.installation()
+            ),
+        };
+        if !peer.is_mpi() {
+            let probe = "import numpy, torch.distributed as d; assert d.is_gloo_available()";
+            try_program(&python, &["-c", probe]).map_err(missing)?;
+            return Ok(Found { python, ..Found::default() });
+        }
+        let wanted = if peer == Peer::Mpich { "MPICH" } else { "Open MPI" };
+        let probe = format!(
+            "import numpy, mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; \
+             v = MPI.Get_library_version(); assert '{wanted}' in v, 'this MPI is ' + v[:40]"
+        );
+        try_program(&python, &["-c", &probe]).map_err(missing)?;
+        let launcher = launcher(peer, &mpiexec(&python));
+        try_program(&launcher[0], &["--version"])
+            .map_err(|said| missing(format!("{}: {said}", launcher[0].to_string_lossy())))?;
+        Ok(Found { python, launcher, ..Found::default() })
+    }
+
+    /// The Python that the command line names, or the environment, or the usual one.
+    fn python(&self, name: &str, variable: &str) -> OsString {
+        let named = self.pythons.get(name).map(|path| path.clone().into_os_string());
+        named.or_else(|| std::env::var_os(variable)).unwrap_or_else(|| "python3".into())
+    }
+}
+
+/// The `mpiexec` beside a Python of its own, else the usual one.
+fn mpiexec(python: &OsString) -> OsString {
+    let beside = Path::new(python).with_file_name("mpiexec");
+    // A bare `python3` is looked for, and then so is `mpiexec`.
+    if beside.components().count() > 1 && beside.exists() {
+        return beside.into_os_string();
+    }
+    "mpiexec".into()
+}
+
+fn launcher(peer: Peer, mpiexec: &OsString) -> Vec<OsString> {
+    let options: &[&str] = match peer {
+        Peer::OpenMpi => &["--oversubscribe", "-n"],
+        Peer::OpenMpiTcp => &[
+            "--oversubscribe",
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "tcp,self",
+            "--mca",
+            "btl_tcp_if_include",
+            "lo",
+            "-n",
+        ],
+        _ => &["-n"],
+    };
+    let words = std::iter::once(mpiexec.clone());
+    words.chain(options.iter().map(OsString::from)).collect()
+}
+
+/// Runs a program to its end; what it said last if it failed.
+fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    // Node ends with its version, Python with the exception.
+    let mut errors = lines.filter(|line| !line.starts_with("Node.js") && !line.starts_with("at "));
+    let named = errors.clone().find(|line| line.starts_with("Error"));
+    let said = named.or(errors.next_back()).map(str::to_owned);
+    Err(said.unwrap_or_else(|| format!("it failed without a word, {}", output.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_the_cure() {
+        let mut programs = Programs::default();
+        programs.pythons.insert("gloo".to_owned(), "/nowhere/python".into());
+        let contender = Contender {
+            name: "gloo".to_owned(),
+            library: Library::Peer(Peer::Gloo),
+            environment: Vec::new(),
+        };
+        let missing = programs.find(&contender).unwrap_err();
+        assert!(missing.what.starts_with("gloo (/nowhere/python: No such file"), "{missing:?}");
+        assert!(missing.advice.contains("pip install torch numpy"), "{missing:?}");
+        assert!(missing.advice.contains("--python gloo="), "{missing:?}");
+    }
+
+    #[test]
+    fn a_failed_program_is_quoted() {
+        let said = try_program(&"sh".into(), &["-c", "echo one >&2; echo two >&2; exit 1"]);
+        assert_eq!(said, Err("two".to_owned()));
+        assert_eq!(try_program(&"sh".into(), &["-c", "exit 0"]), Ok(()));
+        assert!(try_program(&"sh".into(), &["-c", "exit 1"]).unwrap_err().contains("word"));
+    }
+}

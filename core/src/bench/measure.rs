@@ -1,0 +1,153 @@
+//! Measures one case: every contender prepares it, and then they take turns, so that whatever else
+//! the machine does meets all alike (A B C, C B A, …). Knows nothing of tables or files.
+
+use super::messages::{Answer, Case, Command, MOST_SINGLE_CALLS};
+use super::results::Turns;
+use super::team::{Team, Trouble};
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) turns: u32,
+    /// Calls of a turn; none: as many as fit into `seconds`.
+    pub(super) iterations: Option<u64>,
+    pub(super) seconds: f64,
+    pub(super) warmup: u64,
+    pub(super) check: bool,
+}
+
+/// More calls than this in one turn measure nothing better.
+const MOST_ITERATIONS: u64 = 20_000;
+/// Calls from which a turn's length is reckoned.
+const TRIAL: u64 = 5;
+
+/// What became of one contender in one case.
+pub(super) enum Outcome {
+    Measured(Turns),
+    /// It cannot do this.
+    Unsupported(String),
+    /// It cannot go on at all.
+    Failed(String),
+}
+
+/// Measures `case` on all teams; one outcome for each, in order.
+///
+/// # Errors
+/// The user wants to end.
+pub(super) fn measure(
+    teams: &mut [Team],
+    case: &Case,
+    effort: &Effort,
+    mut on_turn: impl FnMut(),
+) -> Result<Vec<Outcome>, Interrupted> {
+    let mut outcomes = Vec::new();
+    for team in teams.iter_mut() {
+        let prepared = prepare(team, case, effort);
+        outcomes.push(settle(prepared)?);
+    }
+    for turn in 0..effort.turns {
+        let mut order: Vec<usize> = (0..teams.len()).collect();
+        // Whoever comes last in one turn comes first in the next.
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let Outcome::Measured(turns) = &mut outcomes[at] else { continue };
+            if let Err(trouble) = take_turn(&mut teams[at], turns) {
+                outcomes[at] = settle(Err(trouble))?;
+            }
+        }
+        on_turn();
+    }
+    Ok(outcomes)
+}
+
+/// The user wants to end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interrupted;
+
+fn settle(result: Result<Outcome, Trouble>) -> Result<Outcome, Interrupted> {
+    match result {
+        Ok(outcome) => Ok(outcome),
+        Err(Trouble::Failed(why)) => Ok(Outcome::Failed(why)),
+        Err(Trouble::Interrupted) => Err(Interrupted),
+    }
+}
+
+fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Trouble> {
+    for answer in team.tell(&Command::Prepare(case.clone()))? {
+        if let Answer::Unsupported { why } = answer {
+            return Ok(Outcome::Unsupported(why));
+        }
+    }
+    let mut turns = Turns::default();
+    // The call itself is needed even if nobody asks what came of it: connections are lazy.
+    let wrong = team.tell(&Command::Check)?.into_iter().map(|answer| match answer {
+        Answer::Checked { wrong } => wrong,
+        _ => 0,
+    });
+    let wrong = wrong.sum();
+    turns.wrong = effort.check.then_some(wrong);
+    if effort.warmup > 0 {
+        run(team, effort.warmup)?;
+    }
+    turns.iterations = match effort.iterations {
+        Some(iterations) => iterations,
+        None => {
+            let (first, _) = run(team, TRIAL)?;
+            // A closer look where a few calls say little.
+            let (seconds, _) = run(team, fitting(effort.seconds / 10.0, first))?;
+            fitting(effort.seconds, seconds)
+        }
+    };
+    Ok(Outcome::Measured(turns))
+}
+
+fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), Trouble> {
+    let (seconds, cpu_seconds) = run(team, turns.iterations)?;
+    turns.seconds.push(seconds);
+    turns.cpu_seconds.push(cpu_seconds);
+    let iterations = turns.iterations.div_ceil(4).clamp(3, MOST_SINGLE_CALLS);
+    let mut slowest = vec![0f64; iterations as usize];
+    for answer in team.tell(&Command::Each { iterations })? {
+        let Answer::Each { seconds } = answer else { continue };
+        for (slowest, seconds) in slowest.iter_mut().zip(seconds) {
+            *slowest = slowest.max(seconds);
+        }
+    }
+    turns.single_seconds.extend(slowest);
+    Ok(())
+}
+
+/// Seconds of one call of the slowest rank, and of CPU time of all ranks.
+fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), Trouble> {
+    let (mut slowest, mut cpu) = (0f64, 0.0);
+    for answer in team.tell(&Command::Run { iterations })? {
+        if let Answer::Ran { seconds, cpu_seconds } = answer {
+            slowest = slowest.max(seconds);
+            cpu += cpu_seconds;
+        }
+    }
+    Ok((slowest / iterations as f64, cpu / iterations as f64))
+}
+
+/// How many calls of `each` seconds fit into `seconds`.
+fn fitting(seconds: f64, each: f64) -> u64 {
+    // A clock that did not move says that there may be many.
+    let calls = seconds / each.max(1e-9);
+    (calls as u64).clamp(1, MOST_ITERATIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_at_least_one_call_and_an_end() {
+        assert_eq!(fitting(0.03, 1e-6), 20_000);
+        assert_eq!(fitting(0.03, 1e-4), 300);
+        assert_eq!(fitting(0.03, 10.0), 1);
+        assert_eq!(fitting(0.03, 0.0), MOST_ITERATIONS);
+        assert_eq!(fitting(0.03, f64::NAN), MOST_ITERATIONS);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the benchmark and its ranks say to one another: one JSON object a line, over a connection
+//! that every rank opens to the benchmark. The same for every library and language. Knows nothing
+//! of sockets.
+//!
+//! ```text
+//!  rank                                benchmark
+//!   │  {"is":"hello","rank":…,"token":…}   │
+//!   │─────────────────────────────────────▶│
+//!   │  {"is":"ready","versions":{…}}       │   it is a member of its group
+//!   │─────────────────────────────────────▶│
+//!   │      {"do":"prepare",…}              │   for each case: buffers
+//!   │◀─────────────────────────────────────│
+//!   │  {"is":"prepared"}                   │
+//!   │─────────────────────────────────────▶│
+//!   │      {"do":"check"}                  │   one call whose result is known
+//!   │◀─────────────────────────────────────│
+//!   │  {"is":"checked","wrong":0}          │
+//!   │─────────────────────────────────────▶│
+//!   │      {"do":"run","iterations":…}     │   for each turn
+//!   │◀─────────────────────────────────────│
+//!   │  {"is":"ran","seconds":…,…}          │
+//!   │─────────────────────────────────────▶│
+//!   │      end of the connection           │   it leaves its group and ends
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::operation::{Form, Operation};
+use super::pattern::Reduction;
+
+/// A line of a rank is refused beyond this: more than any answer needs.
+pub(super) const LONGEST_LINE_BYTES: u64 = 1 << 20;
+
+/// Calls that a rank times one by one for one answer, at most.
+pub(super) const MOST_SINGLE_CALLS: u64 = 4096;
+
+/// One case, as a rank needs to know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Case {
+    pub(super) operation: Operation,
+    pub(super) form: Form,
+    /// Elements of one block: of the tensor, or of what one rank contributes or gets.
+    pub(super) count: u64,
+    /// Name of the element type: `f32`.
+    pub(super) dtype: String,
+    pub(super) reduction: Reduction,
+    /// None: the root moves on by one rank with every call.
+    pub(super) root: Option<u32>,
+}
+
+/// What a rank is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(super) enum Command {
+    /// Make the buffers of a case. No other rank is needed for this.
+    Prepare(Case),
+    /// Carry it out once with known contents.
+    Check,
+    /// Carry it out so many times and time them together.
+    Run { iterations: u64 },
+    /// Carry it out so many times and time each.
+    Each { iterations: u64 },
+}
+
+/// What a rank answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub(super) enum Answer {
+    Hello {
+        rank: u32,
+        token: String,
+    },
+    /// The rank is a member of its group.
+    Ready {
+        versions: BTreeMap<String, String>,
+    },
+    Prepared,
+    /// So many elements were wrong.
+    Checked {
+        wrong: u64,
+    },
+    Ran {
+        seconds: f64,
+        /// User and system time of the process.
+        cpu_seconds: f64,
+    },
+    Each {
+        seconds: Vec<f64>,
+    },
+    /// The library or the language cannot do this; the rank goes on.
+    Unsupported {
+        why: String,
+    },
+    /// The rank ends.
+    Failed {
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// What the scripts of the other languages rely on, written by hand.
+    #[test]
+    fn lines_are_what_the_scripts_read_and_write() {
+        let case = Case {
+            operation: Operation::ReduceScatter,
+            form: Form::OutOfPlace,
+            count: 256,
+            dtype: "f32".to_owned(),
+            reduction: Reduction::Sum,
+            root: None,
+        };
+        let line = serde_json::to_string(&Command::Prepare(case)).unwrap();
+        let expected = concat!(
+            r#"{"do":"prepare","operation":"reduce_scatter","form":"out_of_place","count":256,"#,
+            r#""dtype":"f32","reduction":"sum","root":null}"#
+        );
+        assert_eq!(line, expected);
+        let line = serde_json::to_string(&Command::Each { iterations: 9 }).unwrap();
+        assert_eq!(line, r#"{"do":"each","iterations":9}"#);
+        let ran: Answer =
+            serde_json::from_str(r#"{"is":"ran","seconds":0.5,"cpu_seconds":1}"#).unwrap();
+        assert_eq!(ran, Answer::Ran { seconds: 0.5, cpu_seconds: 1.0 });
+        assert!(serde_json::from_str::<Answer>(r#"{"is":"checked","wrong":-1}"#).is_err());
+    }
+}

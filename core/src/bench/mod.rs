@@ -1,0 +1,118 @@
+//! `polyrank bench`: measures collectives, in any language, next to one another and to other
+//! libraries.
+//!
+//! ```text
+//!                     commands and answers, one JSON object a line
+//!  polyrank bench ──┬───────────────▶ team A: rank 0, rank 1, …   (polyrank, Rust)
+//!                   ├───────────────▶ team B: rank 0, rank 1, …   (polyrank, Python and Node)
+//!                   └───────────────▶ team C: rank 0, rank 1, …   (Gloo)
+//!  for each case:   prepare A, B, C · check · A B C · C B A · A B C · …
+//! ```
+//!
+//! All teams stand at the same time and take turns, so that whatever else the machine does meets
+//! all alike; a team whose turn it is not waits for its next command and takes no time. The ranks
+//! of a team talk to one another through their library alone.
+//!
+//! Knows the launcher's processes and, in its Rust ranks, the public API. Nothing of polyrank knows
+//! the benchmark.
+
+mod arguments;
+mod course;
+mod find;
+mod library;
+mod machine;
+mod measure;
+mod messages;
+mod operation;
+mod pattern;
+mod plot;
+mod rank;
+mod results;
+mod scripts;
+pub(crate) mod sizes;
+mod table;
+mod team;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+pub(crate) use arguments::{BenchArguments, EXAMPLES};
+use course::Course;
+use results::Report;
+
+/// The exit code of a command line that makes no sense.
+const EXIT_USAGE: i32 = 2;
+/// The exit code of a run that the user ended: 128 and SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong.
+pub(crate) fn run(arguments: &BenchArguments) -> i32 {
+    let benchmark = match arguments.benchmark() {
+        Ok(benchmark) => benchmark,
+        Err(message) => {
+            say(&message);
+            return EXIT_USAGE;
+        }
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if let Err(error) = signal_hook::flag::register(signal, interrupted.clone()) {
+            say(&format!("cannot listen for signals: {error}"));
+            return 1;
+        }
+    }
+    let mut course = match Course::new(benchmark, interrupted) {
+        Ok(course) => course,
+        Err(message) => {
+            say(&message);
+            return 1;
+        }
+    };
+    let ending = course.run();
+    let (report, failures) = course.finish();
+    let mut code = match ending {
+        Ok(()) if failures.is_empty() && !has_wrong(&report) => 0,
+        Ok(()) => 1,
+        Err(measure::Interrupted) => EXIT_INTERRUPTED,
+    };
+    for failure in &failures {
+        say(failure);
+    }
+    if let Err(message) = write_files(arguments, &report) {
+        say(&message);
+        code = code.max(1);
+    }
+    code
+}
+
+/// Runs one rank of a team; the exit code.
+pub(crate) fn run_rank(rank: u32) -> i32 {
+    rank::run(rank)
+}
+
+fn has_wrong(report: &Report) -> bool {
+    let results = report.cases.iter().flat_map(|case| &case.results);
+    results.into_iter().any(|result| result.wrong.is_some_and(|wrong| wrong > 0))
+}
+
+fn write_files(arguments: &BenchArguments, report: &Report) -> Result<(), String> {
+    if let Some(path) = &arguments.json {
+        let mut text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+        text.push('\n');
+        std::fs::write(path, text)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    if let Some(path) = &arguments.svg {
+        std::fs::write(path, plot::plot(report).svg())
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// One line of the benchmark's own on stderr. A stderr that nobody reads is no reason to fail.
+fn say(message: &str) {
+    let _ = std::io::stderr().lock().write_all(format!("polyrank bench: {message}\n").as_bytes());
+}

@@ -1,0 +1,75 @@
+//! Results as a drawing: for each operation and number of ranks a panel of times and one of
+//! bandwidths. Knows nothing of SVG.
+
+use super::operation::Form;
+use super::results::{CaseReport, Measured, Report};
+use super::sizes;
+use crate::chart::{Chart, Line, Panel, Scale};
+
+/// The drawing of a report.
+pub(super) fn plot(report: &Report) -> Chart {
+    let mut names: Vec<String> = Vec::new();
+    for result in report.cases.iter().flat_map(|case| &case.results) {
+        if !names.contains(&result.contender) {
+            names.push(result.contender.clone());
+        }
+    }
+    let mut panels = Vec::new();
+    // Cases of one topic follow one another; forms of one size alternate.
+    let mut topics: Vec<(String, Vec<&CaseReport>)> = Vec::new();
+    for case in report.cases.iter().filter(|case| case.operation.has_size()) {
+        let topic = topic(case);
+        match topics.iter_mut().find(|(other, _)| *other == topic) {
+            Some((_, cases)) => cases.push(case),
+            None => topics.push((topic, vec![case])),
+        }
+    }
+    for (topic, cases) in &topics {
+        let panel = |y_label: &str, y_scale, value: fn(&Measured) -> f64| Panel {
+            title: topic.clone(),
+            y_label: y_label.to_owned(),
+            x_scale: Scale::Octaves,
+            y_scale,
+            x_text: |bytes| sizes::show(bytes as u64),
+            lines: lines(&names, cases, value),
+        };
+        panels.push(panel("time, µs", Scale::Decades, |result| result.time_us));
+        panels.push(panel("bus bandwidth, GB/s", Scale::Linear, |result| result.busbw_gbps));
+    }
+    let machine = &report.machine;
+    Chart {
+        title: report.title.clone(),
+        subtitle: format!(
+            "{} · {}, {} cores, {}",
+            report.date, machine.cpu, machine.cores, machine.system
+        ),
+        names,
+        panels,
+    }
+}
+
+fn topic(case: &CaseReport) -> String {
+    let mut topic = format!("{}, {} ranks, {}", case.operation.name(), case.ranks, case.dtype);
+    if let Some(reduction) = case.reduction {
+        topic.push_str(&format!(", {}", reduction.name()));
+    }
+    if case.form != case.operation.natural_form() {
+        topic.push_str(match case.form {
+            Form::OutOfPlace => ", out of place",
+            Form::InPlace => ", in place",
+        });
+    }
+    topic
+}
+
+fn lines(names: &[String], cases: &[&CaseReport], value: fn(&Measured) -> f64) -> Vec<Line> {
+    let line = |(name, contender): (usize, &String)| {
+        let point = |case: &&CaseReport| {
+            let result = case.results.iter().find(|result| result.contender == *contender)?;
+            Some((case.bytes as f64, value(result)))
+        };
+        Line { name, points: cases.iter().filter_map(point).collect() }
+    };
+    let lines = names.iter().enumerate().map(line);
+    lines.filter(|line| !line.points.is_empty()).collect()
+}

@@ -1,0 +1,155 @@
+//! A rank of the benchmark in Rust: joins the group, then does what it is told until the benchmark
+//! closes the connection. Knows nothing of the other ranks' languages or libraries.
+
+mod buffers;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::messages::{Answer, Command};
+use crate::distributed::{InitOptions, destroy_process_group, init_process_group};
+use crate::{DType, ProcessGroup};
+use buffers::{Prepared, prepare};
+
+/// The variable in which a rank finds what it needs to know, as JSON.
+pub(super) const VARIABLE: &str = "POLYRANK_BENCH";
+
+/// What a rank of any library needs to know besides its number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    /// Where the benchmark listens.
+    pub(super) control: SocketAddr,
+    /// By which the benchmark knows its own ranks.
+    pub(super) token: String,
+    pub(super) library: String,
+    pub(super) ranks: u32,
+    /// Where rank 0 serves the rendezvous.
+    pub(super) port: u16,
+    pub(super) timeout_s: u64,
+}
+
+/// Runs rank `rank`; the exit code.
+pub(super) fn run(rank: u32) -> i32 {
+    match serve(rank) {
+        Ok(()) => 0,
+        Err(why) => {
+            // Nobody may read it, which is no reason to fail in another way.
+            let _ = writeln!(std::io::stderr(), "{why}");
+            1
+        }
+    }
+}
+
+fn serve(rank: u32) -> Result<(), String> {
+    let assignment = std::env::var(VARIABLE)
+        .map_err(|_| "this command is for `polyrank bench` itself".to_owned())?;
+    let assignment: Assignment = serde_json::from_str(&assignment).map_err(text)?;
+    let mut control = Control::connect(&assignment)?;
+    control.say(&Answer::Hello { rank, token: assignment.token.clone() })?;
+    let result = serve_group(&mut control, &assignment, rank);
+    if let Err(why) = &result {
+        // The benchmark may be gone.
+        let _ = control.say(&Answer::Failed { why: why.clone() });
+    }
+    result
+}
+
+fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Result<(), String> {
+    let group = match assignment.library.as_str() {
+        "polyrank" => {
+            let options = InitOptions::default()
+                .init_method(format!("tcp://127.0.0.1:{}", assignment.port))
+                .rank(rank)
+                .world_size(assignment.ranks)
+                .timeout(Duration::from_secs(assignment.timeout_s));
+            Some(init_process_group(options).map_err(text)?)
+        }
+        _ => None,
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let versions = BTreeMap::from([("polyrank".to_owned(), version)]);
+    control.say(&Answer::Ready { versions })?;
+    let mut prepared = None;
+    while let Some(command) = control.hear()? {
+        let answer = obey(command, group.as_ref(), rank, assignment.ranks, &mut prepared)?;
+        control.say(&answer)?;
+    }
+    match group {
+        Some(_) => destroy_process_group(None).map_err(text),
+        None => Ok(()),
+    }
+}
+
+fn obey(
+    command: Command,
+    group: Option<&ProcessGroup>,
+    rank: u32,
+    ranks: u32,
+    prepared: &mut Option<Box<dyn Prepared>>,
+) -> Result<Answer, String> {
+    if let Command::Prepare(case) = command {
+        // The buffers of the case before are no longer needed.
+        *prepared = None;
+        let Some(dtype) = DType::from_name(&case.dtype) else {
+            return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
+        };
+        return Ok(match prepare(&case, dtype, group, rank, ranks) {
+            Ok(buffers) => {
+                *prepared = Some(buffers);
+                Answer::Prepared
+            }
+            Err(why) => Answer::Unsupported { why },
+        });
+    }
+    let Some(prepared) = prepared else {
+        return Err("nothing is prepared".to_owned());
+    };
+    match command {
+        Command::Prepare(_) | Command::Check => {
+            Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
+        }
+        Command::Run { iterations } => {
+            let (seconds, cpu_seconds) = prepared.run(iterations).map_err(text)?;
+            Ok(Answer::Ran { seconds, cpu_seconds })
+        }
+        Command::Each { iterations } => {
+            Ok(Answer::Each { seconds: prepared.each(iterations).map_err(text)? })
+        }
+    }
+}
+
+/// The connection to the benchmark.
+struct Control {
+    reader: BufReader<TcpStream>,
+}
+
+impl Control {
+    fn connect(assignment: &Assignment) -> Result<Control, String> {
+        let stream = TcpStream::connect(assignment.control).map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        Ok(Control { reader: BufReader::new(stream) })
+    }
+
+    fn say(&mut self, answer: &Answer) -> Result<(), String> {
+        let mut line = serde_json::to_vec(answer).map_err(text)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).map_err(text)
+    }
+
+    /// The next command; none at the end.
+    fn hear(&mut self) -> Result<Option<Command>, String> {
+        let mut line = String::new();
+        match self.reader.read_line(&mut line).map_err(text)? {
+            0 => Ok(None),
+            _ => serde_json::from_str(&line).map(Some).map_err(text),
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,206 @@
+//! What was measured, as it is written to a file and read by whoever draws it. Times are
+//! microseconds, bandwidths are 10⁹ bytes a second, as in nccl-tests. Knows nothing of how it was
+//! measured.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::operation::{Form, Operation};
+use super::pattern::Reduction;
+
+/// The layout of the file; it changes when a reader of an older one would be wrong.
+pub(super) const FORMAT: u32 = 1;
+
+/// One run of the benchmark.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    /// "polyrank bench".
+    pub(super) made_by: &'static str,
+    pub(super) format: u32,
+    pub(super) title: String,
+    /// When it began, ISO 8601.
+    pub(super) date: String,
+    pub(super) machine: Machine,
+    /// Processes that wanted to run besides ours, at the beginning and at the end.
+    pub(super) load: [Option<f64>; 2],
+    /// Versions of what was measured, by contender.
+    pub(super) versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// The contender that ratios refer to: its time divided by the other's.
+    pub(super) reference: String,
+    /// What could not be measured, and why.
+    pub(super) missing: BTreeMap<String, String>,
+    pub(super) cases: Vec<CaseReport>,
+}
+
+/// One operation of one size.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CaseReport {
+    pub(super) operation: Operation,
+    pub(super) form: Form,
+    pub(super) ranks: u32,
+    /// Of the larger buffer of a rank.
+    pub(super) bytes: u64,
+    /// Elements of one block.
+    pub(super) count: u64,
+    pub(super) dtype: String,
+    /// Where the operation reduces.
+    pub(super) reduction: Option<Reduction>,
+    /// Where the operation has one; none: it moves on with every call.
+    pub(super) root: Option<u32>,
+    pub(super) results: Vec<Measured>,
+}
+
+/// What one contender took for one case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Measured {
+    pub(super) contender: String,
+    /// Median over the turns of the time of one call.
+    pub(super) time_us: f64,
+    /// The fastest turn.
+    pub(super) least_us: f64,
+    /// Of each turn, in order.
+    pub(super) turns_us: Vec<f64>,
+    /// Calls of each turn.
+    pub(super) iterations: u64,
+    /// Of calls that were timed one by one; the slowest rank counts.
+    pub(super) median_us: f64,
+    pub(super) p99_us: f64,
+    /// Calls that were timed one by one.
+    pub(super) single_calls: usize,
+    /// User and system time of all ranks for one call.
+    pub(super) cpu_us: f64,
+    /// Bytes by time.
+    pub(super) algbw_gbps: f64,
+    pub(super) busbw_gbps: f64,
+    /// Wrong elements of all ranks in the checked call; none: not checked.
+    pub(super) wrong: Option<u64>,
+    /// Time of the reference divided by this one's; none for the reference.
+    pub(super) ratio: Option<f64>,
+}
+
+/// What one contender's turns were, before it is summed up. Seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns {
+    pub(super) iterations: u64,
+    /// Of one iteration, for each turn.
+    pub(super) seconds: Vec<f64>,
+    pub(super) cpu_seconds: Vec<f64>,
+    /// Of iterations that were timed one by one.
+    pub(super) single_seconds: Vec<f64>,
+    pub(super) wrong: Option<u64>,
+}
+
+impl Measured {
+    /// Sums up.
+    pub(super) fn new(
+        contender: &str,
+        operation: Operation,
+        bus_factor: f64,
+        bytes: u64,
+        turns: &Turns,
+    ) -> Measured {
+        let scale = 1e6 / operation.per_iteration();
+        let turns_us: Vec<f64> = turns.seconds.iter().map(|seconds| seconds * scale).collect();
+        let time_us = quantile(&turns_us, 0.5);
+        // 10⁹ bytes a second are 10³ bytes a microsecond.
+        let algbw_gbps = if time_us > 0.0 { bytes as f64 / time_us * 1e-3 } else { 0.0 };
+        Measured {
+            contender: contender.to_owned(),
+            time_us,
+            least_us: quantile(&turns_us, 0.0),
+            turns_us,
+            iterations: turns.iterations,
+            median_us: quantile(&turns.single_seconds, 0.5) * scale,
+            p99_us: quantile(&turns.single_seconds, 0.99) * scale,
+            single_calls: turns.single_seconds.len(),
+            cpu_us: quantile(&turns.cpu_seconds, 0.5) * scale,
+            algbw_gbps,
+            busbw_gbps: algbw_gbps * bus_factor,
+            wrong: turns.wrong,
+            ratio: None,
+        }
+    }
+}
+
+impl CaseReport {
+    /// Fills in the ratios.
+    pub(super) fn compare(&mut self, reference: &str) {
+        let of_reference = |result: &&Measured| result.contender == reference;
+        let Some(time_us) = self.results.iter().find(of_reference).map(|result| result.time_us)
+        else {
+            return;
+        };
+        for result in &mut self.results {
+            let is_other = result.contender != reference && result.time_us > 0.0;
+            result.ratio = is_other.then(|| time_us / result.time_us);
+        }
+    }
+}
+
+/// The value below which the share `part` of the values lies, between neighbours by proportion; 0
+/// of none.
+pub(super) fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = part * sorted.len().saturating_sub(1) as f64;
+    let (below, above) = (at.floor() as usize, at.ceil() as usize);
+    match (sorted.get(below), sorted.get(above)) {
+        (Some(low), Some(high)) => low + (high - low) * at.fract(),
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_neighbours() {
+        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(quantile(&[7.0], 0.99), 7.0);
+        assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), 2.5);
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.0), 1.0);
+        let hundred: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_eq!(quantile(&hundred, 0.99), 99.0);
+    }
+
+    #[test]
+    fn bandwidth_is_bytes_by_time() {
+        let turns = Turns {
+            iterations: 10,
+            seconds: vec![1e-3, 2e-3, 3e-3],
+            cpu_seconds: vec![4e-3],
+            single_seconds: vec![2e-3],
+            wrong: Some(0),
+        };
+        let result = Measured::new("us", Operation::Allreduce, 1.5, 8_000_000, &turns);
+        assert_eq!((result.time_us, result.least_us, result.cpu_us), (2000.0, 1000.0, 4000.0));
+        assert_eq!((result.algbw_gbps, result.busbw_gbps), (4.0, 6.0));
+        // An iteration is two messages.
+        let result = Measured::new("us", Operation::Pingpong, 1.0, 8_000_000, &turns);
+        assert_eq!((result.time_us, result.busbw_gbps), (1000.0, 8.0));
+    }
+
+    #[test]
+    fn ratios_are_the_references_time_by_the_others() {
+        let measured = |name: &str, seconds| {
+            let turns = Turns { seconds: vec![seconds], ..Turns::default() };
+            Measured::new(name, Operation::Barrier, 0.0, 0, &turns)
+        };
+        let mut case = CaseReport {
+            operation: Operation::Barrier,
+            form: Form::OutOfPlace,
+            ranks: 2,
+            bytes: 0,
+            count: 0,
+            dtype: "f32".to_owned(),
+            reduction: None,
+            root: None,
+            results: vec![measured("us", 1e-6), measured("them", 4e-6)],
+        };
+        case.compare("us");
+        assert_eq!((case.results[0].ratio, case.results[1].ratio), (None, Some(0.25)));
+    }
+}

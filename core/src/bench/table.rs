@@ -1,0 +1,220 @@
+//! The table on the terminal: nccl-tests' columns, so that whoever knows those can read these, and
+//! behind them the median and the 99th percentile of single calls. Knows nothing of how it was
+//! measured.
+
+use super::operation::Form;
+use super::results::{CaseReport, Measured};
+
+/// What the rows of one table have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    /// The forms that are measured, in the order of their columns.
+    pub(super) forms: Vec<Form>,
+    /// Letters of the longest contender's name; 0 where there is but one.
+    pub(super) name_width: usize,
+}
+
+impl Table {
+    /// The lines above the first row.
+    pub(super) fn header(&self) -> Vec<String> {
+        let mut forms = format!("#{:1$}", "", self.lead_width() - 1);
+        let mut names =
+            format!("#{}", &self.lead("", "size", "count", "type", "redop", "root")[1..]);
+        let mut units = format!("#{}", &self.lead("", "(B)", "(elements)", "", "", "")[1..]);
+        for form in &self.forms {
+            let form = match form {
+                Form::OutOfPlace => "out-of-place",
+                Form::InPlace => "in-place",
+            };
+            forms.push_str(&format!("{form:^64}"));
+            names.push_str(&block(["time", "algbw", "busbw", "#wrong", "median", "p99"]));
+            units.push_str(&block(["(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)"]));
+        }
+        if self.compares() {
+            names.push_str(&format!("{:>9}", "ratio"));
+        }
+        [forms, names, units].map(|line| line.trim_end().to_owned()).into()
+    }
+
+    /// The rows of one size: one for each contender. `cases` are its forms, in order.
+    pub(super) fn rows(&self, cases: &[CaseReport]) -> Vec<String> {
+        let Some(first) = cases.first() else { return Vec::new() };
+        let mut contenders: Vec<&str> = Vec::new();
+        for result in cases.iter().flat_map(|case| &case.results) {
+            if !contenders.contains(&result.contender.as_str()) {
+                contenders.push(&result.contender);
+            }
+        }
+        contenders.iter().map(|contender| self.row(first, cases, contender)).collect()
+    }
+
+    fn row(&self, first: &CaseReport, cases: &[CaseReport], contender: &str) -> String {
+        let root = match (first.operation.has_root(), first.root) {
+            (false, _) => "-1".to_owned(),
+            (true, Some(root)) => root.to_string(),
+            (true, None) => "all".to_owned(),
+        };
+        let reduction = first.reduction.map_or("none", |reduction| reduction.name());
+        let (bytes, count) = (first.bytes.to_string(), first.count.to_string());
+        let mut row = self.lead(contender, &bytes, &count, &first.dtype, reduction, &root);
+        let mut ratio = None;
+        for form in &self.forms {
+            let case = cases.iter().find(|case| case.form == *form);
+            let mut results = case.iter().flat_map(|case| &case.results);
+            let result = results.find(|result| result.contender == contender);
+            ratio = ratio.or(result.and_then(|result| result.ratio));
+            row.push_str(&result.map_or_else(|| block(["N/A"; 6]), cells));
+        }
+        if let Some(ratio) = ratio {
+            row.push_str(&format!("{:>9}", significant(ratio)));
+        }
+        row
+    }
+
+    fn lead(
+        &self,
+        contender: &str,
+        bytes: &str,
+        count: &str,
+        dtype: &str,
+        reduction: &str,
+        root: &str,
+    ) -> String {
+        let mut lead = String::new();
+        if self.compares() {
+            lead = format!("  {contender:<0$}", self.name_width);
+        }
+        lead.push_str(&format!("{bytes:>12}{count:>14}{dtype:>10}{reduction:>8}{root:>8}"));
+        lead
+    }
+
+    fn lead_width(&self) -> usize {
+        self.lead("", "", "", "", "", "").len()
+    }
+
+    fn compares(&self) -> bool {
+        self.name_width > 0
+    }
+}
+
+/// What stands below the last row of a table: nccl-tests' two lines, the second for each contender.
+pub(super) fn footer(cases: &[CaseReport]) -> Vec<String> {
+    let results = || cases.iter().flat_map(|case| &case.results);
+    let wrong: u64 = results().filter_map(|result| result.wrong).sum();
+    let is_checked = results().any(|result| result.wrong.is_some());
+    let verdict = match (is_checked, wrong) {
+        (false, _) => "not checked".to_owned(),
+        (true, 0) => "0 OK".to_owned(),
+        (true, wrong) => format!("{wrong} FAILED"),
+    };
+    let mut lines = vec![format!("# Out of bounds values : {verdict}")];
+    let mut contenders: Vec<&str> = Vec::new();
+    for result in results() {
+        if !contenders.contains(&result.contender.as_str()) {
+            contenders.push(&result.contender);
+        }
+    }
+    for contender in contenders {
+        let of_it = || results().filter(|result| result.contender == contender);
+        let sum: f64 = of_it().map(|result| result.busbw_gbps).sum();
+        let mean = significant(sum / of_it().count() as f64);
+        lines.push(format!("# Avg bus bandwidth    : {mean} GB/s, {contender}"));
+    }
+    lines
+}
+
+fn cells(result: &Measured) -> String {
+    let wrong = result.wrong.map_or("N/A".to_owned(), |wrong| wrong.to_string());
+    let times = [result.time_us, result.median_us, result.p99_us].map(significant);
+    let rates = [result.algbw_gbps, result.busbw_gbps].map(|rate| format!("{rate:.2}"));
+    block([&times[0], &rates[0], &rates[1], &wrong, &times[1], &times[2]])
+}
+
+fn block(cells: [&str; 6]) -> String {
+    let [time, algbw, busbw, wrong, median, p99] = cells;
+    format!("{time:>11}{algbw:>9}{busbw:>9}{wrong:>8}{median:>13}{p99:>14}")
+}
+
+/// Four digits that count, as far as the point is concerned.
+pub(super) fn significant(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::operation::Operation;
+    use crate::bench::pattern::Reduction;
+    use crate::bench::results::Turns;
+
+    fn case(names: &[&str]) -> CaseReport {
+        let measured = |name: &&str| {
+            let turns = Turns {
+                seconds: vec![2e-6 * (1.0 + name.len() as f64)],
+                single_seconds: vec![3e-6],
+                wrong: Some(0),
+                ..Turns::default()
+            };
+            Measured::new(name, Operation::Allreduce, 1.0, 1024, &turns)
+        };
+        let mut case = CaseReport {
+            operation: Operation::Allreduce,
+            form: Form::InPlace,
+            ranks: 2,
+            bytes: 1024,
+            count: 256,
+            dtype: "f32".to_owned(),
+            reduction: Some(Reduction::Sum),
+            root: None,
+            results: names.iter().map(measured).collect(),
+        };
+        case.compare(names[0]);
+        case
+    }
+
+    #[test]
+    fn columns_stand_below_their_names() {
+        let table = Table { forms: vec![Form::OutOfPlace, Form::InPlace], name_width: 0 };
+        let header = table.header();
+        let row = &table.rows(&[case(&["a"])])[0];
+        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+        assert_eq!(end(&header[1], "size"), end(row, "1024"));
+        assert_eq!(end(&header[1], "redop"), end(row, "sum"));
+        assert_eq!(end(&header[1], "root"), end(row, "-1"));
+        // Nothing was measured out of place; in place it took 4 µs.
+        assert_eq!(end(&header[1], "time"), end(row, "N/A"));
+        let second = header[1].rfind("time").map(|at| at + 4);
+        assert_eq!(second, end(row, "4.000"));
+        assert_eq!(header[1].len(), row.len());
+    }
+
+    #[test]
+    fn contenders_have_a_row_each_and_a_ratio() {
+        let table = Table { forms: vec![Form::InPlace], name_width: 4 };
+        let rows = table.rows(&[case(&["a", "bcd"])]);
+        assert_eq!(rows.len(), 2);
+        assert!(rows[0].starts_with("  a ") && rows[0].ends_with("3.000"), "{rows:?}");
+        assert!(rows[1].starts_with("  bcd ") && rows[1].ends_with("0.500"), "{rows:?}");
+        assert!(table.header()[1].ends_with("ratio"));
+    }
+
+    #[test]
+    fn wrong_values_are_summed_at_the_end() {
+        let mut one = case(&["a"]);
+        assert_eq!(footer(&[one.clone()])[0], "# Out of bounds values : 0 OK");
+        one.results[0].wrong = Some(3);
+        assert_eq!(footer(&[one.clone(), one])[0], "# Out of bounds values : 6 FAILED");
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_count() {
+        let shown = [0.12345, 1.5, 12.345, 123.45, 12345.6].map(significant);
+        assert_eq!(shown, ["0.123", "1.500", "12.35", "123.5", "12346"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The ranks of one contender: started, told what to do, watched, ended. Knows nothing of times or
+//! tables.
+
+mod connections;
+mod start;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::find::Found;
+use super::library::Contender;
+use super::messages::{Answer, Command};
+use crate::launch::output::LastLines;
+use crate::launch::process::Process;
+use crate::launch::report::Ending;
+use connections::Event;
+
+/// How often a wait looks whether the user wants to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long ranks have to leave their group, before they are told to end and before they are
+/// killed.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why a team cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The user wants to end.
+    Interrupted,
+    /// What went wrong, with the last words of the ranks.
+    Failed(String),
+}
+
+/// What every team of a run shares.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// How long one command may take, and joining the group.
+    pub(super) limit: Duration,
+    /// Set when the user wants to end.
+    pub(super) interrupted: Arc<AtomicBool>,
+    /// Where the script of Python's ranks lies.
+    pub(super) script: std::path::PathBuf,
+}
+
+/// The ranks of one contender.
+pub(super) struct Team {
+    pub(super) name: String,
+    /// What the ranks say of their library, all together.
+    pub(super) versions: BTreeMap<String, String>,
+    connections: Vec<TcpStream>,
+    processes: Vec<Member>,
+    inbox: Receiver<Event>,
+    terms: Terms,
+}
+
+/// One started process: a rank, or a launcher of ranks.
+struct Member {
+    process: Option<Process>,
+    last_lines: LastLines,
+    ending: Option<Ending>,
+}
+
+impl Team {
+    /// Starts `ranks` ranks and waits until they are a group.
+    ///
+    /// # Errors
+    /// A program that does not start, a rank that fails, or one that does not arrive in time.
+    pub(super) fn start(
+        contender: &Contender,
+        found: &Found,
+        ranks: u32,
+        terms: &Terms,
+    ) -> Result<Team, Trouble> {
+        start::start(contender, found, ranks, terms)
+    }
+
+    /// Tells every rank the same and waits for all answers, by rank.
+    ///
+    /// # Errors
+    /// A rank that fails, ends, or does not answer in time.
+    pub(super) fn tell(&mut self, command: &Command) -> Result<Vec<Answer>, Trouble> {
+        let mut line = serde_json::to_vec(command)
+            .map_err(|error| self.failed(&format!("a command cannot be written: {error}")))?;
+        line.push(b'\n');
+        for rank in 0..self.connections.len() {
+            let sent = self.connections[rank].write_all(&line);
+            sent.map_err(|error| self.gone(rank, &error.to_string()))?;
+        }
+        let mut answers = vec![None; self.connections.len()];
+        let deadline = Instant::now() + self.terms.limit;
+        while answers.iter().any(Option::is_none) {
+            match self.receive(deadline)? {
+                Event::Answer(rank, Answer::Failed { why }) => {
+                    return Err(self.failed(&format!("rank {rank}: {why}")));
+                }
+                Event::Answer(rank, answer) => answers[rank] = Some(answer),
+                Event::Joined(..) => {}
+                Event::Broken(rank, why) => return Err(self.gone(rank, &why)),
+                Event::Ended(member, ending) => return Err(self.ended(member, ending)),
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Lets the ranks leave their group and waits for their end.
+    ///
+    /// # Errors
+    /// Ranks that end with an error: what they did before may be wrong.
+    pub(super) fn end(mut self) -> Result<(), Trouble> {
+        self.close_connections();
+        self.wait_for_ends(Instant::now() + FAREWELL);
+        for member in 0..self.processes.len() {
+            match self.processes[member].ending {
+                Some(ending) if ending.is_success() => {}
+                Some(ending) => return Err(self.ended(member, ending)),
+                None => return Err(self.failed("its ranks did not end when they were let go")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event. The ends of processes are noted.
+    fn receive(&mut self, deadline: Instant) -> Result<Event, Trouble> {
+        loop {
+            if self.terms.interrupted.load(Ordering::Relaxed) {
+                return Err(Trouble::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = self.terms.limit.as_secs();
+                return Err(self.failed(&format!("no answer within {seconds} s")));
+            }
+            match self.inbox.recv_timeout(left.min(LOOK)) {
+                Ok(event) => {
+                    if let Event::Ended(member, ending) = event {
+                        self.processes[member].ending = Some(ending);
+                    }
+                    return Ok(event);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.failed("its ranks are gone"));
+                }
+            }
+        }
+    }
+
+    /// A connection that broke says less than how the process ended, which follows soon.
+    fn gone(&mut self, rank: usize, why: &str) -> Trouble {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while let Ok(event) = self.receive(deadline) {
+            if let Event::Answer(rank, Answer::Failed { why }) = event {
+                return self.failed(&format!("rank {rank}: {why}"));
+            }
+            if let Event::Ended(member, ending) = event {
+                return self.ended(member, ending);
+            }
+        }
+        self.failed(&format!("rank {rank} is gone: {why}"))
+    }
+
+    fn ended(&self, member: usize, ending: Ending) -> Trouble {
+        match self.processes.len() {
+            1 => self.failed(&format!("its launcher ended: {ending}")),
+            _ => self.failed(&format!("rank {member} ended: {ending}")),
+        }
+    }
+
+    /// `what`, with the last words of the ranks that said something.
+    fn failed(&self, what: &str) -> Trouble {
+        let mut text = format!("{}: {what}", self.name);
+        for (number, member) in self.processes.iter().enumerate() {
+            for line in member.last_lines.lines() {
+                text.push_str(&format!("\n    {number} | {line}"));
+            }
+        }
+        Trouble::Failed(text)
+    }
+
+    fn close_connections(&self) {
+        for connection in &self.connections {
+            // It may be closed already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Notes the ends of processes until all have ended or it is time.
+    fn wait_for_ends(&mut self, deadline: Instant) {
+        while self.processes.iter().any(|member| member.ending.is_none()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(left) {
+                Ok(Event::Ended(member, ending)) => self.processes[member].ending = Some(ending),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for member in self.processes.iter().filter(|member| member.ending.is_none()) {
+            member.process.iter().for_each(|process| process.signal(signal));
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.close_connections();
+        // A launcher must hear of it to end its ranks.
+        self.signal(Signal::TERM);
+        self.wait_for_ends(Instant::now() + FAREWELL);
+        self.signal(Signal::KILL);
+        for member in &mut self.processes {
+            member.process.take().into_iter().for_each(Process::reap);
+        }
+    }
+}

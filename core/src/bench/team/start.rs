@@ -1,0 +1,168 @@
+//! Starts the ranks of a team and brings them together. Knows nothing of what they measure.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpListener;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+use super::connections::{Door, Event, watch};
+use super::{Member, Team, Terms, Trouble};
+use crate::bench::find::Found;
+use crate::bench::library::{Contender, Language, Library, Peer};
+use crate::bench::messages::Answer;
+use crate::bench::rank::{Assignment, VARIABLE};
+use crate::launch::arguments::Part;
+use crate::launch::environment::reserve_port;
+use crate::launch::output::{LastLines, keep};
+use crate::launch::process::Process;
+
+/// The ranks of Node.
+const NODE_SCRIPT: &str = include_str!("../ranks/rank.mjs");
+
+pub(super) fn start(
+    contender: &Contender,
+    found: &Found,
+    ranks: u32,
+    terms: &Terms,
+) -> Result<Team, Trouble> {
+    let (events, inbox) = channel();
+    let mut team = Team {
+        name: contender.name.clone(),
+        versions: Default::default(),
+        connections: Vec::new(),
+        processes: Vec::new(),
+        inbox,
+        terms: terms.clone(),
+    };
+    let failed = |error: io::Error| Trouble::Failed(format!("{}: {error}", contender.name));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+    // Held until the group stands, so that nobody else is given the port.
+    let (port, _reservation) = reserve_port().map_err(failed)?;
+    let random = crate::random::bytes::<16>()
+        .map_err(|error| Trouble::Failed(format!("{}: {error}", contender.name)))?;
+    let assignment = Assignment {
+        control: listener.local_addr().map_err(failed)?,
+        token: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+        library: match contender.library {
+            Library::Polyrank(_) => "polyrank",
+            Library::Peer(peer) => peer.name(),
+        }
+        .to_owned(),
+        ranks,
+        port,
+        timeout_s: terms.limit.as_secs(),
+    };
+    let variables = variables(contender, &assignment).map_err(failed)?;
+    for part in programs(contender, found, ranks, terms).map_err(failed)? {
+        let program = part.program.to_string_lossy().into_owned();
+        let member = team.processes.len();
+        let process = Process::start(&part, None, &variables, false).map_err(|error| {
+            Trouble::Failed(format!("{}: cannot start {program}: {error}", contender.name))
+        })?;
+        team.processes.push(follow(member, process, &events));
+    }
+    let _door = Door::open(listener, assignment.token, ranks as usize, events).map_err(failed)?;
+    meet(&mut team, ranks as usize)?;
+    Ok(team)
+}
+
+/// The programs to start: one for each rank, or the launcher of all.
+fn programs(
+    contender: &Contender,
+    found: &Found,
+    ranks: u32,
+    terms: &Terms,
+) -> io::Result<Vec<Part>> {
+    let script = terms.script.clone().into_os_string();
+    let part = |words: Vec<OsString>| {
+        let mut words = words.into_iter();
+        let program = words.next().unwrap_or_default();
+        Part { program, arguments: words.collect(), rank_count: 1 }
+    };
+    let itself = std::env::current_exe()?.into_os_string();
+    let of_rank = |rank: u32| -> Vec<OsString> {
+        let number = OsString::from(rank.to_string());
+        let language = match &contender.library {
+            Library::Polyrank(languages) => languages[rank as usize % languages.len()],
+            Library::Peer(Peer::Memcpy) => Language::Rust,
+            Library::Peer(_) => Language::Python,
+        };
+        match language {
+            Language::Rust => vec![itself.clone(), "bench-rank".into(), number],
+            Language::Python => vec![found.python.clone(), script.clone(), number],
+            Language::Node => vec![
+                found.node.clone(),
+                "--input-type=module".into(),
+                "--eval".into(),
+                NODE_SCRIPT.into(),
+                "--".into(),
+                number,
+            ],
+        }
+    };
+    if found.launcher.is_empty() {
+        return Ok((0..ranks).map(|rank| part(of_rank(rank))).collect());
+    }
+    let mut words = found.launcher.clone();
+    words.extend([ranks.to_string().into(), found.python.clone(), script.clone()]);
+    Ok(vec![part(words)])
+}
+
+fn variables(contender: &Contender, assignment: &Assignment) -> io::Result<Vec<(String, String)>> {
+    let assignment = serde_json::to_string(assignment)?;
+    let fixed = [
+        (VARIABLE, assignment.as_str()),
+        ("PYTHONUNBUFFERED", "1"),
+        // Each rank would otherwise start a thread per core in its numerical library.
+        ("OMP_NUM_THREADS", "1"),
+        // A name that leads elsewhere costs Gloo its loopback connections.
+        ("GLOO_SOCKET_IFNAME", "lo"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ];
+    let fixed = fixed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Ok(fixed.into_iter().chain(contender.environment.iter().cloned()).collect())
+}
+
+fn follow(member: usize, mut process: Process, events: &Sender<Event>) -> Member {
+    let last_lines = LastLines::default();
+    if let Some((stdout, stderr)) = process.take_output() {
+        let (one, other) = (last_lines.clone(), last_lines.clone());
+        thread::spawn(move || keep(stdout, &one));
+        thread::spawn(move || keep(stderr, &other));
+    }
+    watch(member, process.pid(), events.clone());
+    Member { process: Some(process), last_lines, ending: None }
+}
+
+/// Waits until every rank has joined its group.
+fn meet(team: &mut Team, ranks: usize) -> Result<(), Trouble> {
+    let deadline = Instant::now() + team.terms.limit;
+    let mut connections: Vec<_> = (0..ranks).map(|_| None).collect();
+    let mut ready = vec![false; ranks];
+    while ready.contains(&false) {
+        match team.receive(deadline)? {
+            Event::Joined(rank, stream) => {
+                // Without it a command would only come later.
+                let _ = stream.set_nodelay(true);
+                connections[rank] = Some(stream);
+            }
+            Event::Answer(rank, Answer::Ready { versions }) => {
+                ready[rank] = true;
+                team.versions.extend(versions);
+            }
+            Event::Answer(rank, Answer::Failed { why }) => {
+                return Err(team.failed(&format!("rank {rank}: {why}")));
+            }
+            Event::Answer(rank, answer) => {
+                return Err(team.failed(&format!("rank {rank} answers unasked: {answer:?}")));
+            }
+            Event::Broken(rank, why) => return Err(team.gone(rank, &why)),
+            Event::Ended(member, ending) => return Err(team.ended(member, ending)),
+        }
+    }
+    team.connections = connections.into_iter().flatten().collect();
+    Ok(())
+}

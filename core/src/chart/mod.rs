@@ -1,0 +1,47 @@
+//! Line charts as SVG: pure text out of numbers, in light and in dark. Knows nothing of what the
+//! numbers mean.
+
+mod axis;
+mod svg;
+
+pub(crate) use axis::Scale;
+
+/// A page of charts with one legend.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// A line below the title: machine, versions, date.
+    pub(crate) subtitle: String,
+    /// Names of the lines; a line's number is its place in here, and its colour.
+    pub(crate) names: Vec<String>,
+    /// Two stand side by side.
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// One pair of axes.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    /// What the vertical axis is, with its unit.
+    pub(crate) y_label: String,
+    pub(crate) x_scale: Scale,
+    pub(crate) y_scale: Scale,
+    /// Shows a value of the horizontal axis.
+    pub(crate) x_text: fn(f64) -> String,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// The points of one line, from left to right.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Its place in [`Chart::names`].
+    pub(crate) name: usize,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Chart {
+    /// The drawing, a whole file.
+    pub(crate) fn svg(&self) -> String {
+        svg::draw(self)
+    }
+}
