@@ -13,8 +13,8 @@ use crate::Blocks;
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
+use crate::transport::Lost;
 use crate::transport::board::{Attention, BOARD_BYTES, Board, Shown};
-use crate::transport::{Lost, Transport};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Fingerprint, Kind};
 
@@ -379,7 +379,7 @@ impl State {
     }
 
     /// Has the others wake this rank; false if what it would wait for is there.
-    pub(super) fn fall_asleep(&mut self, transport: &mut dyn Transport) -> bool {
+    pub(super) fn fall_asleep(&mut self) -> bool {
         let Some(boarded) = &mut self.boarded else { return true };
         let Some(&sequence) = boarded.sequences.front() else { return true };
         boarded.board.set_asleep(true);
@@ -390,12 +390,6 @@ impl State {
             return true;
         };
         let missing = boarded.missing(&small, sequence);
-        // Whose death would otherwise be noticed by others only.
-        for &peer in missing.iter().filter(|&&peer| peer != self.rank) {
-            if !std::mem::replace(&mut self.peers[peer as usize].touched, true) {
-                transport.connect(peer);
-            }
-        }
         !(shown && missing.is_empty())
     }
 

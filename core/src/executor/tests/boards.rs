@@ -314,7 +314,9 @@ fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -
     let fingerprint = fingerprint(Collective::Allreduce, 1, 0);
     let mut number = (rank as i32 + sequence as i32).to_le_bytes();
     let mut flat = Flat::InPlace(&mut number);
-    let tried = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
+    let numbered = (sequence, &fingerprint);
+    let (tried, settling) = driver.try_small(numbered, &small, &mut flat, waiting);
+    drop(settling);
     if tried == Some(true) {
         return Ok(i32::from_le_bytes(number));
     }
