@@ -17,8 +17,9 @@ const MOMENT: &str = "POLYRANK_TEST_MOMENT_MS";
 /// Has this process killed after a while, by another.
 fn doom(moment_ms: u64) {
     let id = std::process::id();
-    let script = format!("sleep {}.{:03}; kill -9 {id}", moment_ms / 1000, moment_ms % 1000);
-    Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    let (seconds, ms) = (moment_ms / 1000, moment_ms % 1000);
+    let script = format!("(sleep {seconds}.{ms:03}; kill -9 {id}) > /dev/null 2>&1 &");
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
 }
 
 fn moment() -> u64 {

@@ -135,7 +135,7 @@ mod tests {
                 let element = f32::from_bits(u32::from(upper) << 16 | lower);
                 let expected = bf16::from_f32(element);
                 let expected = if expected.is_nan() { bf16::NAN } else { expected };
-                assert_eq!(bf16_bits(element) >> 16, expected.to_bits().into(), "{element:e}");
+                assert_eq!(bf16_bits(element) >> 16, u32::from(expected.to_bits()), "{element:e}");
             }
         }
     }

@@ -237,8 +237,8 @@ impl Incoming {
             return Err(taken_back());
         }
         match sink.announced(peer, header) {
-            Destination::Into(region) => {
-                region.write(|into| into.copy_from_slice(payload));
+            Destination::Into(region, stores) => {
+                region.write(|into| copy(into, payload, stores));
                 if !holds() {
                     return Err(taken_back());
                 }
@@ -334,7 +334,9 @@ fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &m
             sink.arrived(peer, header, Arrived::Borrowed(payload));
         }
         Destination::Borrowed => {
-            sink.arrived(peer, header, Arrived::Borrowed(&payload.to_vec()));
+            // What is decoded must not change meanwhile, whatever the peer does to its memory.
+            let copy = payload.to_vec();
+            sink.arrived(peer, header, Arrived::Borrowed(&copy));
         }
         Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
     }
