@@ -136,7 +136,7 @@ fn frames_and_the_board_take_turns() {
         let mut calls = Vec::new();
         let mut tensors = Vec::new();
         for round in 0..40 {
-            if (round * 7 + seed as usize) % 3 == 0 {
+            if (round * 7 + seed as usize).is_multiple_of(3) {
                 for (completion, output, expected) in
                     issue_all(&mut world, Collective::Allreduce, 5, 0)
                 {
