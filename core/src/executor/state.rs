@@ -334,10 +334,7 @@ impl Sink for State {
 
 /// The bytes of a payload that was not put in place.
 pub(super) fn bytes_of<'a>(payload: &'a Arrived<'_>) -> &'a [u8] {
-    match payload {
-        Arrived::Borrowed(bytes) => bytes,
-        Arrived::InPlace | Arrived::Discarded => &[],
-    }
+    payload.bytes().unwrap_or_default()
 }
 
 impl State {

@@ -85,14 +85,45 @@ pub enum Destination {
 }
 
 /// A payload that arrived.
-#[derive(Debug)]
 pub enum Arrived<'a> {
     /// It lies where [`Destination::Into`] said.
     InPlace,
     /// It lies in the transport's buffer until the call returns.
     Borrowed(&'a [u8]),
+    /// It lies in the peer's own memory. What was read or computed of it counts only if the
+    /// function says so afterwards: the peer may have taken it back. If it has, it is lost.
+    Lent(&'a [u8], &'a dyn Fn() -> bool),
     /// It was discarded.
     Discarded,
+}
+
+impl Arrived<'_> {
+    /// The bytes, if they were not put in place.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Arrived::Borrowed(bytes) | Arrived::Lent(bytes, _) => Some(bytes),
+            Arrived::InPlace | Arrived::Discarded => None,
+        }
+    }
+
+    /// Whether what was read of them until now was what the peer sent.
+    pub fn holds(&self) -> bool {
+        match self {
+            Arrived::Lent(_, holds) => holds(),
+            Arrived::Borrowed(_) | Arrived::InPlace | Arrived::Discarded => true,
+        }
+    }
+}
+
+impl std::fmt::Debug for Arrived<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Arrived::InPlace => f.write_str("InPlace"),
+            Arrived::Borrowed(bytes) => write!(f, "Borrowed({} bytes)", bytes.len()),
+            Arrived::Lent(bytes, _) => write!(f, "Lent({} bytes)", bytes.len()),
+            Arrived::Discarded => f.write_str("Discarded"),
+        }
+    }
 }
 
 /// Why a connection is gone.

@@ -135,6 +135,12 @@ impl Tools<'_> {
         let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
         let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
+        let mut over_tcp = self.cargo(
+            &[&["test", "-p", "polyrank-tests", "--all-features", "--no-fail-fast"], &suites[..]]
+                .concat(),
+        );
+        over_tcp.env("POLYRANK_TRANSPORT", "tcp");
         vec![
             step(
                 "rust",
@@ -142,6 +148,12 @@ impl Tools<'_> {
                 // Those that cross languages say what they miss; the others still tell.
                 &["setup"],
                 Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
+            ),
+            step(
+                "over-tcp",
+                "conformance and failures over TCP, which ranks of one host use only if asked to",
+                &[],
+                Action::Run(over_tcp),
             ),
             step(
                 "strangers",

@@ -6,10 +6,11 @@
 //! shown; data is reduced or copied out of the lane itself, and a peer that changes it under way
 //! changes what it sent.
 
-use super::entry::{MORE, PIECE_BYTES, Piece, STAGED, WHOLE};
+use super::entry::{LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{Corrupt, Entry, Reader, Shared};
+use super::wire::Pools;
 use crate::kernels::{Stores, copy};
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
@@ -26,7 +27,7 @@ pub(super) struct Incoming {
     ring: Reader,
     /// The frame of which more pieces are to come.
     partial: Option<Partial>,
-    /// Whether a piece was freed of which the peer may have to hear.
+    /// Whether something was read for which the peer may wait.
     freed: bool,
     /// Whether the next frame was not wanted when it was looked at last.
     is_left: bool,
@@ -45,6 +46,8 @@ enum Frame {
     Whole { header: Header, place: usize, piece: Option<Piece> },
     /// The beginning of a frame.
     First { header: Header, place: usize, piece: Piece },
+    /// All of a frame; its payload lies in a pool of the peer.
+    Lent { header: Header, number: u64, piece: Piece },
     /// More of the frame that has begun.
     More { place: usize, piece: Piece },
 }
@@ -60,8 +63,10 @@ enum Into {
 pub(super) struct Received {
     /// Whether anything came.
     pub(super) moved: bool,
-    /// Whether the peer waits for the room that was made.
+    /// Whether the peer waits for what was read.
     pub(super) is_awaited: bool,
+    /// Whether the next frame lies in a pool that is not known.
+    pub(super) is_missing: bool,
 }
 
 impl Incoming {
@@ -89,8 +94,8 @@ impl Incoming {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        peer: Rank,
-        last: bool,
+        pools: &Pools,
+        (peer, last): (Rank, bool),
         sink: &mut dyn Sink,
     ) -> Result<Received, Lost> {
         let (mut frames, mut bytes) = (0, 0);
@@ -98,14 +103,21 @@ impl Incoming {
         while frames < TURN_FRAMES && bytes < TURN_BYTES {
             let Some(entry) = self.ring.next(&lane.ring, memory).map_err(garbled)? else { break };
             let frame = self.frame(lane, memory, entry)?;
-            if let Frame::Whole { header, .. } = &frame
+            if let Frame::Whole { header, .. } | Frame::Lent { header, .. } = &frame
                 && !last
                 && !sink.wants(peer, header)
             {
                 self.is_left = true;
                 break;
             }
-            bytes += self.take(lane, memory, frame, peer, sink);
+            if let Frame::Lent { header, number, piece } = frame {
+                if !self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink)? {
+                    return Ok(Received { moved: frames > 0, is_awaited: false, is_missing: true });
+                }
+                bytes += piece.bytes as usize;
+            } else {
+                bytes += self.take(lane, memory, frame, peer, sink);
+            }
             self.ring.pass(entry);
             frames += 1;
         }
@@ -116,7 +128,7 @@ impl Incoming {
             memory.fence();
             is_awaited = memory.load(lane.waits) != 0;
         }
-        Ok(Received { moved: frames > 0, is_awaited })
+        Ok(Received { moved: frames > 0, is_awaited, is_missing: false })
     }
 
     /// What an entry says, copied out and checked.
@@ -136,6 +148,21 @@ impl Incoming {
                     Some(0) => Ok(Frame::Whole { header, place, piece: Some(piece) }),
                     Some(_) if piece.bytes > 0 => Ok(Frame::First { header, place, piece }),
                     _ => Err(garbled(Corrupt)),
+                }
+            }
+            (LENT, None) => {
+                if entry.room < NUMBER_BYTES + PIECE_BYTES + Header::BYTES {
+                    return Err(garbled(Corrupt));
+                }
+                let mut number = [0; NUMBER_BYTES];
+                memory.read(entry.body, &mut number);
+                let mut piece = [0; PIECE_BYTES];
+                memory.read(entry.body + NUMBER_BYTES, &mut piece);
+                let header = header(memory, entry.body + NUMBER_BYTES + PIECE_BYTES)?;
+                let (number, piece) = (u64::from_le_bytes(number), Piece::decode(piece));
+                match u64::from(header.payload_bytes) == piece.bytes {
+                    true => Ok(Frame::Lent { header, number, piece }),
+                    false => Err(garbled(Corrupt)),
                 }
             }
             (MORE, Some(partial)) => {
@@ -174,12 +201,66 @@ impl Incoming {
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
+            // It is not taken out of the lane.
+            Frame::Lent { .. } => 0,
             Frame::More { place, piece } => {
                 self.go_on(memory, place, piece.bytes as usize, peer, sink);
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
         }
+    }
+
+    /// Hands over a frame whose payload lies in a pool of the peer; false if that is not known.
+    fn borrow(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        pools: &Pools,
+        (number, piece): (u64, Piece),
+        (peer, header): (Rank, &Header),
+        sink: &mut dyn Sink,
+    ) -> Result<bool, Lost> {
+        let bytes = header.payload_bytes as usize;
+        let Some(payload) = pools.show(number, piece.position, bytes) else { return Ok(false) };
+        let position = self.ring.position();
+        let holds = || {
+            // What was read before is older than what is found here.
+            memory.fence();
+            memory.load(lane.revoked) <= position
+        };
+        let taken_back = || {
+            let why = "it took back the memory of an operation that was under way";
+            Lost::Died(why.to_owned())
+        };
+        if !holds() {
+            return Err(taken_back());
+        }
+        match sink.announced(peer, header) {
+            Destination::Into(region, stores) => {
+                region.write(|into| copy(into, payload, stores));
+                if !holds() {
+                    return Err(taken_back());
+                }
+                sink.arrived(peer, header, Arrived::InPlace);
+            }
+            Destination::Borrowed if header.kind == Kind::Data => {
+                sink.arrived(peer, header, Arrived::Lent(payload, &holds));
+            }
+            Destination::Borrowed => {
+                let copied = payload.to_vec();
+                if !holds() {
+                    return Err(taken_back());
+                }
+                sink.arrived(peer, header, Arrived::Borrowed(&copied));
+            }
+            Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+        }
+        if !holds() {
+            return Err(taken_back());
+        }
+        self.freed = true;
+        Ok(true)
     }
 
     fn free(&mut self, lane: &Lane, memory: &Mapping, piece: Piece) {
@@ -253,7 +334,8 @@ fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &m
             sink.arrived(peer, header, Arrived::Borrowed(payload));
         }
         Destination::Borrowed => {
-            sink.arrived(peer, header, Arrived::Borrowed(&payload.to_vec()));
+            let copied = payload.to_vec();
+            sink.arrived(peer, header, Arrived::Borrowed(&copied));
         }
         Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
     }
