@@ -8,6 +8,7 @@ pub mod distributed;
 pub mod env;
 pub mod executor;
 mod generated;
+pub mod kernels;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;
 #[cfg(feature = "objects")]

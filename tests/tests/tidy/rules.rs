@@ -6,7 +6,7 @@ use crate::files::File;
 /// Modules in which `unsafe` may stand: files, or folders with everything in them.
 pub(crate) const UNSAFE_ALLOWED: [&str; 8] = [
     "core/src/tensor",
-    "core/src/executor/kernels",
+    "core/src/kernels",
     "core/src/launch",
     "core/src/transport/shm",
     "core/src/backend/nccl",
@@ -77,6 +77,12 @@ pub(crate) const ROOMS: &[Room] = &[
         place: "core/src/wire",
         forbidden: &["crate::schedule", "crate::tensor"],
         why: "a frame knows bytes, not what they mean",
+    },
+    Room { place: "core/src/kernels", forbidden: IMPURE, why: "a kernel turns bytes into bytes" },
+    Room {
+        place: "core/src/kernels",
+        forbidden: &["crate::schedule", "crate::wire", "crate::tensor"],
+        why: "a kernel turns bytes into bytes",
     },
     Room {
         place: "core/src/transport",
