@@ -148,14 +148,20 @@ interface TCPStore : Store {
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
 /// WebSockets on its port; one of PyTorch does not.
 ///
-/// A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+/// A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until then
+/// the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
+/// that, and it is taken to be dead.
 [Since=0.1]
 interface WebSocketStore : Store {
   /// Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
   ///
   /// - `timeout`: limit of connecting and of requests that wait.
+  /// - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
+  ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
+  ///   none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
   [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
-  constructor(DOMString url, optional Duration timeout = 300);
+  constructor(DOMString url, optional Duration timeout = 300,
+              optional Duration? reconnect_grace = null);
 
   /// The address of the store.
   readonly attribute DOMString url;

@@ -88,7 +88,7 @@ pub fn invoke_async<'env>(
     let realm = realm(env)?;
     let (deferred, promise) = Deferred::new(env)?;
     // Without a number of its own, a call ends when its realm does.
-    let id = cancel.unwrap_or_else(|| realm.cancellation());
+    let id = cancel.unwrap_or_else(|| realm.next_id());
     let flag: Arc<AtomicBool> = realm.flag(id);
     realm.expect_event(env);
     let mailbox = realm.mailbox.clone();
@@ -99,10 +99,10 @@ pub fn invoke_async<'env>(
     Ok(promise.into_unknown())
 }
 
-/// A number by which a call can be ended.
+/// A number by which a call can be ended. Nothing is kept for it before the call runs.
 #[napi]
 pub fn cancellation(env: Env) -> Result<u32> {
-    Ok(realm(env)?.cancellation())
+    Ok(realm(env)?.next_id())
 }
 
 /// Ends the waits of the call that was given this number.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::{Env, Result};
+use polyrank::Error;
 use polyrank::calls::Answer;
 
 use crate::convert::{Deferred, Js, Kept, Wake, raise_value, to_js};
@@ -40,7 +41,7 @@ struct State {
     /// Events that are awaited: the process lives on for their sake.
     awaited: usize,
     last_id: u32,
-    /// Calls that can be ended, and those of this realm that run.
+    /// What ends the calls that run.
     cancellations: HashMap<u32, Arc<AtomicBool>>,
 }
 
@@ -111,19 +112,12 @@ impl Realm {
         Ok(())
     }
 
-    /// A number by which a call can be ended.
-    pub(crate) fn cancellation(&self) -> u32 {
-        let id = self.next_id();
-        self.state.borrow_mut().cancellations.insert(id, Arc::default());
-        id
-    }
-
-    /// What ends the call of this number.
+    /// What ends the call of this number, which runs from now on.
     pub(crate) fn flag(&self, id: u32) -> Arc<AtomicBool> {
         self.state.borrow_mut().cancellations.entry(id).or_default().clone()
     }
 
-    /// Ends the waits of the call of this number.
+    /// Ends the waits of the call of this number, if it runs.
     pub(crate) fn cancel(&self, id: u32) {
         if let Some(flag) = self.state.borrow().cancellations.get(&id) {
             flag.store(true, Ordering::Relaxed);
@@ -135,7 +129,7 @@ impl Realm {
             let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *events)
         };
-        let mut completed = Vec::new();
+        let (mut completed, mut outcome) = (Vec::new(), Ok(()));
         for event in events {
             self.event_came(env);
             match event {
@@ -144,11 +138,13 @@ impl Realm {
                     if let Some(id) = cancellation {
                         self.state.borrow_mut().cancellations.remove(&id);
                     }
-                    Js::scope(env, || settle(env, deferred, result))?;
+                    // Whatever becomes of one call, the others get their answers.
+                    let settled = Js::scope(env, || settle(env, deferred, result));
+                    outcome = outcome.and(settled);
                 }
             }
         }
-        if completed.is_empty() { Ok(()) } else { self.tell(env, &completed) }
+        if completed.is_empty() { outcome } else { self.tell(env, &completed).and(outcome) }
     }
 
     fn tell(&self, env: Env, completed: &[u32]) -> Result<()> {
@@ -163,9 +159,18 @@ impl Realm {
 }
 
 fn settle(env: Env, deferred: Deferred, result: polyrank::Result<Answer>) -> Result<()> {
-    match result {
-        Ok(answer) => deferred.settle(Ok(to_js(env, answer)?)),
-        Err(error) => deferred.settle(Err(raise_value(env, &error)?)),
+    let value = match result {
+        Ok(answer) => to_js(env, answer).map(Ok),
+        Err(error) => raise_value(env, &error).map(Err),
+    };
+    match value {
+        Ok(value) => deferred.settle(value),
+        Err(failure) => {
+            Js::forget_exception(env)?;
+            let what = "the answer is more than a value of JavaScript can be";
+            let error = Error::InvalidArgument { message: format!("{what}: {}", failure.reason) };
+            deferred.settle(Err(raise_value(env, &error)?))
+        }
     }
 }
 

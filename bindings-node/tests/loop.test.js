@@ -16,7 +16,7 @@ test("256 MiB are copied and reduced between turns of the event loop", async () 
   for (const got of await onRanks(2, SCENARIOS, "large", { argument })) {
     assert.ok(got.right);
     // 4 MiB in a turn, in and out.
-    assert.ok(got.count >= 128, `${got.count} turns, the longest of ${got.longest} ms`);
+    assert.ok(got.count >= 128, `${got.count} turns`);
   }
 });
 

@@ -1,10 +1,13 @@
 // Every request on every store, by the same rules.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import * as pr from "polyrank";
 
@@ -103,6 +106,24 @@ test("a store that was released says so", async () => {
   await store[Symbol.asyncDispose]?.();
   if (Symbol.asyncDispose === undefined) return;
   await assert.rejects(async () => store.get("x"), /released/);
+});
+
+/** What `support/ending.js` prints of itself. */
+async function printed(...words) {
+  const program = fileURLToPath(new URL("./support/ending.js", import.meta.url));
+  const all = ["--expose-gc", program, ...words];
+  const { stdout } = await promisify(execFile)(process.execPath, all);
+  return stdout;
+}
+
+test("an answer that no value can be is an error, and the others come", async () => {
+  const said = await printed("an answer that is too long");
+  assert.match(said, /^InvalidArgument: the answer is more than a value .* Set\(1\) \{ 1 \}\n$/);
+});
+
+test("a call that throws leaves nothing behind", async () => {
+  const grown = Number(await printed("calls that throw"));
+  assert.ok(grown < 4, `${grown} MiB for 150000 calls`);
 });
 
 test("what a store was made of can be asked for", async () => {

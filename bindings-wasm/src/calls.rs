@@ -46,6 +46,9 @@ pub fn invoke_async(
     cancellation: Option<u32>,
 ) -> Result<Promise, JsValue> {
     let call = resolved(this, method, args, keywords).map_err(|error| convert::error(&error))?;
+    if let Some(id) = cancellation {
+        CANCELLATIONS.with_borrow_mut(|all| all.insert(id, Cancellation::default()));
+    }
     let running = Cancellable { running: call.start(), cancellation };
     Ok(future_to_promise(async move {
         match running.await {
@@ -72,12 +75,12 @@ thread_local! {
     static LAST: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The number of a new cancellation, for one call of [`invoke_async`].
+/// A number by which one call of [`invoke_async`] can be cancelled. Nothing is kept for it before
+/// that runs.
 #[wasm_bindgen]
 pub fn cancellation() -> u32 {
     let id = LAST.get().wrapping_add(1);
     LAST.set(id);
-    CANCELLATIONS.with_borrow_mut(|all| all.insert(id, Cancellation::default()));
     id
 }
 

@@ -83,9 +83,15 @@ thread_local! {
 }
 
 /// Opens a session with the server at `url`, which may take as long as `limit`, and no longer than
-/// [`REACH`]. It ends when what is returned beside it is gone.
-pub(crate) fn open(url: String, dialer: Box<dyn Dialer>, limit: Duration) -> (Client, Arc<Use>) {
-    let client = Client::new(DEFAULT_WINDOW_BYTES, 0);
+/// [`REACH`]. It ends when what is returned beside it is gone. The server is to wait `grace_ms`
+/// after a lost socket; 0: it chooses.
+pub(crate) fn open(
+    url: String,
+    dialer: Box<dyn Dialer>,
+    grace_ms: u32,
+    limit: Duration,
+) -> (Client, Arc<Use>) {
+    let client = Client::new(DEFAULT_WINDOW_BYTES, grace_ms);
     client.set_owner(&Waker::from(Arc::new(Turn)));
     let (now, used) = (Instant::now(), Arc::new(Use));
     let (until, warn) = (now + limit.min(REACH), Some(now + QUIET));

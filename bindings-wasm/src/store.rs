@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polyrank::Result;
 use polyrank::rendezvous::{OpeningStore, install_store_opener};
-use polyrank::store::{Store, WebSocketStore};
+use polyrank::store::{Store, WebSocketStore, WebSocketStoreOptions, grace_to_ms};
 
 use crate::connections;
 use crate::sockets::BrowserDialer;
@@ -15,19 +15,21 @@ const EVER: Duration = Duration::from_secs(1 << 30);
 
 /// Has the core open stores here.
 pub(crate) fn install() {
-    install_store_opener(|url, timeout| -> OpeningStore {
+    install_store_opener(|url, options| -> OpeningStore {
         Box::pin(async move {
-            let store: Arc<dyn Store> = Arc::new(open(url, timeout).await?);
+            let store: Arc<dyn Store> = Arc::new(open(url, options).await?);
             Ok(store)
         })
     });
 }
 
-/// Opens the store at `url` within `timeout`; zero is no limit.
-async fn open(url: String, timeout: Duration) -> Result<WebSocketStore> {
+/// Opens the store at `url`.
+async fn open(url: String, options: WebSocketStoreOptions) -> Result<WebSocketStore> {
+    let timeout = options.timeout;
     let limit = if timeout.is_zero() { EVER } else { timeout.min(EVER) };
+    let grace_ms = grace_to_ms(options.reconnect_grace).unwrap_or(0);
     let dialer = Box::new(BrowserDialer);
-    let (client, used) = connections::open(url.clone(), dialer, limit);
+    let (client, used) = connections::open(url.clone(), dialer, grace_ms, limit);
     client.opened().await?;
-    Ok(WebSocketStore::over(client, url, timeout, used))
+    Ok(WebSocketStore::over(client, url, options, used))
 }

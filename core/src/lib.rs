@@ -10,6 +10,7 @@ pub mod executor;
 #[cfg(feature = "tcp")]
 mod fork;
 mod generated;
+pub mod kernels;
 #[cfg(all(unix, feature = "launch"))]
 pub mod launch;
 #[cfg(feature = "objects")]

@@ -18,10 +18,13 @@ const TYPES = {
   ".wasm": "application/wasm",
 };
 
-/** Starts serving; gives the address and a way to stop. */
-export async function serve() {
+/**
+ * Starts serving, `modules` at the root beside the folders: texts by their names. Gives the address
+ * and a way to stop.
+ */
+export async function serve(modules = new Map()) {
   const server = createServer((request, response) => {
-    answer(request, response).catch((error) => {
+    answer(request, response, modules).catch((error) => {
       response.writeHead(500).end(String(error));
     });
   });
@@ -32,7 +35,7 @@ export async function serve() {
   return { origin: `http://127.0.0.1:${port}`, close: () => server.close() };
 }
 
-async function answer(request, response) {
+async function answer(request, response, modules) {
   const { pathname } = new URL(request.url, "http://localhost");
   if (pathname === "/") {
     const shown = page();
@@ -44,6 +47,11 @@ async function answer(request, response) {
     return;
   }
   const path = normalize(decodeURIComponent(pathname)).slice(1);
+  if (modules.has(path)) {
+    response.writeHead(200, { "content-type": TYPES[".js"], "cache-control": "no-store" });
+    response.end(resolved(modules.get(path)));
+    return;
+  }
   const type = TYPES[extname(path)];
   const file = join(ROOT, path);
   if (!type || !SERVED.includes(path.split(sep)[0]) || !existsSync(file)) {
@@ -58,7 +66,7 @@ async function answer(request, response) {
 /** A module whose imports are addresses: in a Worker, no import map says what a name is. */
 function resolved(module) {
   const places = importMap();
-  return module.replace(/(?<=\bfrom )"([^"]+)"/g, (all, name) => {
+  return module.replace(/(?<=\bfrom |\bimport\()"([^"]+)"/g, (all, name) => {
     return places[name] === undefined ? all : JSON.stringify(places[name]);
   });
 }

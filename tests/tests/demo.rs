@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use polyrank_tests::languages::{DIGITS, Language, built, job};
+use polyrank_tests::languages::{DIGITS, Language, built, job, say_skipped};
 
 /// Runs the parts, each a language and its number of ranks, as one job.
 fn train(parts: &[(Language, u32)]) {
@@ -67,7 +67,7 @@ fn ranks_of_one_language() {
 #[test]
 fn the_python_lines_of_the_readme_do_what_they_say() {
     let Some(python) = std::env::var_os("POLYRANK_PYTHON") else {
-        eprintln!("skipped: POLYRANK_PYTHON names no interpreter that has polyrank");
+        say_skipped("Python: POLYRANK_PYTHON names no interpreter that has polyrank");
         return;
     };
     let readme = include_str!("../../README.md");
@@ -92,7 +92,7 @@ fn expect_sums(mut launcher: Command) {
 #[test]
 fn the_javascript_lines_of_the_readme_do_what_they_say() {
     if let Err(missing) = Language::Node.command(DIGITS) {
-        eprintln!("skipped: Node: {missing}");
+        say_skipped(&format!("Node: {missing}"));
         return;
     }
     let readme = include_str!("../../README.md");

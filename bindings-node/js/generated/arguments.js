@@ -104,7 +104,7 @@ export function isPlain(value) {
 const idlNames = new Map();
 
 /** Options that are lengths of time in every call that has them. */
-const DURATIONS = new Set(["timeout"]);
+const DURATIONS = new Set(["timeout", "reconnectGrace"]);
 
 /** Options that this layer itself looks at. */
 const OWN = new Set(["signal"]);

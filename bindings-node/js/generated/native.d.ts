@@ -140,7 +140,7 @@ export interface Native {
     keywords: Record<string, Arg> | null,
     cancel: number | undefined,
   ): Promise<unknown>;
-  /** A number for `cancel`. */
+  /** A number for `cancel`; nothing is kept for it before a call that has it runs. */
   cancellation(): number;
   cancel(cancellation: number): void;
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */

@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::ptr;
+use std::{ptr, slice};
 
 use napi::{Result, sys};
-use polyrank::calls::staged::CallerMemory;
+use polyrank::calls::staged::{CallerMemory, copy_part};
 
 use super::js::{Js, check};
 
@@ -74,7 +74,8 @@ impl CallerMemory for View<'_> {
             // SAFETY: in bounds, as was just checked, of memory that is there as long as JavaScript
             // does not run. Another thread may write to a SharedArrayBuffer meanwhile: then these
             // bytes, of which nothing is assumed, are any of both values.
-            unsafe { ptr::copy_nonoverlapping(self.start.add(at), into.as_mut_ptr(), into.len()) };
+            let from = unsafe { slice::from_raw_parts(self.start.add(at), into.len()) };
+            copy_part(into, from, self.bytes);
         }
     }
 
@@ -83,7 +84,8 @@ impl CallerMemory for View<'_> {
         assert!(last.is_some_and(|last| last <= self.bytes), "a write outside of the array");
         if !from.is_empty() {
             // SAFETY: as in `read`.
-            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(at), from.len()) };
+            let into = unsafe { slice::from_raw_parts_mut(self.start.add(at), from.len()) };
+            copy_part(into, from, self.bytes);
         }
     }
 }

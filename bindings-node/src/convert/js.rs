@@ -281,6 +281,19 @@ impl<'a> Js<'a> {
         Ok(Js::new(env.raw(), value))
     }
 
+    /// Forgets an exception that would be thrown as soon as JavaScript runs again.
+    pub(crate) fn forget_exception(env: Env) -> Result<()> {
+        let mut is_pending = false;
+        // SAFETY: as in `kind`.
+        check(unsafe { sys::napi_is_exception_pending(env.raw(), &mut is_pending) })?;
+        if !is_pending {
+            return Ok(());
+        }
+        let mut exception = ptr::null_mut();
+        // SAFETY: as in `kind`.
+        check(unsafe { sys::napi_get_and_clear_last_exception(env.raw(), &mut exception) })
+    }
+
     /// Does `f`, and forgets the values that it makes.
     pub(crate) fn scope<T>(env: Env, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut scope = ptr::null_mut();

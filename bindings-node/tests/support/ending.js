@@ -22,6 +22,36 @@ switch (process.argv[2]) {
     if ((await waiting).message !== "enough") process.exit(1);
     break;
   }
+  case "an answer that is too long": {
+    // Prefix and key are longer together than a text of JavaScript can be: 2^29 - 24.
+    const half = "x".repeat(2 ** 28);
+    const inner = new pr.HashStore();
+    await new pr.PrefixStore(half, inner).set(half, "value");
+    const others = () => Array.from({ length: 20 }, () => inner.numKeys());
+    const before = others();
+    const keys = inner.listKeys().catch((error) => `${error.kind}: ${error.message}`);
+    console.log(await keys, new Set(await Promise.all([...before, ...others()])));
+    break;
+  }
+  case "calls that throw": {
+    Error.stackTraceLimit = 0;
+    const { signal } = new AbortController();
+    const fail = (times) => {
+      for (let time = 0; time < times; time += 1) {
+        try {
+          store.get(time, { signal });
+        } catch {
+          continue;
+        }
+      }
+      globalThis.gc();
+      return process.memoryUsage.rss();
+    };
+    // What the collector leaves behind shows in the first half already.
+    const [first, second] = [fail(150_000), fail(150_000)];
+    console.log((second - first) / 2 ** 20);
+    break;
+  }
   case "an operation that ends later": {
     const x = Float32Array.of(1);
     zero.allreduce(x).then(() => console.log("ended"));

@@ -6,7 +6,7 @@ const { module, name, rank, size, port, argument } = JSON.parse(process.argv[2])
 
 try {
   const store = await pr.TCPStore.connect("127.0.0.1", port, { waitForWorkers: false });
-  const group = await pr.ProcessGroup.join(store, rank, size, { timeout: 300_000 });
+  const group = await pr.ProcessGroup.join(store, rank, size, { timeout: 60_000 });
   const scenario = (await import(module))[name];
   const value = await scenario({ pr, group, store, rank, size, argument });
   if (!value?.staysOpen) await group.shutdown();

@@ -11,7 +11,7 @@ import * as pr from "polyrank";
 const RANK = fileURLToPath(new URL("./rank.js", import.meta.url));
 
 /** Longer than any scenario takes, shorter than the test runner's patience. */
-const LIMIT_MS = 400_000;
+const LIMIT_MS = 120_000;
 
 /** The module with what the ranks of a test do. */
 export function scenarios(name) {

@@ -1396,16 +1396,21 @@ class WebSocketStore(Store):
     """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
     WebSockets on its port; one of PyTorch does not.
 
-    A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+    A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until then
+    the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
+    that, and it is taken to be dead.
     """
 
     @property
     def url(self) -> str:
         """The address of the store."""
-    def __new__(cls, url: str, timeout: _Duration = ...) -> Self:
+    def __new__(cls, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> Self:
         """Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
 
         - `timeout`: limit of connecting and of requests that wait.
+        - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
+          not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
+          none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
 
         Raises `DistNetworkError`, `StoreTimeoutError`.
         """

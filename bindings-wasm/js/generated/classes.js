@@ -531,7 +531,7 @@ export class TCPStore extends Store {
 }
 register("TCPStore", TCPStore, ["TCPStore", "Store"]);
 
-const WEB_SOCKET_STORE_NEW = { key: "WEB_SOCKET_STORE_NEW", name: "new", required: 1, durations: [1] };
+const WEB_SOCKET_STORE_NEW = { key: "WEB_SOCKET_STORE_NEW", name: "new", required: 1, durations: [1, 2] };
 
 /** A store reached over a WebSocket, from a browser too. Every store server of polyrank answers WebSockets on its port; one of PyTorch does not. */
 export class WebSocketStore extends Store {

@@ -38,6 +38,17 @@ export const memory = {
     equal(await new pr.HashStore().add("alive", 1), 1);
   },
 
+  async "a call that throws leaves nothing behind"(pr) {
+    const store = new pr.HashStore();
+    const { signal } = new AbortController();
+    const held = () => pr.alloc("u8", [1]).data.buffer.byteLength;
+    const before = held();
+    for (let time = 0; time < 100_000; time += 1) {
+      await fails("InvalidType", "argument 'key'", () => store.get(time, { signal }));
+    }
+    ok(held() - before < 1 << 20, `${held() - before} bytes more`);
+  },
+
   async "an array that is transferred away is noticed and not touched"(pr) {
     const groups = await pair(pr);
     const tensors = [new Float32Array(1000).fill(1), new Float32Array(1000).fill(2)];

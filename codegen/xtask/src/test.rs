@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check and every suite, one after the other, and a table at the end.
 //! Knows how the tools count; nothing of what they test. The steps are in `test/steps.rs`.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
 
+mod skips;
 mod steps;
 
 use steps::{Action, Step, steps};
@@ -41,6 +43,8 @@ struct Outcome {
     verdict: Verdict,
     passed: u64,
     failed: u64,
+    /// What was left out, by name, with the reason.
+    skipped: BTreeSet<String>,
     took: Duration,
     note: String,
 }
@@ -101,8 +105,15 @@ fn run_step(
 ) -> Result<Outcome> {
     let name = step.name;
     progress.clear(name)?;
-    let end =
-        |verdict, passed, failed, took, note| Outcome { name, verdict, passed, failed, took, note };
+    let end = |verdict, passed, failed, took, note| Outcome {
+        name,
+        verdict,
+        passed,
+        failed,
+        skipped: BTreeSet::new(),
+        took,
+        note,
+    };
     let unfit =
         before.iter().find(|old| step.needs.contains(&old.name) && old.verdict != Verdict::Passed);
     if let Some(unfit) = unfit {
@@ -129,7 +140,9 @@ fn run_step(
         Action::RunIf(command, mut probe) => {
             if !probe.output().is_ok_and(|output| output.status.success()) {
                 let note = format!("what {name} needs is not installed");
-                return Ok(end(Verdict::Skipped, 0, 0, started.elapsed(), note));
+                let skipped = BTreeSet::from([format!("the whole step: {note}")]);
+                let outcome = end(Verdict::Skipped, 0, 0, started.elapsed(), note);
+                return Ok(Outcome { skipped, ..outcome });
             }
             command
         }
@@ -142,12 +155,17 @@ fn run_step(
         }
     };
     let (passed, failed) = totals(&finished.output, finished.success);
+    // Our own tests cannot say to their tool that they were skipped: it counts them as passed.
+    let passed = passed.saturating_sub(skips::counted_as_passed(&finished.output));
+    let skipped = skips::skipped(&finished.output);
     if finished.success {
-        return Ok(end(Verdict::Passed, passed, failed, finished.took, String::new()));
+        let note = String::new();
+        let outcome = end(Verdict::Passed, passed, failed, finished.took, note);
+        return Ok(Outcome { skipped, ..outcome });
     }
     let note = format!("see {}", progress.log(name).display());
     show_failure(name, &finished.output);
-    Ok(end(Verdict::Failed, passed, failed, finished.took, note))
+    Ok(Outcome { skipped, ..end(Verdict::Failed, passed, failed, finished.took, note) })
 }
 
 fn show_failure(name: &str, output: &str) {
@@ -207,22 +225,31 @@ fn row(outcome: &Outcome) -> String {
         Verdict::Failed => "FAILED",
         Verdict::Skipped => "skipped",
     };
-    let Outcome { name, passed, failed, took, note, .. } = outcome;
-    let seconds = took.as_secs_f64();
-    let line = format!("{name:12} {verdict:8} {passed:>7} {failed:>7} {seconds:>8.1} s  {note}");
+    let Outcome { name, passed, failed, skipped, took, note, .. } = outcome;
+    let (skipped, seconds) = (skipped.len(), took.as_secs_f64());
+    let counts = format!("{passed:>7} {failed:>7} {skipped:>8}");
+    let line = format!("{name:12} {verdict:8} {counts} {seconds:>8.1} s  {note}");
     line.trim_end().to_owned()
 }
 
 /// Prints the table and the closing line.
 fn summarise(outcomes: &[Outcome]) -> ExitCode {
-    println!("\n{:12} {:8} {:>7} {:>7} {:>10}", "step", "result", "passed", "failed", "time");
+    let counts = format!("{:>7} {:>7} {:>8}", "passed", "failed", "skipped");
+    println!("\n{:12} {:8} {counts} {:>10}", "step", "result", "time");
     for outcome in outcomes {
         println!("{}", row(outcome));
     }
     let sum = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>();
     let (passed, failed) = (sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
     let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
-    println!("{:12} {:35.1} s\n\n{passed} passed, {failed} failed", "", took.as_secs_f64());
+    println!("{:12} {:44.1} s", "", took.as_secs_f64());
+    let skips = outcomes.iter().flat_map(|it| it.skipped.iter().map(move |what| (it.name, what)));
+    let skips: Vec<_> = skips.collect();
+    if !skips.is_empty() {
+        println!("\nskipped:");
+        skips.iter().for_each(|(step, what)| println!("  {step}: {what}"));
+    }
+    println!("\n{passed} passed, {failed} failed, {} skipped", skips.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

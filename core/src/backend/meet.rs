@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::rendezvous;
 use crate::store::Store;
+#[cfg(not(feature = "tcp"))]
+use crate::store::grace_to_ms;
 #[cfg(feature = "tcp")]
 use crate::transport::WithinHost;
 use crate::transport::board::Board;
@@ -114,7 +116,11 @@ fn means(store: &dyn Store) -> Result<Means> {
         ..Means::default()
     });
     #[cfg(not(feature = "tcp"))]
-    return Ok(Means { dialer: dialer(), relay: store.relay() });
+    return Ok(Means {
+        dialer: dialer(),
+        relay: store.relay(),
+        reconnect_grace_ms: grace_to_ms(store.reconnect_grace()),
+    });
 }
 
 #[cfg(feature = "tcp")]

@@ -14,7 +14,6 @@ mod completion;
 mod driver;
 mod failure;
 mod in_flight;
-pub mod kernels;
 mod operation;
 mod peers;
 mod point_to_point;

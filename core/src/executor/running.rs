@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::analysis::Analysis;
-use super::kernels;
 use super::scratch::ScratchPool;
 use super::{Bindings, Boarding, Completion, Operation, Outcome};
 use crate::clock::Instant;
+use crate::kernels::{self, Order, Stores};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
@@ -69,6 +69,8 @@ pub(super) struct Running {
     scratch: Vec<Region>,
     dtype: DType,
     reduce_op: ReduceOp,
+    /// How what no later step looks at is stored.
+    result_stores: Stores,
 }
 
 impl Running {
@@ -87,6 +89,9 @@ impl Running {
             fingerprint: operation.fingerprint,
             // What goes over the board is one step that no schedule has.
             remaining: analysis.schedule.steps.len() + usize::from(operation.boarding.is_some()),
+            result_stores: Stores::of_result(
+                operation.bindings.output.iter().map(Region::len).sum(),
+            ),
             analysis,
             steps,
             started: now,
@@ -242,27 +247,48 @@ impl Running {
         let range = offset..offset + incoming.len();
         match self.action(step) {
             Action::Recv { into, .. } => {
-                self.region(into).slice(range).write(|into| into.copy_from_slice(incoming));
+                let stores = self.stores(step);
+                let into = self.region(into).slice(range);
+                into.write(|into| kernels::copy(into, incoming, stores));
             }
             Action::RecvReduce { local, into, operands, .. } => {
                 let into = self.region(into).slice(range.clone());
                 let local = self.region(local).slice(range);
-                self.reduce_incoming(&into, &local, incoming, operands);
+                self.reduce_incoming(step, &into, &local, incoming, operands);
             }
             Action::Send { .. } | Action::Reduce { .. } | Action::Copy { .. } => {}
         }
     }
 
-    fn reduce_incoming(&self, into: &Region, local: &Region, incoming: &[u8], operands: Operands) {
+    /// How `step` stores: what is soon sent or reduced again should be in the cache.
+    fn stores(&self, step: u32) -> Stores {
+        let last = self.analysis.successors(step).is_empty();
+        if last { self.result_stores } else { Stores::Cached }
+    }
+
+    fn reduce_incoming(
+        &self,
+        step: u32,
+        into: &Region,
+        local: &Region,
+        incoming: &[u8],
+        operands: Operands,
+    ) {
         let (op, dtype) = (self.reduce_op, self.dtype);
         if into.is_empty() {
             return;
         }
         if into.same_memory(local) {
-            into.write(|into| kernels::reduce(op, dtype, into, incoming, operands));
+            let order = order(operands);
+            into.write(|into| kernels::reduce(op, dtype, into, incoming, order));
         } else {
+            let stores = self.stores(step);
             into.write_from(local, |into, local| {
-                kernels::reduce_into(op, dtype, into, local, incoming, operands);
+                let (left, right) = match operands {
+                    Operands::LocalFirst => (local, incoming),
+                    Operands::IncomingFirst => (incoming, local),
+                };
+                kernels::reduce_into(op, dtype, into, left, right, stores);
             });
         }
     }
@@ -278,7 +304,8 @@ impl Running {
                 let (from, into) =
                     (self.region(from).slice(range.clone()), self.region(into).slice(range));
                 if !from.same_memory(&into) {
-                    into.write_from(&from, |into, from| into.copy_from_slice(from));
+                    let stores = self.stores(step);
+                    into.write_from(&from, |into, from| kernels::copy(into, from, stores));
                 }
             }
             Action::Reduce { from, into, operands } => {
@@ -286,7 +313,7 @@ impl Running {
                     (self.region(from).slice(range.clone()), self.region(into).slice(range));
                 let (op, dtype) = (self.reduce_op, self.dtype);
                 into.write_from(&from, |into, from| {
-                    kernels::reduce(op, dtype, into, from, operands);
+                    kernels::reduce(op, dtype, into, from, order(operands));
                 });
             }
             Action::Send { .. } | Action::Recv { .. } | Action::RecvReduce { .. } => {}
@@ -329,4 +356,12 @@ pub(super) struct Released {
     pub(super) steps: Vec<StepState>,
     pub(super) completion: Arc<Completion>,
     pub(super) finish: Option<Outcome>,
+}
+
+/// The order for a kernel that reduces what comes in into the local operand's own memory.
+fn order(operands: Operands) -> Order {
+    match operands {
+        Operands::LocalFirst => Order::IntoFirst,
+        Operands::IncomingFirst => Order::FromFirst,
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::kernels::{self, Operands};
+use crate::kernels::{self, Order};
 use crate::schedule::Rank;
 use crate::{Blocks, Collective, DType, ReduceOp};
 
@@ -88,7 +88,7 @@ impl Small {
         if !facts.reduces || source == 0 {
             return put(Some(output), shown);
         }
-        kernels::reduce(self.reduce_op, self.dtype, output, shown, Operands::LocalFirst);
+        kernels::reduce(self.reduce_op, self.dtype, output, shown, Order::IntoFirst);
         true
     }
 }

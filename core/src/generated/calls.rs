@@ -1650,10 +1650,16 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "WebSocketStore(url: str, timeout: Duration = 300 s)",
+        form: "WebSocketStore(url: str, timeout: Duration = 300 s, reconnect_grace: Duration? = None)",
         parameters: &[
             required("url", Type::Str, Role::None),
             optional("timeout", Type::Duration, Role::Timeout, Constant::Seconds(300.0)),
+            optional(
+                "reconnect_grace",
+                Type::Nullable(&Type::Duration),
+                Role::Timeout,
+                Constant::Null,
+            ),
         ],
     }],
 };

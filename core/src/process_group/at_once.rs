@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::ProcessGroup;
 use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
-use crate::executor::{Outcome, kernels};
+use crate::executor::Outcome;
+use crate::kernels;
 use crate::tensor::{lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};

@@ -2,7 +2,8 @@
 
 use super::check::Checked;
 use crate::backend::Call;
-use crate::executor::{Outcome, kernels};
+use crate::executor::Outcome;
+use crate::kernels::{self, Order};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, DType, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
@@ -157,7 +158,7 @@ fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], loca
     {
         let from = tensor.to_contiguous().into_region();
         into.write_from(&from, |into, from| {
-            kernels::reduce(reduce_op, dtype, into, from, kernels::Operands::LocalFirst);
+            kernels::reduce(reduce_op, dtype, into, from, Order::IntoFirst);
         });
     }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::url::Url;
 use super::{Rendezvous, RendezvousRequest, check_rank, rejected, who};
-use crate::store::{PrefixStore, Store};
+use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
 use crate::{Error, Result};
 
 /// A store that is being opened.
 pub type OpeningStore = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// Opens the store behind a URL (without its query) within a time; zero is no limit.
-pub type StoreOpener = fn(String, Duration) -> OpeningStore;
+/// Opens the store behind a URL (without its query).
+pub type StoreOpener = fn(String, WebSocketStoreOptions) -> OpeningStore;
 
 static OPENER: Mutex<Option<StoreOpener>> = Mutex::new(None);
 
@@ -37,7 +37,9 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
         Some(store) => (store, true),
         None => {
             let address = format!("{}://{}{}", url.scheme, url.authority, url.path);
-            (open_web_socket_store(&address, request.timeout).await?, false)
+            let grace = grace(url)?;
+            let options = WebSocketStoreOptions::new(request.timeout).reconnect_grace(grace);
+            (open_web_socket_store(&address, options).await?, false)
         }
     };
     let store = match url.parameter("room") {
@@ -48,18 +50,30 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
 }
 
 /// The store of the server at `url`, a `ws://` or `wss://` address.
-pub(crate) async fn open_web_socket_store(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
+pub(crate) async fn open_web_socket_store(
+    url: &str,
+    options: WebSocketStoreOptions,
+) -> Result<Arc<dyn Store>> {
     let opener = *OPENER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(opener) = opener {
-        return opener(url.to_owned(), timeout).await;
+        return opener(url.to_owned(), options).await;
     }
     #[cfg(feature = "websocket")]
-    return Ok(Arc::new(crate::store::WebSocketStore::connect(url, timeout)?));
+    return Ok(Arc::new(crate::store::WebSocketStore::connect_with(url, options)?));
     #[cfg(not(feature = "websocket"))]
     Err(Error::Unsupported {
         who: "this build of polyrank".into(),
         operation: format!("a store at {url}"),
     })
+}
+
+/// How long the others wait for this rank when its WebSocket is lost, if the URL says so.
+fn grace(url: &Url<'_>) -> Result<Option<Duration>> {
+    let Some(text) = url.parameter("reconnect_grace_ms") else { return Ok(None) };
+    let number = text.parse::<u64>().map_err(|_| {
+        rejected(url.scheme, &format!("reconnect_grace_ms '{text}' is no number of milliseconds"))
+    });
+    number.map(|ms| Some(Duration::from_millis(ms)))
 }
 
 /// Hosts the store if this is rank 0, the URL names this very host, and no server is there yet.
@@ -163,6 +177,7 @@ mod tests {
         for (url, part) in [
             ("ws://localhost:1", "rank parameter missing"),
             ("ws://localhost:1?rank=0", "world size parameter missing"),
+            ("wss://x:1?rank=0&world_size=1&reconnect_grace_ms=soon", "'soon' is no number"),
             ("ws://?rank=0&world_size=1", "host missing"),
             ("ws://localhost:99999?rank=0&world_size=1", "99999"),
             ("wss://localhost:99999?rank=1&world_size=2", "ws://host:port"),

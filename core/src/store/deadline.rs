@@ -13,6 +13,8 @@ pub(crate) const SLICE: Duration = Duration::from_millis(100);
 pub(crate) struct Deadline {
     began: Instant,
     limit: Option<Duration>,
+    /// Whether the thread's interrupt check ends it, too.
+    heeds_interrupts: bool,
 }
 
 /// Why waiting ended without success.
@@ -27,7 +29,15 @@ pub(crate) enum Expired {
 impl Deadline {
     /// The deadline of an operation that begins now and may take `timeout`.
     pub(crate) fn after(timeout: Duration) -> Self {
-        Self { began: Instant::now(), limit: (!timeout.is_zero()).then_some(timeout) }
+        let limit = (!timeout.is_zero()).then_some(timeout);
+        Self { began: Instant::now(), limit, heeds_interrupts: true }
+    }
+
+    /// The deadline of what puts things in order after a wait: an interrupt has ended that wait
+    /// already, perhaps, and asks for no more than that.
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is for clients over TCP"))]
+    pub(crate) fn uninterrupted(limit: Duration) -> Self {
+        Self { heeds_interrupts: false, ..Self::after(limit) }
     }
 
     /// The limit in milliseconds, as error messages state it; 0 is none.
@@ -42,7 +52,7 @@ impl Deadline {
 
     /// How long to wait before the next look, at most `step` and at most [`SLICE`].
     pub(crate) fn slice(&self, step: Duration) -> Result<Duration, Expired> {
-        if interrupt::requested() {
+        if self.heeds_interrupts && interrupt::requested() {
             return Err(Expired::Interrupted);
         }
         let step = step.min(SLICE);

@@ -7,6 +7,7 @@ mod deadline;
 mod file;
 mod hash;
 mod interrupt;
+mod options;
 mod prefix;
 #[cfg_attr(
     not(feature = "tcp"),
@@ -40,6 +41,7 @@ pub use file::FileStore;
 pub(crate) use file::membership;
 pub use hash::HashStore;
 pub use interrupt::{InterruptGuard, install_interrupt_check};
+pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
 #[cfg(feature = "tcp")]
@@ -106,6 +108,11 @@ pub trait Store: Send + Sync {
     }
     /// The store's server as a way between ranks that cannot reach each other, if it is one.
     fn relay(&self) -> Option<Arc<dyn Relay>> {
+        None
+    }
+    /// How long the other ranks are to wait for this one when its WebSocket is lost, if it said so
+    /// when it opened the store: [`WebSocketStoreOptions::reconnect_grace`].
+    fn reconnect_grace(&self) -> Option<Duration> {
         None
     }
     /// Another handle on the same data, which does not wait for this one's requests.

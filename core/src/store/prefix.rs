@@ -156,6 +156,10 @@ impl Store for PrefixStore {
         self.store.relay()
     }
 
+    fn reconnect_grace(&self) -> Option<Duration> {
+        self.store.reconnect_grace()
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
     }

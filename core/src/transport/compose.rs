@@ -32,6 +32,8 @@ pub struct Means {
     pub dialer: Option<Arc<dyn Dialer>>,
     /// Who carries what nothing else does.
     pub relay: Option<Arc<dyn Relay>>,
+    /// How long the others are to wait for this rank when a WebSocket that it opened is lost, ms.
+    pub reconnect_grace_ms: Option<u32>,
 }
 
 impl Means {
@@ -65,7 +67,8 @@ pub fn compose(
     means: Means,
 ) -> Result<Box<dyn Transport>> {
     let settings = WebSocketEnvironment::read()?;
-    let grace_ms = settings.reconnect_grace_ms.unwrap_or_default();
+    let wanted = means.reconnect_grace_ms.or(settings.reconnect_grace_ms);
+    let grace_ms = wanted.unwrap_or_default();
     let options = websocket::Options { grace_ms, ..websocket::Options::default() };
     compose_with(rank, cards, token, generation, means, options)
 }

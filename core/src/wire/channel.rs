@@ -31,8 +31,8 @@ pub const MAX_PIPES: usize = 1024;
 /// Most requests that a rank may have under way at a time.
 pub const MAX_REQUESTS: usize = 4096;
 
-/// What the keys of presence end with, behind whatever prefix a store puts in front of its keys; the
-/// session's number follows. A byte that no text begins with keeps them apart from other keys.
+/// What the keys of presence end with, behind whatever prefix a store puts in front of its keys;
+/// the session's number follows. A byte that no text begins with keeps them apart from other keys.
 const PRESENCE: &[u8] = b"\x01session/";
 
 /// What a key of presence asks for.

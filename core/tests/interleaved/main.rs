@@ -176,16 +176,17 @@ fn calls_that_block_say_that_they_cannot() {
 /// The default group is the process's, so that it has one rank here.
 #[test]
 fn the_default_group_comes_and_goes() {
-    install_store_opener(|url, timeout| {
+    install_store_opener(|url, options| {
         Box::pin(async move {
-            assert_eq!((url.as_str(), timeout), ("wss://example.org:4/path", LIMIT));
+            assert_eq!((url.as_str(), options.timeout), ("wss://example.org:4/path", LIMIT));
+            assert_eq!(options.reconnect_grace, Some(Duration::from_secs(60)));
             let store: Arc<dyn Store> = Arc::new(polyrank::store::HashStore::new());
             Ok(store)
         })
     });
     interleaved(1, 50, async |_, store| {
         let by_url = InitOptions::default()
-            .init_method("wss://example.org:4/path?rank=0&world_size=1")
+            .init_method("wss://example.org:4/path?rank=0&world_size=1&reconnect_grace_ms=60000")
             .timeout(LIMIT);
         let by_store = InitOptions::default().store(store.clone()).rank(0).world_size(1);
         for init in [by_store.clone(), by_url, by_store] {

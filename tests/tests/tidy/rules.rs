@@ -7,7 +7,7 @@ use crate::files::File;
 pub(crate) const UNSAFE_ALLOWED: [&str; 9] = [
     "core/src/fork",
     "core/src/tensor",
-    "core/src/executor/kernels",
+    "core/src/kernels",
     "core/src/launch",
     "core/src/transport/shm",
     "core/src/backend/nccl",
@@ -78,6 +78,12 @@ pub(crate) const ROOMS: &[Room] = &[
         place: "core/src/wire",
         forbidden: &["crate::schedule", "crate::tensor"],
         why: "a frame knows bytes, not what they mean",
+    },
+    Room { place: "core/src/kernels", forbidden: IMPURE, why: "a kernel turns bytes into bytes" },
+    Room {
+        place: "core/src/kernels",
+        forbidden: &["crate::schedule", "crate::wire", "crate::tensor"],
+        why: "a kernel turns bytes into bytes",
     },
     Room {
         place: "core/src/transport",

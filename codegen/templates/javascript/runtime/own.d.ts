@@ -95,8 +95,12 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
   /** Bytes of all elements. */
   readonly byteLength: number;
   /**
-   * The memory. Of a tensor that polyrank owns, the view may become detached when memory grows in
-   * a browser: ask for it anew after each await.
+   * The memory. Of a tensor that polyrank owns, ask for it anew after each await: in a browser all
+   * such memory is one buffer, whose views become empty when it grows.
+   *
+   * The tensor, and the array that this gives, keep owned memory alive. In a browser a part of that
+   * array (`data.subarray(…)`, `new Uint8Array(data.buffer, …)`) does not: keep the tensor for as
+   * long as you use the part, or its memory may be given to another tensor.
    */
   readonly data: A;
   /** `Tensor`. */
@@ -114,7 +118,9 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
 export function tensor<A extends ArrayLike>(data: A, options?: TensorOptions): Tensor<A>;
 
 /**
- * A tensor of zeros in memory that polyrank owns: operations use it without copying it.
+ * A tensor of zeros in memory that polyrank owns: operations use it without copying it. The memory
+ * is freed when neither the tensor nor an array that its `data` gave is used any more; see there
+ * for what does not keep it.
  *
  * @param dtype - The element type.
  * @param shape - The sizes, outermost first; a number is one dimension.

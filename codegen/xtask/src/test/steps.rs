@@ -166,6 +166,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/node.test.mjs",
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",
+                    "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
                 ]),
             ),
@@ -222,7 +223,7 @@ impl Tools<'_> {
         pyright.arg("--pythonpath").arg(self.workspace.python());
         pyright.current_dir(self.workspace.path(PYTHON_PACKAGE));
         vec![
-            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q"])),
+            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q", "-rs"])),
             step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
             step("pyright", "Python types, by pyright", &["extension"], Action::Run(pyright)),
             step(

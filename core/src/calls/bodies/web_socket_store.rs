@@ -6,13 +6,16 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::rendezvous::open_web_socket_store;
+use crate::store::WebSocketStoreOptions;
 use crate::{Error, Result};
 
 /// Connects.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     let url: String = call.take(0)?;
     let timeout: Duration = call.take(1)?;
-    let store = open_web_socket_store(&url, timeout).await?;
+    let grace: Option<Duration> = call.take(2)?;
+    let options = WebSocketStoreOptions::new(timeout).reconnect_grace(grace);
+    let store = open_web_socket_store(&url, options).await?;
     StoreObject::web_socket(store, url).into_answer()
 }
 

@@ -18,6 +18,7 @@ use super::object::Object;
 use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
 use crate::backend::Waiting;
+use crate::kernels::{self, Stores};
 use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
 use operation::{Operation, operation, reads, refuse_read_only_outputs, writes};
 pub use tensors::{Described, Memory, Tensors};
@@ -31,6 +32,20 @@ pub trait CallerMemory {
     /// Changes the bytes from `at` on.
     fn write(&self, at: usize, from: &[u8]);
 }
+
+/// Copies a part of a tensor that has `whole_bytes` bytes: past the caches, if they could not hold
+/// all of it until somebody reads it. Copies as many bytes as both have.
+pub fn copy_part(into: &mut [u8], from: &[u8], whole_bytes: usize) {
+    let stores = match into.len() {
+        // A run of a tensor with strides; nothing is won by leaving the caches for so little.
+        ..STREAMED_BYTES => Stores::Cached,
+        _ => Stores::of_result(whole_bytes),
+    };
+    kernels::copy(into, from, stores);
+}
+
+/// Pieces below this are stored through the caches.
+const STREAMED_BYTES: usize = 16 << 10;
 
 /// An operation on tensors, on its way.
 #[derive(Debug)]

@@ -152,7 +152,7 @@ impl Client {
                     return Err(lost(&mut state, why));
                 }
                 let present = self.usable(&mut state).ok().and_then(|connection| {
-                    let check = Deadline::after(RETURN_GRACE);
+                    let check = Deadline::uninterrupted(RETURN_GRACE);
                     stored(connection, wire_key, &check).ok().flatten()
                 });
                 match present {
@@ -386,7 +386,7 @@ impl Client {
 
     /// One attempt at a new connection.
     fn come_back(&self, state: &mut State) -> bool {
-        let deadline = Deadline::after(RETURN_GRACE);
+        let deadline = Deadline::uninterrupted(RETURN_GRACE);
         match Connection::attempt(&self.host, self.port, &deadline) {
             Ok(connection) => {
                 *state = State::Open(connection);

@@ -42,7 +42,7 @@ pub(super) fn get_at_once(
 
 /// Takes back a WAIT and a GET that were sent together.
 fn cancel_get(connection: &mut Connection) -> Result<(), Fault> {
-    let grace = Deadline::after(CANCEL_GRACE);
+    let grace = Deadline::uninterrupted(CANCEL_GRACE);
     connection.request.kind(Kind::CancelWait);
     let read = connection.send(&[], &grace).and_then(|()| {
         let [first, length @ ..] = connection.array::<9>(&grace)?;
@@ -129,7 +129,7 @@ pub(super) fn stop_waiting(
 }
 
 fn cancel(connection: &mut Connection) -> Result<(), Fault> {
-    let grace = Deadline::after(CANCEL_GRACE);
+    let grace = Deadline::uninterrupted(CANCEL_GRACE);
     connection.request.kind(Kind::CancelWait);
     let read = connection.send(&[], &grace).and_then(|()| match connection.array(&grace)? {
         [WAIT_CANCELED] => Ok(()),

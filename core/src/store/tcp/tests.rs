@@ -6,6 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use super::*;
+use crate::store::deadline::SLICE;
+use crate::store::install_interrupt_check;
 use crate::store::protocol::{Encode, Kind, MAGIC};
 
 fn serve() -> TcpStore {
@@ -213,7 +215,7 @@ fn offenders_lose_their_connection_and_nobody_else_notices() {
         offender.assert_closed();
         bystander.sync();
     }
-    for first in [&b"\x01"[..], b"GET / HTTP/1.0\r\n\r\n", b"\0\x01\0\0\0", b"\x0dpong"] {
+    for first in [&b"\x01"[..], b"get / HTTP/1.0\r\n\r\n", b"\0\x01\0\0\0", b"\x0dpong"] {
         let mut stranger = Raw::new(&server);
         stranger.say(first);
         stranger.assert_closed();
@@ -519,6 +521,36 @@ fn a_get_is_right_whenever_its_key_comes() {
         let error = store.get("k").unwrap_err();
         assert_eq!(error.to_string(), "wait timeout after 30ms, keys: /k");
     }
+}
+
+#[test]
+fn an_interrupted_wait_leaves_a_slow_server_its_time_to_confirm() {
+    let store = imitation(|stream| {
+        let mut expect = |expected: &[u8], reply: &[u8]| {
+            let mut received = vec![0; expected.len()];
+            stream.read_exact(&mut received).unwrap();
+            assert_eq!(received, expected);
+            if expected == b"\x0c" {
+                // Longer than the client goes without a look at its interrupt check.
+                std::thread::sleep(3 * SLICE);
+            }
+            stream.write_all(reply).unwrap();
+        };
+        let wait = b"\x06\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0/k";
+        let get = [&wait[..], b"\x03\x02\0\0\0\0\0\0\0/k"].concat();
+        expect(&get, b"\0\0\0\0\0\0\0\0");
+        expect(b"\x0c", b"\x01");
+        expect(wait, b"");
+        expect(b"\x0c", b"\x01");
+        expect(b"\x08\x02\0\0\0\0\0\0\0/k", &1i64.to_le_bytes());
+    });
+    let guard = install_interrupt_check(|| true);
+    for result in [store.get("k").map(drop), store.wait(&["k"], None)] {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("interrupted"), "{error}");
+    }
+    drop(guard);
+    assert!(store.delete_key("k").unwrap(), "the connection is as good as before");
 }
 
 #[test]

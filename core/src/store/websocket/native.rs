@@ -21,7 +21,7 @@ use super::url::SocketUrl;
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
 use crate::store::deadline::Expired;
-use crate::store::{Deadline, expired};
+use crate::store::{Deadline, WebSocketStoreOptions, expired, grace_to_ms};
 use crate::wire::session::{DEFAULT_WINDOW_BYTES, Next, Reconnect};
 use crate::{Error, Result};
 
@@ -43,10 +43,20 @@ impl WebSocketStore {
     /// [`Error::InvalidArgument`] if `url` is none; [`Error::Network`] if no server of polyrank
     /// answers there within `timeout`, or it refuses.
     pub fn connect(url: &str, timeout: Duration) -> Result<Self> {
+        Self::connect_with(url, WebSocketStoreOptions::new(timeout))
+    }
+
+    /// As [`WebSocketStore::connect`], with options.
+    ///
+    /// # Errors
+    /// As [`WebSocketStore::connect`].
+    pub fn connect_with(url: &str, options: WebSocketStoreOptions) -> Result<Self> {
+        let timeout = options.timeout;
         let target = SocketUrl::parse(url)?;
         let text = target.text.clone();
-        let grace_ms = WebSocketEnvironment::read()?.reconnect_grace_ms.unwrap_or(0);
-        let client = Client::new(DEFAULT_WINDOW_BYTES, grace_ms);
+        let of_environment = WebSocketEnvironment::read()?.reconnect_grace_ms;
+        let grace_ms = grace_to_ms(options.reconnect_grace).or(of_environment);
+        let client = Client::new(DEFAULT_WINDOW_BYTES, grace_ms.unwrap_or(0));
         let deadline = Deadline::after(timeout);
         let mover = Arc::new(Mover::start(client.clone(), target)?);
         let mut gave_up = None;
@@ -55,7 +65,7 @@ impl WebSocketStore {
             client.lose("the store was not reached in time");
         });
         match (opened, gave_up) {
-            (Some(Ok(())), _) => Ok(Self::over(client, text, timeout, mover)),
+            (Some(Ok(())), _) => Ok(Self::over(client, text, options, mover)),
             (_, Some(Expired::TimedOut)) => Err(Error::Network {
                 message: format!(
                     "the store at {text} was not reached within {} ms: {}",

@@ -1,5 +1,5 @@
-//! Pipes to other ranks through the store's server, as the transport has them. Knows nothing of what
-//! the chunks say, nor of who moves the session's packets.
+//! Pipes to other ranks through the store's server, as the transport has them. Knows nothing of
+//! what the chunks say, nor of who moves the session's packets.
 
 use bytes::Bytes;
 

@@ -10,7 +10,10 @@ use std::time::Duration;
 use super::client::Client;
 use super::requests;
 use crate::store::deadline::Expired;
-use crate::store::{Deadline, Store, StoreReply, StoreRequest, expired, from_millis, to_millis};
+use crate::store::{
+    Deadline, Store, StoreReply, StoreRequest, WebSocketStoreOptions, expired, from_millis,
+    to_millis,
+};
 use crate::{Error, Result};
 
 /// A store that is reached over a WebSocket: any store's server of polyrank, from browsers too.
@@ -24,6 +27,7 @@ pub struct WebSocketStore {
     client: Client,
     url: String,
     timeout_ms: AtomicU64,
+    reconnect_grace: Option<Duration>,
     /// Whoever moves the client's packets, as long as a store needs it.
     mover: Arc<dyn Any + Send + Sync>,
 }
@@ -39,11 +43,12 @@ impl WebSocketStore {
     pub fn over(
         client: Client,
         url: impl Into<String>,
-        timeout: Duration,
+        options: WebSocketStoreOptions,
         mover: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        let timeout_ms = AtomicU64::new(to_millis(timeout));
-        Self { client, url: url.into(), timeout_ms, mover }
+        let timeout_ms = AtomicU64::new(to_millis(options.timeout));
+        let reconnect_grace = options.reconnect_grace;
+        Self { client, url: url.into(), timeout_ms, reconnect_grace, mover }
     }
 
     /// The address of the store.
@@ -198,9 +203,15 @@ impl Store for WebSocketStore {
         Some(self.client.relay())
     }
 
+    fn reconnect_grace(&self) -> Option<Duration> {
+        self.reconnect_grace
+    }
+
     /// A handle on the same session.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let (client, url) = (self.client.clone(), self.url.clone());
-        Ok(Arc::new(Self::over(client, url, self.timeout(), self.mover.clone())))
+        let options = WebSocketStoreOptions::new(self.timeout());
+        let options = options.reconnect_grace(self.reconnect_grace);
+        Ok(Arc::new(Self::over(client, url, options, self.mover.clone())))
     }
 }

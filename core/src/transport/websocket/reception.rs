@@ -19,8 +19,8 @@ use crate::{Result, random};
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
 /// oldest: whoever was put out tries again.
 const SOCKETS: usize = 128;
-/// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before there
-/// is a session that could be lost.
+/// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before
+/// there is a session that could be lost.
 const READY: usize = 64;
 
 /// Limits of time.

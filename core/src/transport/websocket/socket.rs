@@ -63,9 +63,9 @@ pub struct Closed {
 
 impl Closed {
     /// Whether a client of the store's server gives its session up, natively and in browsers: the
-    /// server closed the socket for a reason that would be the same next time. It says why by a code
-    /// of its own; what a proxy says that goes away, restarts or is overloaded (1001, 1011 to 1014),
-    /// and what says nothing, is no more than a loss.
+    /// server closed the socket for a reason that would be the same next time, and said so by a
+    /// code of its own. What a proxy says that goes away, restarts or is overloaded (1001, 1011 to
+    /// 1014), and what says nothing, is no more than a loss.
     pub fn is_final(&self) -> bool {
         let passing = matches!(
             close_code::meaning(self.code),

@@ -13,8 +13,8 @@ use crate::wire::handshake::{Hello, Refusal};
 /// Most pipes that have not said whose they are; others wait until there is room, so that whoever
 /// comes puts nobody out.
 const STRANGERS: usize = 128;
-/// Most pipes that are being closed; one more takes the place of the oldest, whose last words may be
-/// lost.
+/// Most pipes that are being closed; one more takes the place of the oldest, whose last words
+/// may be lost.
 const CLOSING: usize = 128;
 
 /// The pipes without a name.

@@ -26,6 +26,9 @@ use connection::Host;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
 const BACKLOG: i32 = 4096;
+/// How long the end of the server may take, so that clients hear what there is to say.
+#[cfg(feature = "websocket")]
+const FAREWELL: Duration = Duration::from_millis(500);
 /// Pause after an accept that failed, as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -196,6 +199,8 @@ fn run(
         let _ = started.send(ready);
         if goes_on {
             stop.notified().await;
+            #[cfg(feature = "websocket")]
+            let _ = tokio::time::timeout(FAREWELL, websocket::end(&host)).await;
         }
     });
 }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 use crate::Error;
-use crate::store::{Store, WebSocketStore};
+use crate::store::{PrefixStore, Store, WebSocketStore, WebSocketStoreOptions};
 use crate::transport::Lost;
 use crate::transport::websocket::PipeState;
+use crate::wire::session::DEFAULT_GRACE_MS;
 
 /// Stands between clients and a server, and cuts each connection after a number of bytes.
 struct Proxy {
@@ -129,6 +130,27 @@ fn requests_are_carried_out_once_however_often_the_connection_breaks() {
     assert_eq!(server.get("log").unwrap().len(), 240);
     let cuts = proxy.shared.cuts.load(Ordering::Relaxed);
     assert!(cuts >= 10, "only {cuts} connections were cut");
+}
+
+#[test]
+fn a_client_is_waited_for_as_long_as_it_asks() {
+    let server = server();
+    let connect = |grace: Option<Duration>| {
+        let options = WebSocketStoreOptions::new(LIMIT).reconnect_grace(grace);
+        WebSocketStore::connect_with(&url(server.port()), options).unwrap()
+    };
+    let minute = connect(Some(Duration::from_secs(60)));
+    // What the server answered, which has limits, and what the ranks of its groups are asked for.
+    assert_eq!(minute.client().grace_ms(), 60_000);
+    let under = PrefixStore::new("group", minute.clone_store().unwrap());
+    assert_eq!(under.reconnect_grace(), Some(Duration::from_secs(60)));
+    assert_eq!(connect(Some(Duration::ZERO)).client().grace_ms(), 1);
+    let day_ms = 24 * 60 * 60 * 1000;
+    let patient = connect(Some(Duration::from_millis(day_ms)));
+    assert!(u64::from(patient.client().grace_ms()) < day_ms);
+    let undecided = connect(None);
+    assert_eq!(undecided.client().grace_ms(), DEFAULT_GRACE_MS);
+    assert_eq!(undecided.reconnect_grace(), None);
 }
 
 #[test]

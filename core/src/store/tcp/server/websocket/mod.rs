@@ -50,6 +50,10 @@ pub(super) struct Web {
     #[cfg(feature = "tls")]
     identity: Option<tls::Identity>,
     last_socket: Cell<SocketId>,
+    /// Sockets whose clients are still talked to.
+    sockets: Cell<usize>,
+    /// The last of these has gone.
+    silence: Notify,
     /// Zero of the sessions' clock.
     epoch: Instant,
     /// A session was lost: there may be an earlier end of a wait.
@@ -65,6 +69,8 @@ impl Web {
             #[cfg(feature = "tls")]
             identity: settings.identity,
             last_socket: Cell::new(0),
+            sockets: Cell::new(0),
+            silence: Notify::new(),
             epoch: Instant::now(),
             absence: Notify::new(),
         }
@@ -98,8 +104,8 @@ impl Web {
 
 /// Serves one client until its socket ends, if it asks for a WebSocket; else the stream.
 ///
-/// A request for a WebSocket begins with "GET", as other requests of HTTP begin with a method, and a
-/// TLS connection with a handshake record's 22; a TCPStore client's first byte is zero.
+/// A request for a WebSocket begins with "GET", as others of HTTP begin with a method, and a TLS
+/// connection with a handshake record's 22; a TCPStore client's first byte is zero.
 pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStream> {
     let mut first = [0];
     // Who says nothing gets a TCPStore server's patience.
@@ -119,6 +125,16 @@ pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStrea
         _ => return Some(stream),
     }
     None
+}
+
+/// Sends all clients what there is for them, then away; returns when the last of them has heard it.
+/// Without it, the rank whose last request ends the server would not learn that it was carried
+/// out, and would dial again and again.
+pub(super) async fn end(host: &Host) {
+    host.web.sessions.borrow_mut().begin_to_end();
+    while host.web.sockets.get() > 0 {
+        host.web.silence.notified().await;
+    }
 }
 
 /// Ends the waits for clients that do not come back, as long as the server lives.
@@ -147,31 +163,36 @@ where
 {
     let socket = host.web.last_socket.get() + 1;
     host.web.last_socket.set(socket);
+    host.web.sockets.set(host.web.sockets.get() + 1);
     let accepted = upgrade::accept(stream, &host.web.origins, local);
     match tokio::time::timeout(GREETING, accepted).await {
-        Ok(Ok(stream)) => converse(host, stream, Newcomer { socket, source }).await,
+        Ok(Ok(stream)) => converse(&host, stream, Newcomer { socket, source }).await,
         Ok(Err(why)) => tracing::warn!("the store's server refused a WebSocket: {why}"),
         Err(_) => tracing::debug!("a client took too long to ask for a WebSocket"),
+    }
+    host.web.sockets.set(host.web.sockets.get() - 1);
+    if host.web.sockets.get() == 0 {
+        host.web.silence.notify_one();
     }
 }
 
 /// A client's packets, from its hello to the end of the socket.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
-    host: Rc<Host>,
+    host: &Rc<Host>,
     stream: WebSocketStream<S>,
     newcomer: Newcomer,
 ) {
     let mut socket = PacketSocket::new(stream);
     let hello = tokio::time::timeout(GREETING, socket.first_packet()).await;
     let greeted = match hello {
-        Ok(Ok(packet)) => greet(&host, &packet, newcomer).map_err(End::Fault),
+        Ok(Ok(packet)) => greet(host, &packet, newcomer).map_err(End::Fault),
         Ok(Err(end)) => Err(End::from(end)),
         Err(_) => Err(End::Refused(1008, "no hello came")),
     };
     let end = match greeted {
         Ok(number) => {
-            let end = socket::run(&mut socket, &host, number, newcomer.socket).await;
-            over(&host, number, newcomer.socket, &end);
+            let end = socket::run(&mut socket, host, number, newcomer.socket).await;
+            over(host, number, newcomer.socket, &end);
             end
         }
         Err(end) => end,
@@ -198,7 +219,8 @@ fn over(host: &Rc<Host>, number: u64, id: SocketId, end: &End) {
         host.tell_woken(None);
     };
     match end {
-        End::Replaced => {}
+        // To call the ranks dead would have them blamed for the end of the store.
+        End::Replaced | End::Fault(Fault::Ended) => {}
         End::Left => gone(RelayKind::Left),
         End::Fault(_) | End::Refused(..) => gone(RelayKind::Dead),
         End::Lost(_) => {

@@ -11,6 +11,7 @@ use super::relay::{self, Pipes, Verdict};
 use super::requests::{self, Clients, Requests};
 use crate::store::tcp::server::service::Service;
 use crate::store::tcp::server::waiters::ClientId;
+use crate::transport::websocket::close_code;
 use crate::wire::channel::{
     MAX_REQUESTS, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind, STORE_CHANNEL,
 };
@@ -51,6 +52,8 @@ pub(super) struct Sessions {
     /// Sessions that leave too much unread, and are about to be ended for it.
     deaf: BTreeSet<u64>,
     held_bytes: usize,
+    /// The server ends.
+    ending: bool,
 }
 
 /// A socket of a session; numbers are never used twice.
@@ -96,6 +99,9 @@ pub(super) enum Fault {
     /// A channel that there is not.
     #[error("there is no channel {0}")]
     Channel(u8),
+    /// The server ends.
+    #[error("the store has ended")]
+    Ended,
     /// The server has all the sessions that it takes.
     #[error("the store's server has {MAX_SESSIONS} sessions and takes no more")]
     Full,
@@ -139,6 +145,7 @@ impl Fault {
         match self {
             Fault::Session(violation) => violation.close_code(),
             Fault::Request | Fault::Relay | Fault::Channel(_) => 1002,
+            Fault::Ended => close_code::NORMAL,
             // The next attempt may find room; what was ended does not come back.
             Fault::Full => 1013,
             Fault::Overloaded
@@ -178,7 +185,15 @@ impl Sessions {
             ended: HashMap::new(),
             deaf: BTreeSet::new(),
             held_bytes: 0,
+            ending: false,
         }
+    }
+
+    /// Has every socket end when it has sent what there is for its client.
+    pub(super) fn begin_to_end(&mut self) {
+        self.ending = true;
+        let wakers = self.peers.values().filter_map(|peer| peer.waker.as_ref());
+        wakers.for_each(Waker::wake_by_ref);
     }
 
     /// The session that a client wants which sent `packet` first on a new socket: an old one, or
@@ -277,7 +292,11 @@ impl Sessions {
         }
         // What was not taken, as too many replies were unread, may be now.
         self.work(number, service)?;
-        let packet = self.peers.get_mut(&number).and_then(|peer| peer.session.next_packet());
+        let Some(peer) = self.peers.get_mut(&number) else { return Ok(None) };
+        let packet = peer.session.next_packet();
+        if packet.is_none() && self.ending && peer.session.is_flushed() {
+            return Err(Fault::Ended);
+        }
         self.account(number);
         Ok(packet)
     }
@@ -303,8 +322,8 @@ impl Sessions {
         }
     }
 
-    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one, unless
-    /// there is one already.
+    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one,
+    /// unless there is one already.
     pub(super) fn lost(
         &mut self,
         number: u64,

@@ -1,25 +1,36 @@
 //! Elements as numbers: loading, storing and combining one. Knows nothing of loops over memory.
 
-/// A number that stands in memory as `BYTES` bytes in the host's order.
-pub(super) trait Number: Copy {
-    /// Its bytes.
+/// One element, or several that are combined at a time, as they stand in memory: `Bytes` in the
+/// host's order.
+pub(super) trait Lanes: Copy {
+    /// Their bytes.
     type Bytes: Copy;
-    /// Reads it.
+    /// Bytes of one element.
+    const ELEMENT_BYTES: usize;
+    /// Reads them.
     fn load(bytes: Self::Bytes) -> Self;
-    /// Writes it.
+    /// Writes them.
     fn store(self) -> Self::Bytes;
+}
+
+/// Elements that are added and multiplied.
+pub(super) trait Number: Lanes {
     /// The sum; integers wrap.
     fn add(self, other: Self) -> Self;
     /// The product; integers wrap.
     fn multiply(self, other: Self) -> Self;
+}
+
+/// Elements that have an order.
+pub(super) trait Ordered: Lanes {
     /// The lesser; NaN if either is.
     fn least(self, other: Self) -> Self;
     /// The greater; NaN if either is.
     fn greatest(self, other: Self) -> Self;
 }
 
-/// A number with bits that can be combined.
-pub(super) trait Integer: Number {
+/// Elements of which each bit is combined.
+pub(super) trait Bits: Lanes {
     /// Bitwise and.
     fn and(self, other: Self) -> Self;
     /// Bitwise or.
@@ -28,45 +39,38 @@ pub(super) trait Integer: Number {
     fn xor(self, other: Self) -> Self;
 }
 
+/// A floating-point number that is computed with as it is.
+pub(super) trait Float: Number {
+    /// The number itself, or the one NaN that stands for all of them. Which of two NaNs a processor
+    /// propagates, and with which sign it makes a new one, depends on the processor and on how
+    /// operands stand in registers; all ranks must end with the same bits.
+    fn canonical(self) -> Self;
+}
+
 /// A truth value: any byte but 0 is true, and results are 0 or 1.
 #[derive(Clone, Copy)]
 pub(super) struct Truth(u8);
 
-impl Truth {
-    /// Both.
-    pub(super) fn and(self, other: Truth) -> Truth {
-        Truth(self.0 & other.0)
-    }
-
-    /// At least one.
-    pub(super) fn or(self, other: Truth) -> Truth {
-        Truth(self.0 | other.0)
-    }
-
-    /// Exactly one.
-    pub(super) fn xor(self, other: Truth) -> Truth {
-        Truth(self.0 ^ other.0)
-    }
-}
-
-macro_rules! memory {
-    ($number:ty) => {
-        type Bytes = [u8; size_of::<$number>()];
-        #[inline(always)]
-        fn load(bytes: Self::Bytes) -> Self {
-            <$number>::from_ne_bytes(bytes)
+macro_rules! lanes {
+    ($($number:ty),*) => {$(
+        impl Lanes for $number {
+            type Bytes = [u8; size_of::<$number>()];
+            const ELEMENT_BYTES: usize = size_of::<$number>();
+            #[inline(always)]
+            fn load(bytes: Self::Bytes) -> Self {
+                <$number>::from_ne_bytes(bytes)
+            }
+            #[inline(always)]
+            fn store(self) -> Self::Bytes {
+                self.to_ne_bytes()
+            }
         }
-        #[inline(always)]
-        fn store(self) -> Self::Bytes {
-            self.to_ne_bytes()
-        }
-    };
+    )*};
 }
 
 macro_rules! integers {
     ($($number:ty),*) => {$(
         impl Number for $number {
-            memory!($number);
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -75,6 +79,8 @@ macro_rules! integers {
             fn multiply(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
+        }
+        impl Ordered for $number {
             #[inline(always)]
             fn least(self, other: Self) -> Self {
                 self.min(other)
@@ -84,7 +90,7 @@ macro_rules! integers {
                 self.max(other)
             }
         }
-        impl Integer for $number {
+        impl Bits for $number {
             #[inline(always)]
             fn and(self, other: Self) -> Self {
                 self & other
@@ -104,19 +110,16 @@ macro_rules! integers {
 macro_rules! floats {
     ($($number:ty),*) => {$(
         impl Number for $number {
-            memory!($number);
-            // Which of two NaNs a processor propagates depends on how operands stand in registers,
-            // so that results differ between loops; all ranks must end with the same bits.
             #[inline(always)]
             fn add(self, other: Self) -> Self {
-                let sum = self + other;
-                if sum.is_nan() { <$number>::NAN } else { sum }
+                (self + other).canonical()
             }
             #[inline(always)]
             fn multiply(self, other: Self) -> Self {
-                let product = self * other;
-                if product.is_nan() { <$number>::NAN } else { product }
+                (self * other).canonical()
             }
+        }
+        impl Ordered for $number {
             // Of equal numbers (signed zeros) `other` is taken: the order of operands decides, and
             // that is the same on all ranks.
             #[inline(always)]
@@ -130,14 +133,22 @@ macro_rules! floats {
                 if self.is_nan() | other.is_nan() { <$number>::NAN } else { greatest }
             }
         }
+        impl Float for $number {
+            #[inline(always)]
+            fn canonical(self) -> Self {
+                if self.is_nan() { <$number>::NAN } else { self }
+            }
+        }
     )*};
 }
 
+lanes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 integers!(u8, i8, u16, i16, u32, i32, u64, i64);
 floats!(f32, f64);
 
-impl Number for Truth {
+impl Lanes for Truth {
     type Bytes = [u8; 1];
+    const ELEMENT_BYTES: usize = 1;
     #[inline(always)]
     fn load(bytes: [u8; 1]) -> Self {
         Truth(u8::from(bytes[0] != 0))
@@ -146,20 +157,19 @@ impl Number for Truth {
     fn store(self) -> [u8; 1] {
         [self.0]
     }
+}
+
+impl Bits for Truth {
     #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.or(other)
+    fn and(self, other: Self) -> Self {
+        Truth(self.0 & other.0)
     }
     #[inline(always)]
-    fn multiply(self, other: Self) -> Self {
-        self.and(other)
+    fn or(self, other: Self) -> Self {
+        Truth(self.0 | other.0)
     }
     #[inline(always)]
-    fn least(self, other: Self) -> Self {
-        self.and(other)
-    }
-    #[inline(always)]
-    fn greatest(self, other: Self) -> Self {
-        self.or(other)
+    fn xor(self, other: Self) -> Self {
+        Truth(self.0 ^ other.0)
     }
 }

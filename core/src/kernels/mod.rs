@@ -1,0 +1,93 @@
+//! Reductions of memory: every operator for every element type. Knows nothing of operations.
+//!
+//! Memory is bytes in the host's order, at any alignment, of a whole number of elements; both
+//! operands are equally long. Bytes beyond the last whole element, or beyond the shorter operand,
+//! are left as they are.
+//!
+//! The same operands in the same order give the same bits on every processor and in every thread:
+//! all NaNs become one, half-precision results are rounded once to nearest even, subnormal numbers
+//! are kept.
+
+mod dispatch;
+mod f16_conversion;
+mod halves;
+mod loops;
+mod number;
+mod processor;
+mod quotient;
+mod streaming;
+
+use self::dispatch::Memory;
+use crate::{DType, ReduceOp};
+
+/// Which operand of a reduction in place comes first. All ranks must agree: the order decides
+/// between signed zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// `into ⊕ from`.
+    IntoFirst,
+    /// `from ⊕ into`.
+    FromFirst,
+}
+
+/// How results are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stores {
+    /// Through the caches, where they are found if they are read soon.
+    Cached,
+    /// Past the caches, where the processor can.
+    Streaming,
+}
+
+impl Stores {
+    /// What is faster for a result of `bytes` bytes, of which this may be a part, that nobody reads
+    /// before it is complete.
+    pub fn of_result(bytes: usize) -> Stores {
+        if bytes >= processor::last_cache_bytes() / 2 { Stores::Streaming } else { Stores::Cached }
+    }
+}
+
+/// Reduces `from` into `into`. Averages and scaled sums are sums here; see [`divide`] and
+/// [`scale`].
+pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], order: Order) {
+    dispatch::reduce(op, dtype, Memory::Binary { into, from, order });
+}
+
+/// `left ⊕ right` into `into`, whose old bytes do not matter.
+pub fn reduce_into(
+    op: ReduceOp,
+    dtype: DType,
+    into: &mut [u8],
+    left: &[u8],
+    right: &[u8],
+    stores: Stores,
+) {
+    dispatch::reduce(op, dtype, Memory::Ternary { into, left, right, stores });
+}
+
+/// Copies as many bytes as both have.
+pub fn copy(into: &mut [u8], from: &[u8], stores: Stores) {
+    match stores {
+        Stores::Cached => {
+            let bytes = into.len().min(from.len());
+            into[..bytes].copy_from_slice(&from[..bytes]);
+        }
+        Stores::Streaming => loops::copy_streaming(into, from),
+    }
+}
+
+/// Multiplies every element by `factor`, in the element's own precision (half-precision types
+/// through `f32`). Only for floating-point and complex types; others are left as they are.
+pub fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
+    dispatch::scale(dtype, memory, factor);
+}
+
+/// Divides every element by `parts`; integers truncate toward zero.
+pub fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
+    if parts > 1 {
+        dispatch::divide(dtype, memory, parts);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Stores that end while clients still talk to them: what was carried out is answered, and whoever
+//! asks more hears why there is no answer.
+
+use std::thread;
+
+use super::*;
+use crate::store::{Store, WebSocketStore};
+
+fn client(server: &TcpStore) -> WebSocketStore {
+    WebSocketStore::connect(&url(server.port()), LIMIT).unwrap()
+}
+
+#[test]
+fn whose_request_ends_the_store_hears_that_it_was_carried_out() {
+    for _ in 0..50 {
+        let server = server();
+        let client = client(&server);
+        thread::scope(|scope| {
+            let last = scope.spawn(|| client.set("all left", b""));
+            server.wait(&["all left"], Some(LIMIT)).unwrap();
+            drop(server);
+            last.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn who_asks_a_store_that_ended_hears_so_and_does_not_dial_again() {
+    let server = server();
+    let client = client(&server);
+    client.set("key", b"value").unwrap();
+    thread::scope(|scope| {
+        let wait = scope.spawn(|| client.wait(&["never"], Some(LIMIT)));
+        client.add("round trip", 1).unwrap();
+        drop(server);
+        let error = wait.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("the store has ended"), "{error}");
+    });
+    let error = client.get("key").unwrap_err();
+    assert!(error.to_string().contains("the store has ended"), "{error}");
+}
