@@ -1,5 +1,5 @@
-//! The protocol of the board in a model checker, as `model` does it for the rings. One place and one
-//! word of payload are enough: places do not know of each other.
+//! The protocol of the board in a model checker, as `model` does it for the rings. One place and
+//! one word of payload are enough: places do not know of each other.
 
 #![allow(unsafe_code)]
 
