@@ -132,8 +132,8 @@ export function tensor<A extends ArrayLike>(data: A, options?: TensorOptions): T
 
 /**
  * A tensor of zeros in memory that polyrank owns: operations use it without copying it. The memory
- * is freed when neither the tensor nor an array that its `data` gave is used any more; see there for
- * what does not keep it.
+ * is freed when neither the tensor nor an array that its `data` gave is used any more; see there
+ * for what does not keep it.
  *
  * @param dtype - The element type.
  * @param shape - The sizes, outermost first; a number is one dimension.
@@ -2082,8 +2082,8 @@ export class WebSocketStore extends Store {
     timeout?: number | undefined;
     /**
      * How long the others wait for this process when its WebSocket is lost and not closed: the
-     * store, at most 30 min, and the ranks of groups that meet in it, at most 1 min; none: 1.5 s,
-     * or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment. In ms.
+     * store, at most 30 min, and the ranks of groups that meet in it, 1 min; none: 1.5 s, or what
+     * `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment. In ms.
      */
     reconnectGrace?: number | null | undefined;
   }): Promise<WebSocketStore>;

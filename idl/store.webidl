@@ -157,7 +157,7 @@ interface WebSocketStore : Store {
   ///
   /// - `timeout`: limit of connecting and of requests that wait.
   /// - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
-  ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, at most 1 min;
+  ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
   ///   none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
   [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
   constructor(DOMString url, optional Duration timeout = 300,

@@ -111,7 +111,8 @@ test("a store that was released says so", async () => {
 /** What `support/ending.js` prints of itself. */
 async function printed(...words) {
   const program = fileURLToPath(new URL("./support/ending.js", import.meta.url));
-  const { stdout } = await promisify(execFile)(process.execPath, ["--expose-gc", program, ...words]);
+  const all = ["--expose-gc", program, ...words];
+  const { stdout } = await promisify(execFile)(process.execPath, all);
   return stdout;
 }
 

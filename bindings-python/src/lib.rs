@@ -32,6 +32,7 @@ mod _core {
         module.setattr("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
         module.setattr("_NON_GROUP_MEMBER", convert::non_group_member(module.py())?)?;
+        module.setattr("_Memory", module.py().get_type::<convert::Memory>())?;
         module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
         ending::watch(module.py())?;
         generated::add(module)

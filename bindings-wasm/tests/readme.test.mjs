@@ -10,7 +10,13 @@ import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "./store.mjs";
 
 /** The programs that pages load, each with its number of tabs. */
-const PROGRAMS = { "tab.js": 2, "workers.js": 1, "memory.js": 1, "grace.js": 1, "unsupported.js": 1 };
+const PROGRAMS = {
+  "tab.js": 2,
+  "workers.js": 1,
+  "memory.js": 1,
+  "grace.js": 1,
+  "unsupported.js": 1,
+};
 /** What another program starts. */
 const PARTS = ["worker.js"];
 

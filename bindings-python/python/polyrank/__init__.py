@@ -12,5 +12,6 @@ from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *
 from polyrank._members import *
+from polyrank._memory import *
 
 __version__: str = getattr(_core, "__version__")

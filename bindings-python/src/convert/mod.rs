@@ -5,8 +5,9 @@
 //! - anything else: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives the arguments one by
 //!   one; then `blocking(py, || …)` for calls of the core, `give` for values that are there.
 //!
-//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `short`): the other rooms of this crate
-//! get tensors that are sound to use from any thread, whatever Python does meanwhile.
+//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `memory`, `short`): the
+//! other rooms of this crate get tensors that are sound to use from any thread, whatever Python does
+//! meanwhile.
 
 mod array;
 mod buffer;
@@ -19,6 +20,7 @@ mod give;
 mod kind;
 mod layout;
 mod lease;
+mod memory;
 mod short;
 mod tensor;
 mod value;
@@ -32,6 +34,7 @@ pub(crate) use descriptor::listener_from_fd;
 pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
 pub(crate) use give::{Member, blocking, detached, give, non_group_member};
 pub(crate) use lease::releasing;
+pub(crate) use memory::Memory;
 pub(crate) use value::{Foreigns, object_of_value};
 
 /// The exception of something that only stands in the surface.

@@ -338,8 +338,11 @@ impl State {
         match incoming {
             Incoming::Step { sequence, step } => {
                 let Some(running) = self.in_flight.get_mut(sequence) else { return };
-                if let Arrived::Borrowed(bytes) = payload {
+                if let Some(bytes) = payload.bytes() {
                     running.take_in(step, header.offset as usize, bytes);
+                }
+                if !payload.holds() {
+                    return;
                 }
                 running.progressed = self.now;
                 running.progress(step, header.payload_bytes as usize, &mut self.work);
@@ -347,27 +350,37 @@ impl State {
             }
             Incoming::Early { sequence, step } => {
                 let Some(running) = self.in_flight.get_mut(sequence) else { return };
-                running.early.push((step, bytes_of(payload).to_vec()));
+                let bytes = bytes_of(payload).to_vec();
+                if !payload.holds() {
+                    return;
+                }
+                running.early.push((step, bytes));
                 // The steps before it may have ended while the payload came.
                 self.list(sequence, step);
             }
-            Incoming::Ahead => self.keep_ahead(peer, header, bytes_of(payload)),
+            Incoming::Ahead => self.keep_ahead(peer, header, payload),
             _ => {}
         }
     }
 
     /// Keeps a frame of an operation that is not issued here yet.
-    fn keep_ahead(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
+    fn keep_ahead(&mut self, peer: Rank, header: &Header, payload: &Arrived<'_>) {
+        let kept = bytes_of(payload).to_vec();
+        if !payload.holds() {
+            return;
+        }
+        let payload = kept;
         let state = &mut self.peers[peer as usize];
         state.received_ahead_bytes += payload.len() + FRAME_COST;
         if state.received_ahead_bytes > 2 * WINDOW {
             self.protocol_error(peer, "it sent too much ahead of the operations issued here");
             return;
         }
-        let frame = Ahead { peer, header: *header, payload: payload.to_vec() };
+        let kept_bytes = payload.len() + FRAME_COST;
+        let frame = Ahead { peer, header: *header, payload };
         if header.sequence <= self.issued {
             // It was issued while the payload came.
-            state.received_ahead_bytes -= payload.len() + FRAME_COST;
+            state.received_ahead_bytes -= kept_bytes;
             self.early_arrived(frame);
         } else {
             self.ahead.entry(header.sequence).or_default().push(frame);
@@ -377,7 +390,7 @@ impl State {
     /// The receiver allows a large message, or more of it.
     pub(super) fn ready_arrived(&mut self, peer: Rank, header: &Header) {
         if header.sequence > self.issued {
-            self.keep_ahead(peer, header, &[]);
+            self.keep_ahead(peer, header, &Arrived::Discarded);
             return;
         }
         let Some(running) = self.in_flight.get(header.sequence) else {

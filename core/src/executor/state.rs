@@ -258,6 +258,15 @@ impl State {
 }
 
 impl Sink for State {
+    /// What belongs to an operation that this rank has not issued is better left where it lies than
+    /// copied, while nothing is in flight that could need what is behind it.
+    fn wants(&mut self, _: Rank, header: &Header) -> bool {
+        let is_ahead = matches!(header.kind, Kind::Data | Kind::Ready)
+            && header.sequence > self.issued
+            && header.generation == self.group.generation;
+        !is_ahead || self.is_busy() || self.is_failing()
+    }
+
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
         let Some(state) = self.peers.get_mut(peer as usize) else { return Destination::Discard };
         state.touched = true;
@@ -330,10 +339,7 @@ impl Sink for State {
 
 /// The bytes of a payload that was not put in place.
 pub(super) fn bytes_of<'a>(payload: &'a Arrived<'_>) -> &'a [u8] {
-    match payload {
-        Arrived::Borrowed(bytes) => bytes,
-        Arrived::InPlace | Arrived::Discarded => &[],
-    }
+    payload.bytes().unwrap_or_default()
 }
 
 impl State {

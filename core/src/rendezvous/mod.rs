@@ -93,7 +93,7 @@ static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(
 /// * `ws://host:port?rank=0&world_size=2`, `wss://…`: a store server that browsers reach too.
 ///   A native rank 0 hosts it if the URL is `ws://`, names its own host, and no server is there
 ///   yet. `&room=name` keeps the keys of several groups in one server apart;
-///   `&reconnect_grace_ms=60000` is how long the others wait for this rank if its WebSocket is lost.
+///   `&reconnect_grace_ms=60000` is how long the others wait for a rank that lost its WebSocket.
 /// * what [`register_rendezvous_handler`] has added.
 ///
 /// A browser reaches the store through `ws://` and `wss://` only.

@@ -3,6 +3,8 @@
 mod buffers;
 mod element;
 mod region;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(crate) mod shared;
 mod strided;
 mod view;
 

@@ -48,8 +48,15 @@ impl Region {
     }
 
     /// Zeroed memory of `len` bytes that elements of any type may lie in; none if there is no so
-    /// much memory.
+    /// much memory. Much of it lies where other ranks of this host can read it, so that operations
+    /// of it copy less.
     pub fn for_elements(len: usize) -> Option<Region> {
+        #[cfg(all(feature = "tcp", target_os = "linux"))]
+        if len >= super::shared::LEAST_BYTES
+            && let Some(region) = super::shared::allocate(len)
+        {
+            return Some(region);
+        }
         let mut blocks: Vec<u128> = Vec::new();
         blocks.try_reserve_exact(len.div_ceil(size_of::<u128>())).ok()?;
         blocks.resize(len.div_ceil(size_of::<u128>()), 0);

@@ -84,14 +84,45 @@ pub enum Destination {
 }
 
 /// A payload that arrived.
-#[derive(Debug)]
 pub enum Arrived<'a> {
     /// It lies where [`Destination::Into`] said.
     InPlace,
     /// It lies in the transport's buffer until the call returns.
     Borrowed(&'a [u8]),
+    /// It lies in the peer's own memory. What was read or computed of it counts only if the
+    /// function says so afterwards: the peer may have taken it back. If it has, it is lost.
+    Lent(&'a [u8], &'a dyn Fn() -> bool),
     /// It was discarded.
     Discarded,
+}
+
+impl Arrived<'_> {
+    /// The bytes, if they were not put in place.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Arrived::Borrowed(bytes) | Arrived::Lent(bytes, _) => Some(bytes),
+            Arrived::InPlace | Arrived::Discarded => None,
+        }
+    }
+
+    /// Whether what was read of them until now was what the peer sent.
+    pub fn holds(&self) -> bool {
+        match self {
+            Arrived::Lent(_, holds) => holds(),
+            Arrived::Borrowed(_) | Arrived::InPlace | Arrived::Discarded => true,
+        }
+    }
+}
+
+impl std::fmt::Debug for Arrived<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Arrived::InPlace => f.write_str("InPlace"),
+            Arrived::Borrowed(bytes) => write!(f, "Borrowed({} bytes)", bytes.len()),
+            Arrived::Lent(bytes, _) => write!(f, "Lent({} bytes)", bytes.len()),
+            Arrived::Discarded => f.write_str("Discarded"),
+        }
+    }
 }
 
 /// Why a connection is gone.
@@ -109,6 +140,12 @@ pub enum Lost {
 
 /// Who is told of what a transport did. Called from [`Transport::advance`] only.
 pub trait Sink {
+    /// Whether a frame that has come is to be told now. If not, a transport that can leave it where
+    /// it lies, with all that is behind it, may do so and ask again later; others tell it.
+    fn wants(&mut self, peer: Rank, header: &Header) -> bool {
+        let _ = (peer, header);
+        true
+    }
     /// The header of a frame came: says where its payload goes. Called once for each frame, except
     /// goodbyes, which the transport keeps to itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;

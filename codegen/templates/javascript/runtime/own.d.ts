@@ -119,8 +119,8 @@ export function tensor<A extends ArrayLike>(data: A, options?: TensorOptions): T
 
 /**
  * A tensor of zeros in memory that polyrank owns: operations use it without copying it. The memory
- * is freed when neither the tensor nor an array that its `data` gave is used any more; see there for
- * what does not keep it.
+ * is freed when neither the tensor nor an array that its `data` gave is used any more; see there
+ * for what does not keep it.
  *
  * @param dtype - The element type.
  * @param shape - The sizes, outermost first; a number is one dimension.

@@ -215,7 +215,7 @@ fn offenders_lose_their_connection_and_nobody_else_notices() {
         offender.assert_closed();
         bystander.sync();
     }
-    for first in [&b"\x01"[..], b"GET / HTTP/1.0\r\n\r\n", b"\0\x01\0\0\0", b"\x0dpong"] {
+    for first in [&b"\x01"[..], b"get / HTTP/1.0\r\n\r\n", b"\0\x01\0\0\0", b"\x0dpong"] {
         let mut stranger = Raw::new(&server);
         stranger.say(first);
         stranger.assert_closed();

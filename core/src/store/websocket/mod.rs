@@ -27,6 +27,7 @@ mod store;
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "websocket")]
 mod url;
 
 pub use client::Client;

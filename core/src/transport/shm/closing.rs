@@ -1,14 +1,14 @@
 //! How connections end: with a goodbye, or at once. Knows nothing of how they came to stand.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-use super::layout::Lane;
+use super::layout::{ASLEEP, Lane};
 use super::memory::Mapping;
 use super::outgoing::Outgoing;
-use super::{Link, Open, ShmTransport, wake};
+use super::wire::Wire;
+use super::{Link, Open, ShmTransport, sleep};
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
@@ -21,7 +21,7 @@ const GOODBYE_PAUSE: Duration = Duration::from_millis(1);
 struct Ending {
     lane: Lane,
     outgoing: Outgoing,
-    sockets: Vec<OwnedFd>,
+    wires: Vec<Wire>,
     /// The peer's segment, if it came.
     theirs: Option<Mapping>,
 }
@@ -38,17 +38,20 @@ impl ShmTransport {
         let mut endings = Vec::new();
         for peer in &mut self.peers {
             let (lane, mut outgoing) = (peer.lane, std::mem::take(&mut peer.outgoing));
+            outgoing.take_back(&lane, &self.ours);
             outgoing.keep_started();
-            let (sockets, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
+            let (wires, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(open) => {
-                    let Open { sockets, theirs, .. } = *open;
-                    (sockets, Some(theirs))
+                    let Open { wires, theirs, .. } = *open;
+                    (wires, Some(theirs))
                 }
                 // The peer may have accepted it already, so it has a right to a goodbye too.
-                Link::Dialing(dial) => (dial.into_socket().into_iter().collect(), None),
+                Link::Dialing(dial) => {
+                    (dial.into_socket().map(|it| Wire::new(it, 0)).into_iter().collect(), None)
+                }
                 Link::Idle | Link::Lost => continue,
             };
-            endings.push(Ending { lane, outgoing, sockets, theirs });
+            endings.push(Ending { lane, outgoing, wires, theirs });
         }
         if self.process_id != std::process::id() {
             // The parent process goes on with these connections.
@@ -57,9 +60,9 @@ impl ShmTransport {
         if orderly {
             self.say_goodbye(&mut endings);
         }
-        for socket in endings.iter().flat_map(|ending| &ending.sockets) {
+        for wire in endings.iter().flat_map(|ending| &ending.wires) {
             // A child process may hold the socket too; the end must come all the same.
-            let _ = shutdown(socket, Shutdown::Both);
+            let _ = shutdown(&wire.socket, Shutdown::Both);
         }
     }
 
@@ -70,11 +73,13 @@ impl ShmTransport {
         endings.iter_mut().for_each(|ending| ending.outgoing.push(goodbye, Payload::Empty));
         loop {
             let mut blocked = false;
-            for Ending { lane, outgoing, sockets, theirs } in endings.iter_mut() {
-                let flushed = outgoing.flush(lane, &self.ours, |_| {});
+            for Ending { lane, outgoing, wires, theirs } in endings.iter_mut() {
+                let flushed = outgoing.flush(lane, &self.ours, &mut |_| false, |_| {});
                 blocked |= flushed.is_ok() && !outgoing.is_empty();
-                if let (Some(theirs), Some(socket)) = (theirs, sockets.first()) {
-                    wake(theirs, socket);
+                if let (Some(theirs), Some(wire)) = (theirs, wires.first())
+                    && sleep::must_be_woken(theirs, ASLEEP)
+                {
+                    wire.wake();
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());

@@ -7,16 +7,27 @@ pub(super) const STAGED: u32 = 2;
 /// The next piece of the payload of the frame before: piece.
 pub(super) const MORE: u32 = 3;
 
+/// A frame whose payload lies in the writer's own memory: number of the pool, piece, header. The
+/// reader is done with it when it has passed the entry, and it holds only if the writer has not
+/// taken it back by then.
+pub(super) const LENT: u32 = 4;
+
 /// Payloads of up to this many bytes stand behind their header.
 pub(super) const INLINE: usize = 4096;
+
+/// Payloads from this many bytes on are lent, if their memory can be read by the peer.
+pub(super) const LENT_BYTES: usize = crate::tensor::shared::LEAST_BYTES;
+
+/// Bytes of a number.
+pub(super) const NUMBER_BYTES: usize = 8;
 
 /// Bytes of a [`Piece`].
 pub(super) const PIECE_BYTES: usize = 16;
 
-/// Where a piece of a payload lies in the area.
+/// Where a piece of a payload lies in the area, or a payload in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Its position, see [`Allocator`](super::area::Allocator).
+    /// Its position, see [`Allocator`](super::area::Allocator), or its offset.
     pub(super) position: u64,
     /// Its length.
     pub(super) bytes: u64,

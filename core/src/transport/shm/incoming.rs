@@ -6,10 +6,11 @@
 //! shown; data is reduced or copied out of the lane itself, and a peer that changes it under way
 //! changes what it sent.
 
-use super::entry::{MORE, PIECE_BYTES, Piece, STAGED, WHOLE};
+use super::entry::{LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{Corrupt, Entry, Reader, Shared};
+use super::wire::Pools;
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
@@ -25,8 +26,10 @@ pub(super) struct Incoming {
     ring: Reader,
     /// The frame of which more pieces are to come.
     partial: Option<Partial>,
-    /// Whether a piece was freed of which the peer may have to hear.
+    /// Whether something was read for which the peer may wait.
     freed: bool,
+    /// Whether the next frame was not wanted when it was looked at last.
+    is_left: bool,
 }
 
 /// A frame of which a part has come.
@@ -34,6 +37,18 @@ struct Partial {
     header: Header,
     into: Into,
     have_bytes: usize,
+}
+
+/// What an entry brings.
+enum Frame {
+    /// All of a frame; its payload lies at `place`, which is the piece's if there is one.
+    Whole { header: Header, place: usize, piece: Option<Piece> },
+    /// The beginning of a frame.
+    First { header: Header, place: usize, piece: Piece },
+    /// All of a frame; its payload lies in a pool of the peer.
+    Lent { header: Header, number: u64, piece: Piece },
+    /// More of the frame that has begun.
+    More { place: usize, piece: Piece },
 }
 
 /// Where a payload in pieces goes.
@@ -47,14 +62,16 @@ enum Into {
 pub(super) struct Received {
     /// Whether anything came.
     pub(super) moved: bool,
-    /// Whether the peer waits for the room that was made.
+    /// Whether the peer waits for what was read.
     pub(super) is_awaited: bool,
+    /// Whether the next frame lies in a pool that is not known.
+    pub(super) is_missing: bool,
 }
 
 impl Incoming {
-    /// Whether anything is there.
+    /// Whether anything is there that was not looked at.
     pub(super) fn is_ready(&self, lane: &Lane, memory: &Mapping) -> bool {
-        self.ring.is_ready(&lane.ring, memory)
+        !self.is_left && self.ring.is_ready(&lane.ring, memory)
     }
 
     /// Lets go of memory of operations.
@@ -70,18 +87,36 @@ impl Incoming {
         Lost::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
-    /// Reads what is there, for one turn, and tells `sink`.
+    /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
+    /// `last` call, as the peer has ended.
     pub(super) fn receive(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        peer: Rank,
+        pools: &Pools,
+        (peer, last): (Rank, bool),
         sink: &mut dyn Sink,
     ) -> Result<Received, Lost> {
         let (mut frames, mut bytes) = (0, 0);
+        self.is_left = false;
         while frames < TURN_FRAMES && bytes < TURN_BYTES {
             let Some(entry) = self.ring.next(&lane.ring, memory).map_err(garbled)? else { break };
-            bytes += self.take(lane, memory, entry, peer, sink)?;
+            let frame = self.frame(lane, memory, entry)?;
+            if let Frame::Whole { header, .. } | Frame::Lent { header, .. } = &frame
+                && !last
+                && !sink.wants(peer, header)
+            {
+                self.is_left = true;
+                break;
+            }
+            if let Frame::Lent { header, number, piece } = frame {
+                if !self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink)? {
+                    return Ok(Received { moved: frames > 0, is_awaited: false, is_missing: true });
+                }
+                bytes += piece.bytes as usize;
+            } else {
+                bytes += self.take(lane, memory, frame, peer, sink);
+            }
             self.ring.pass(entry);
             frames += 1;
         }
@@ -92,53 +127,139 @@ impl Incoming {
             memory.fence();
             is_awaited = memory.load(lane.waits) != 0;
         }
-        Ok(Received { moved: frames > 0, is_awaited })
+        Ok(Received { moved: frames > 0, is_awaited, is_missing: false })
     }
 
-    /// Takes one entry; the bytes of payload that came with it.
-    fn take(
-        &mut self,
-        lane: &Lane,
-        memory: &Mapping,
-        entry: Entry,
-        peer: Rank,
-        sink: &mut dyn Sink,
-    ) -> Result<usize, Lost> {
+    /// What an entry says, copied out and checked.
+    fn frame(&self, lane: &Lane, memory: &Mapping, entry: Entry) -> Result<Frame, Lost> {
         match (entry.tag, &self.partial) {
             (WHOLE, None) => {
                 let header = header(memory, entry.body)?;
-                let bytes = header.payload_bytes as usize;
-                if Header::BYTES + bytes > entry.room {
+                if Header::BYTES + header.payload_bytes as usize > entry.room {
                     return Err(garbled(Corrupt));
                 }
-                deliver(memory, entry.body + Header::BYTES, peer, &header, sink);
-                Ok(bytes)
+                Ok(Frame::Whole { header, place: entry.body + Header::BYTES, piece: None })
             }
             (STAGED, None) => {
                 let (piece, place) = piece(lane, memory, entry)?;
                 let header = header(memory, entry.body + PIECE_BYTES)?;
-                let bytes = piece.bytes as usize;
-                match (header.payload_bytes as usize).checked_sub(bytes) {
-                    Some(0) => deliver(memory, place, peer, &header, sink),
-                    Some(_) if bytes > 0 => self.begin(memory, place, bytes, peer, header, sink),
-                    _ => return Err(garbled(Corrupt)),
+                match u64::from(header.payload_bytes).checked_sub(piece.bytes) {
+                    Some(0) => Ok(Frame::Whole { header, place, piece: Some(piece) }),
+                    Some(_) if piece.bytes > 0 => Ok(Frame::First { header, place, piece }),
+                    _ => Err(garbled(Corrupt)),
                 }
-                self.free(lane, memory, piece);
-                Ok(bytes)
+            }
+            (LENT, None) => {
+                if entry.room < NUMBER_BYTES + PIECE_BYTES + Header::BYTES {
+                    return Err(garbled(Corrupt));
+                }
+                let mut number = [0; NUMBER_BYTES];
+                memory.read(entry.body, &mut number);
+                let mut piece = [0; PIECE_BYTES];
+                memory.read(entry.body + NUMBER_BYTES, &mut piece);
+                let header = header(memory, entry.body + NUMBER_BYTES + PIECE_BYTES)?;
+                let (number, piece) = (u64::from_le_bytes(number), Piece::decode(piece));
+                match u64::from(header.payload_bytes) == piece.bytes {
+                    true => Ok(Frame::Lent { header, number, piece }),
+                    false => Err(garbled(Corrupt)),
+                }
             }
             (MORE, Some(partial)) => {
                 let (piece, place) = piece(lane, memory, entry)?;
-                let bytes = piece.bytes as usize;
                 let missing = partial.header.payload_bytes as usize - partial.have_bytes;
-                if bytes == 0 || bytes > missing {
-                    return Err(garbled(Corrupt));
+                match piece.bytes {
+                    bytes if bytes > 0 && bytes <= missing as u64 => {
+                        Ok(Frame::More { place, piece })
+                    }
+                    _ => Err(garbled(Corrupt)),
                 }
-                self.go_on(memory, place, bytes, peer, sink);
-                self.free(lane, memory, piece);
-                Ok(bytes)
             }
             _ => Err(garbled(Corrupt)),
         }
+    }
+
+    /// Hands a frame over, or a part of it; the bytes of payload that came with it.
+    fn take(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        frame: Frame,
+        peer: Rank,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        match frame {
+            Frame::Whole { header, place, piece } => {
+                deliver(memory, place, peer, &header, sink);
+                if let Some(piece) = piece {
+                    self.free(lane, memory, piece);
+                }
+                header.payload_bytes as usize
+            }
+            Frame::First { header, place, piece } => {
+                self.begin(memory, place, piece.bytes as usize, peer, header, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
+            // It is not taken out of the lane.
+            Frame::Lent { .. } => 0,
+            Frame::More { place, piece } => {
+                self.go_on(memory, place, piece.bytes as usize, peer, sink);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
+        }
+    }
+
+    /// Hands over a frame whose payload lies in a pool of the peer; false if that is not known.
+    fn borrow(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        pools: &Pools,
+        (number, piece): (u64, Piece),
+        (peer, header): (Rank, &Header),
+        sink: &mut dyn Sink,
+    ) -> Result<bool, Lost> {
+        let bytes = header.payload_bytes as usize;
+        let Some(payload) = pools.show(number, piece.position, bytes) else { return Ok(false) };
+        let position = self.ring.position();
+        let holds = || {
+            // What was read before is older than what is found here.
+            memory.fence();
+            memory.load(lane.revoked) <= position
+        };
+        let taken_back = || {
+            let why = "it took back the memory of an operation that was under way";
+            Lost::Died(why.to_owned())
+        };
+        if !holds() {
+            return Err(taken_back());
+        }
+        match sink.announced(peer, header) {
+            Destination::Into(region) => {
+                region.write(|into| into.copy_from_slice(payload));
+                if !holds() {
+                    return Err(taken_back());
+                }
+                sink.arrived(peer, header, Arrived::InPlace);
+            }
+            Destination::Borrowed if header.kind == Kind::Data => {
+                sink.arrived(peer, header, Arrived::Lent(payload, &holds));
+            }
+            Destination::Borrowed => {
+                let copy = payload.to_vec();
+                if !holds() {
+                    return Err(taken_back());
+                }
+                sink.arrived(peer, header, Arrived::Borrowed(&copy));
+            }
+            Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+        }
+        if !holds() {
+            return Err(taken_back());
+        }
+        self.freed = true;
+        Ok(true)
     }
 
     fn free(&mut self, lane: &Lane, memory: &Mapping, piece: Piece) {

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::incoming::Incoming;
-use super::memory::File;
+use super::memory::{File, Mapping};
 use super::socket::{self, Heard};
+use super::wire::{Pools, Told, Wire};
 use super::{LISTENER, Link, Open, ShmTransport, Stranger};
 use crate::transport::{Lost, Rank, Transport};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
@@ -53,6 +54,14 @@ impl Dial {
         match self.stage {
             Stage::Greeting { socket, .. } => Some(socket),
             Stage::Pausing { .. } => None,
+        }
+    }
+
+    /// Bytes of the answer that have not come.
+    fn missing_bytes(&self) -> usize {
+        match self.stage {
+            Stage::Greeting { have_bytes, .. } => Welcome::BYTES - have_bytes,
+            Stage::Pausing { .. } => 0,
         }
     }
 
@@ -132,8 +141,8 @@ impl ShmTransport {
         let link = std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle);
         match (opened, link) {
             (Ok(theirs), Link::Dialing(dial)) => {
-                let sockets = dial.into_socket().into_iter().collect();
-                self.open(peer, sockets, theirs);
+                let wires = dial.into_socket().into_iter().map(|socket| Wire::new(socket, 0));
+                self.open(peer, wires.collect(), theirs);
             }
             (Err(why), _) => self.lose(peer, Lost::Unreachable(why)),
             // It was dialling above.
@@ -143,13 +152,20 @@ impl ShmTransport {
     }
 
     /// The segment of a peer.
-    fn examine(&self, file: OwnedFd) -> Result<super::memory::Mapping, String> {
+    fn examine(&self, file: OwnedFd) -> Result<Mapping, String> {
         let file = File::from_peer(file, self.layout.bytes())?;
         file.map().map_err(|error| format!("its shared memory cannot be mapped: {error}"))
     }
 
-    fn open(&mut self, peer: Rank, sockets: Vec<OwnedFd>, theirs: super::memory::Mapping) {
-        let open = Open { sockets, theirs, incoming: Incoming::default(), ended: false };
+    fn open(&mut self, peer: Rank, wires: Vec<Wire>, theirs: Mapping) {
+        let open = Open {
+            wires,
+            theirs,
+            incoming: Incoming::default(),
+            pools: Pools::default(),
+            told: Told::default(),
+            ended: false,
+        };
         self.peers[peer as usize].link = Link::Open(Box::new(open));
         self.active.push(peer);
         self.timer_is_stale = true;
@@ -249,7 +265,7 @@ impl ShmTransport {
         match &peer.link {
             _ if peer.key.is_none() => Err(Refusal::Rank),
             Link::Idle | Link::Dialing(_) => Ok(()),
-            Link::Open(open) if open.sockets.len() < SOCKETS => Ok(()),
+            Link::Open(open) if open.wires.len() < SOCKETS => Ok(()),
             Link::Open(_) => Err(Refusal::Connected),
             Link::Lost => Err(Refusal::Lost),
         }
@@ -261,7 +277,7 @@ impl ShmTransport {
         if let Link::Open(open) = &mut self.peers[peer as usize].link {
             // A connection that breaks before it is accepted is as if it had never been.
             if watched.is_ok() && answer(&socket, &self.hello, None, Some(&self.file)) {
-                open.sockets.push(socket);
+                open.wires.push(Wire::new(socket, 0));
             }
             return;
         }
@@ -279,15 +295,16 @@ impl ShmTransport {
         if watched.is_err() || !answer(&socket, &self.hello, None, Some(&self.file)) {
             return;
         }
-        let mut sockets = vec![socket];
+        let mut wires = vec![Wire::new(socket, 0)];
         match std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle) {
             Link::Dialing(dial) => {
-                // The answer on its way is then heard as a wake-up.
-                sockets.extend(dial.into_socket());
+                // The rest of the answer is still on its way.
+                let missing = dial.missing_bytes();
+                wires.extend(dial.into_socket().map(|socket| Wire::new(socket, missing)));
             }
             Link::Idle | Link::Open(_) | Link::Lost => {}
         }
-        self.open(peer, sockets, theirs);
+        self.open(peer, wires, theirs);
     }
 
     fn answer(&self, socket: &OwnedFd, refusal: Option<Refusal>) {

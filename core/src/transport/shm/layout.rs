@@ -1,7 +1,7 @@
 //! Where things lie in a rank's segment, which its peers on the host map too. Pure arithmetic.
 //!
 //! ```text
-//! page of words | room for cells of small collectives | lane to local rank 0 | to 1 | …
+//! page of words | lane to local rank 0 | lane to local rank 1 | …
 //! lane: page of words | ring | area for long payloads
 //! ```
 //! The owner of a segment writes its lanes, each peer reads the lane to it. Lanes to oneself and to
@@ -14,9 +14,6 @@ const PAGE: usize = 4096;
 
 /// Offset of the word that says whether the owner sleeps.
 pub(super) const ASLEEP: usize = 0;
-
-/// Bytes for the cells of small collectives.
-pub(super) const BOARD_BYTES: usize = 64 << 10;
 
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
@@ -36,8 +33,11 @@ pub(super) struct Layout {
 pub(super) struct Lane {
     pub(super) ring: Ring,
     pub(super) area: Area,
-    /// Offset of the word in which the writer says that it waits for room.
+    /// Offset of the word in which the writer says that it waits for the reader.
     pub(super) waits: usize,
+    /// Offset of the word in which the writer says before which position it has taken back what it
+    /// lent.
+    pub(super) revoked: usize,
 }
 
 impl Layout {
@@ -48,17 +48,18 @@ impl Layout {
 
     /// Bytes of a segment.
     pub(super) fn bytes(&self) -> usize {
-        PAGE + BOARD_BYTES + self.ranks * self.lane_bytes()
+        PAGE + self.ranks * self.lane_bytes()
     }
 
     /// The lane to the rank with the number `index` among those of the host.
     pub(super) fn lane(&self, index: usize) -> Lane {
-        let start = PAGE + BOARD_BYTES + index * self.lane_bytes();
+        let start = PAGE + index * self.lane_bytes();
         // What the reader writes lies apart from what the writer writes.
-        let (consumed, freed, waits) = (start, start + 8, start + 2 * CELL);
+        let (consumed, freed) = (start, start + 8);
+        let (waits, revoked) = (start + 2 * CELL, start + 2 * CELL + 8);
         let ring = Ring { start: start + PAGE, cells: (RING_BYTES / CELL) as u64, consumed };
         let area = Area { start: start + PAGE + RING_BYTES, bytes: self.area_bytes as u64, freed };
-        Lane { ring, area, waits }
+        Lane { ring, area, waits, revoked }
     }
 
     fn lane_bytes(&self) -> usize {
@@ -74,10 +75,10 @@ mod tests {
     fn parts_do_not_overlap() {
         for ranks in [1, 2, 8, 9, 64] {
             let layout = Layout::new(ranks);
-            let mut end = PAGE + BOARD_BYTES;
+            let mut end = PAGE;
             for index in 0..ranks {
-                let Lane { ring, area, waits } = layout.lane(index);
-                assert!(ring.consumed >= end && area.freed < waits && waits < ring.start);
+                let Lane { ring, area, waits, revoked } = layout.lane(index);
+                assert!(ring.consumed >= end && area.freed < waits && revoked < ring.start);
                 assert_eq!(ring.start + RING_BYTES, area.start);
                 assert!(ring.start.is_multiple_of(CELL) && area.start.is_multiple_of(PAGE));
                 end = area.start + area.bytes as usize;

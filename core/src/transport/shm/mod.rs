@@ -28,6 +28,7 @@ mod sleep;
 mod socket;
 #[cfg(test)]
 pub(super) mod tests;
+mod wire;
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -43,9 +44,11 @@ use self::memory::{File, Mapping};
 use self::outgoing::Outgoing;
 use self::ring::Corrupt;
 pub use self::socket::Listener;
+use self::wire::{Pools, Told, Wire};
 use super::readiness::{Readiness, Ready, TIMER};
 use super::tcp::Options;
 use super::{Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Token};
@@ -111,10 +114,14 @@ enum Link {
 /// A connection that stands.
 struct Open {
     /// One, or two if both ranks have connected.
-    sockets: Vec<OwnedFd>,
+    wires: Vec<Wire>,
     /// The peer's segment.
     theirs: Mapping,
     incoming: Incoming,
+    /// The peer's pools.
+    pools: Pools,
+    /// The pools of this process of which the peer knows.
+    told: Told,
     /// Whether a socket has ended.
     ended: bool,
 }
@@ -240,17 +247,24 @@ impl Transport for ShmTransport {
         let header = Header { payload_bytes, ..header };
         match link {
             Link::Lost => {}
-            Link::Open(open) => match outgoing.put_at_once(lane, &self.ours, &header, &payload) {
-                Ok(true) => {
-                    open.wake();
-                    self.notices.push(Notice::Sent(peer, header));
+            Link::Open(open) => {
+                let Open { wires, told, .. } = &mut **open;
+                let tell =
+                    &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
+                match outgoing.put_at_once(lane, &self.ours, &header, &payload, tell) {
+                    Ok(Some(has_left)) => {
+                        open.wake();
+                        if has_left {
+                            self.notices.push(Notice::Sent(peer, header));
+                        }
+                    }
+                    Ok(None) => {
+                        outgoing.push(header, payload);
+                        self.flush(peer);
+                    }
+                    Err(Corrupt) => self.lose(peer, incoming::garbled(Corrupt)),
                 }
-                Ok(false) => {
-                    outgoing.push(header, payload);
-                    self.flush(peer);
-                }
-                Err(Corrupt) => self.lose(peer, incoming::garbled(Corrupt)),
-            },
+            }
             Link::Dialing(_) => outgoing.push(header, payload),
             Link::Idle => {
                 outgoing.push(header, payload);
@@ -275,10 +289,12 @@ impl Transport for ShmTransport {
         for place in 0..self.active.len() {
             // A peer that is lost leaves the list, and its turn falls to the next call.
             let Some(&peer) = self.active.get(place) else { break };
-            moved |= self.receive(peer, sink);
-            if !self.peers[peer as usize].outgoing.is_empty() {
+            if !self.peers[peer as usize].outgoing.is_done() {
                 moved |= self.flush(peer);
+                // What has left may be needed for what comes.
+                moved |= self.tell(sink);
             }
+            moved |= self.receive(peer, sink);
         }
         self.turn = self.turn.wrapping_add(1);
         if self.waited.take() || self.dials || self.turn.is_multiple_of(EVENT_TURNS) {
@@ -316,7 +332,7 @@ impl Transport for ShmTransport {
 
     fn abandon(&mut self) {
         for peer in &mut self.peers {
-            peer.outgoing.abandon();
+            peer.outgoing.abandon(&peer.lane, &self.ours);
             if let Link::Open(open) = &mut peer.link {
                 open.incoming.abandon();
             }
@@ -344,7 +360,16 @@ impl ShmTransport {
     /// Reads what `peer` has written, for one turn.
     fn receive(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
         let Link::Open(open) = &mut self.peers[peer as usize].link else { return false };
-        match open.incoming.receive(&self.inward, &open.theirs, peer, sink) {
+        let mut received = open.receive(&self.inward, peer, sink);
+        if received.as_ref().is_ok_and(|received| received.is_missing) {
+            // The peer told of the pool before it wrote the entry.
+            received = open.hear().and_then(|()| open.receive(&self.inward, peer, sink));
+        }
+        match received {
+            Ok(received) if received.is_missing => {
+                self.lose(peer, incoming::garbled(Corrupt));
+                true
+            }
             Ok(received) => {
                 if received.is_awaited {
                     open.wake();
@@ -363,20 +388,26 @@ impl ShmTransport {
         }
     }
 
-    /// Puts what waits for `peer` into its lane, as far as there is room.
+    /// Puts what waits for `peer` into its lane, as far as there is room, and notes what it has
+    /// read.
     fn flush(&mut self, peer: Rank) -> bool {
         let Peer { lane, outgoing, link: Link::Open(open), .. } = &mut self.peers[peer as usize]
         else {
             return false;
         };
-        let notices = &mut self.notices;
-        let sent = |header| notices.push(Notice::Sent(peer, header));
-        match outgoing.flush(lane, &self.ours, sent) {
-            Ok(moved) => {
+        let (notices, ours) = (&mut self.notices, &self.ours);
+        let mut sent = |header| notices.push(Notice::Sent(peer, header));
+        let Open { wires, told, .. } = &mut **open;
+        let tell = &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
+        let reaped = outgoing.reap(lane, ours, &mut sent);
+        let flushed =
+            reaped.and_then(|reaped| Ok((reaped, outgoing.flush(lane, ours, tell, sent)?)));
+        match flushed {
+            Ok((reaped, moved)) => {
                 if moved {
                     open.wake();
                 }
-                moved
+                reaped || moved
             }
             Err(Corrupt) => {
                 self.lose(peer, incoming::garbled(Corrupt));
@@ -414,7 +445,10 @@ impl ShmTransport {
         match &mut self.peers[peer as usize].link {
             Link::Dialing(_) => self.hear_welcome(peer),
             Link::Open(open) => {
-                open.hear();
+                if let Err(why) = open.hear() {
+                    self.lose(peer, why);
+                    return true;
+                }
                 // What it wrote before it ended, or before it woke this rank, is there now.
                 self.receive(peer, sink)
             }
@@ -429,7 +463,7 @@ impl ShmTransport {
             return;
         }
         entry.link = Link::Lost;
-        entry.outgoing.clear();
+        entry.outgoing.clear(&entry.lane, &self.ours);
         self.active.retain(|active| *active != peer);
         self.timer_is_stale = true;
         self.notices.push(Notice::Lost(peer, why));
@@ -437,37 +471,30 @@ impl ShmTransport {
 }
 
 impl Open {
+    fn receive(
+        &mut self,
+        inward: &Lane,
+        peer: Rank,
+        sink: &mut dyn Sink,
+    ) -> std::result::Result<incoming::Received, Lost> {
+        let Open { theirs, incoming, pools, ended, .. } = self;
+        incoming.receive(inward, theirs, pools, (peer, *ended), sink)
+    }
+
     /// Wakes the peer if it sleeps, after something was written for it.
     fn wake(&self) {
-        if let Some(socket) = self.sockets.first() {
-            wake(&self.theirs, socket);
+        if sleep::must_be_woken(&self.theirs, ASLEEP)
+            && let Some(wire) = self.wires.first()
+        {
+            wire.wake();
         }
     }
 
-    /// Takes in wake-ups, and notes an end.
-    fn hear(&mut self) {
-        let mut bytes = [0; 64];
-        for socket in &self.sockets {
-            loop {
-                match rustix::net::recv(socket, &mut bytes, rustix::net::RecvFlags::empty()) {
-                    Ok((heard, _)) if heard == bytes.len() => {}
-                    Ok((heard, _)) if heard > 0 => break,
-                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
-                    Ok(_) | Err(_) => {
-                        self.ended = true;
-                        break;
-                    }
-                }
-            }
+    /// Takes in what the peer has said, and notes an end.
+    fn hear(&mut self) -> std::result::Result<(), Lost> {
+        for wire in &mut self.wires {
+            self.ended |= !wire.hear(&mut self.pools).map_err(Lost::Protocol)?;
         }
-    }
-}
-
-/// Wakes the peer of this segment and socket if it sleeps.
-fn wake(theirs: &Mapping, socket: &OwnedFd) {
-    if sleep::must_be_woken(theirs, ASLEEP) {
-        // If the socket is full the peer has not heard what came before; if it is closed there is
-        // nobody to wake.
-        let _ = rustix::net::send(socket, &[0], rustix::net::SendFlags::NOSIGNAL);
+        Ok(())
     }
 }

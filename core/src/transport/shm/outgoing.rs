@@ -4,12 +4,18 @@
 use std::collections::VecDeque;
 
 use super::area::Allocator;
-use super::entry::{INLINE, MORE, PIECE_BYTES, Piece, STAGED, WHOLE};
+use super::entry::{
+    INLINE, LENT, LENT_BYTES, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
+};
 use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{Corrupt, Shared, Writer};
+use crate::tensor::shared::{Place, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
+
+/// What tells the peer where memory lies that it is to read; false if it cannot be told.
+pub(super) type Tell<'a> = &'a mut dyn FnMut(&Place) -> bool;
 
 /// What waits for room, and where the next entry goes.
 #[derive(Default)]
@@ -19,16 +25,24 @@ pub(super) struct Outgoing {
     frames: VecDeque<(Header, Payload)>,
     /// Bytes of the first frame's payload that the peer has.
     first_sent: usize,
-    /// Whether the peer was told that this side waits for room.
+    /// Frames behind which lies one that the peer has not read yet from this side's own memory, or
+    /// such a frame itself, with what holds the memory: where the ring stood then.
+    unread: VecDeque<(u64, Header, Option<Payload>)>,
+    /// Whether the peer was told that this side waits for it.
     waits: bool,
     /// What the peer had read when this side looked for room last.
     seen: (u64, u64),
 }
 
 impl Outgoing {
-    /// Whether nothing waits.
+    /// Whether nothing waits for room.
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// Whether nothing waits for room, nor for the peer to read it.
+    pub(super) fn is_done(&self) -> bool {
+        self.frames.is_empty() && self.unread.is_empty()
     }
 
     /// Queues a frame behind the others.
@@ -37,9 +51,20 @@ impl Outgoing {
     }
 
     /// Drops everything that waits, and with it every hold on memory of operations.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, lane: &Lane, memory: &Mapping) {
         self.frames.clear();
         self.first_sent = 0;
+        self.take_back(lane, memory);
+    }
+
+    /// Takes back what the peer has not read yet.
+    pub(super) fn take_back(&mut self, lane: &Lane, memory: &Mapping) {
+        if !self.unread.is_empty() {
+            memory.store(lane.revoked, self.ring.position());
+            // The memory may be written to only after the peer can know.
+            memory.fence();
+            self.unread.clear();
+        }
     }
 
     /// Drops the frames of which the peer has nothing yet.
@@ -48,75 +73,136 @@ impl Outgoing {
     }
 
     /// Lets go of memory of operations.
-    pub(super) fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self, lane: &Lane, memory: &Mapping) {
+        self.take_back(lane, memory);
         self.keep_started();
         for (_, payload) in &mut self.frames {
             *payload = Payload::Owned(payload.read(<[u8]>::to_vec));
         }
     }
 
-    /// Puts a frame into the lane at once if nothing waits and there is room for all of it; else
-    /// gives it back.
+    /// Puts a frame into the lane at once if nothing waits and there is room for all of it: whether
+    /// it has left, which it has not if its payload is lent. `None`: there is no room.
     pub(super) fn put_at_once(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
         header: &Header,
         payload: &Payload,
-    ) -> Result<bool, Corrupt> {
-        if !self.frames.is_empty() || payload.len() > lane.area.longest() {
-            return Ok(false);
+        tell: Tell<'_>,
+    ) -> Result<Option<bool>, Corrupt> {
+        let fits = payload.len() <= lane.area.longest();
+        if !self.frames.is_empty() || !fits {
+            return Ok(None);
         }
-        Ok(self.put(lane, memory, header, payload, 0)?.is_some())
+        let Some(put) = self.put(lane, memory, header, payload, 0, tell)? else { return Ok(None) };
+        Ok(Some(self.has_left(lane, memory, header, payload, put.is_lent)))
     }
 
-    /// Puts frames into the lane as far as there is room; calls `sent` for each that is there as a
-    /// whole. Whether anything moved.
+    /// Puts frames into the lane as far as there is room; calls `sent` for each that has left.
+    /// Whether anything moved.
     pub(super) fn flush(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        tell: Tell<'_>,
+        mut sent: impl FnMut(Header),
+    ) -> Result<bool, Corrupt> {
+        let mut moved = self.fill(lane, memory, tell, &mut sent)?;
+        if !self.frames.is_empty() {
+            if !self.waits {
+                self.say_waiting(lane, memory, true);
+                // The peer looks at the word after it has made room, and this side looks for room
+                // after it has written the word.
+                memory.fence();
+            }
+            self.seen = seen(lane, memory);
+            moved |= self.fill(lane, memory, tell, &mut sent)?;
+        }
+        if self.is_done() && self.waits {
+            self.say_waiting(lane, memory, false);
+        }
+        Ok(moved)
+    }
+
+    /// Calls `sent` for each frame that has left because the peer has read what was lent. Whether
+    /// there was any.
+    pub(super) fn reap(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
         mut sent: impl FnMut(Header),
     ) -> Result<bool, Corrupt> {
-        let mut moved = self.fill(lane, memory, &mut sent)?;
-        if !self.frames.is_empty() {
-            if !self.waits {
-                // The peer looks at the word after it has made room, and this side looks for room
-                // after it has written the word.
-                self.waits = true;
-                memory.store(lane.waits, 1);
-                memory.fence();
-            }
-            self.seen = seen(lane, memory);
-            moved |= self.fill(lane, memory, &mut sent)?;
+        if self.unread.is_empty() {
+            return Ok(false);
         }
-        if self.frames.is_empty() && self.waits {
-            self.waits = false;
-            memory.store(lane.waits, 0);
+        if self.frames.is_empty() {
+            self.seen = seen(lane, memory);
+        }
+        let consumed = self.ring.consumed(&lane.ring, memory)?;
+        let mut moved = false;
+        while self.unread.front().is_some_and(|unread| unread.0 <= consumed) {
+            moved = true;
+            if let Some((_, header, payload)) = self.unread.pop_front() {
+                drop(payload);
+                sent(header);
+            }
+        }
+        if self.is_done() && self.waits {
+            self.say_waiting(lane, memory, false);
         }
         Ok(moved)
+    }
+
+    fn say_waiting(&mut self, lane: &Lane, memory: &Mapping, waits: bool) {
+        self.waits = waits;
+        memory.store(lane.waits, u64::from(waits));
+    }
+
+    /// Whether a frame that is in the lane as a whole has left: frames leave in order, and those
+    /// whose payload is lent when the peer has read it.
+    fn has_left(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        payload: &Payload,
+        is_lent: bool,
+    ) -> bool {
+        if !is_lent && self.unread.is_empty() {
+            return true;
+        }
+        let held = is_lent.then(|| payload.clone());
+        self.unread.push_back((self.ring.position(), *header, held));
+        if !self.waits {
+            self.say_waiting(lane, memory, true);
+            memory.fence();
+        }
+        false
     }
 
     fn fill(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
+        tell: Tell<'_>,
         sent: &mut impl FnMut(Header),
     ) -> Result<bool, Corrupt> {
         let mut moved = false;
         while let Some((header, payload)) = self.frames.pop_front() {
             let start = self.first_sent;
-            let put = self.put(lane, memory, &header, &payload, start);
-            match put {
-                Ok(Some(bytes)) if start + bytes == payload.len() => {
+            match self.put(lane, memory, &header, &payload, start, tell) {
+                Ok(Some(Put { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
                     moved = true;
-                    drop(payload);
-                    sent(header);
+                    if self.has_left(lane, memory, &header, &payload, is_lent) {
+                        drop(payload);
+                        sent(header);
+                    }
                 }
                 put => {
                     self.frames.push_front((header, payload));
-                    let Some(bytes) = put? else { break };
+                    let Some(Put { bytes, .. }) = put? else { break };
                     self.first_sent = start + bytes;
                     moved = true;
                 }
@@ -125,8 +211,8 @@ impl Outgoing {
         Ok(moved)
     }
 
-    /// Puts the frame's header and payload, or its payload's next piece, into the lane. The bytes
-    /// of payload that went; `None` if there is no room.
+    /// Puts the frame's header and payload, or its payload's next piece, into the lane. `None` if
+    /// there is no room.
     fn put(
         &mut self,
         lane: &Lane,
@@ -134,21 +220,69 @@ impl Outgoing {
         header: &Header,
         payload: &Payload,
         start: usize,
-    ) -> Result<Option<usize>, Corrupt> {
+        tell: Tell<'_>,
+    ) -> Result<Option<Put>, Corrupt> {
         let rest = payload.len() - start;
         if start == 0 && rest <= INLINE {
-            let bytes = Header::BYTES + rest;
-            let Some(body) = self.ring.reserve(&lane.ring, memory, bytes)? else {
-                return Ok(None);
-            };
-            memory.fill(body, bytes, |place| {
-                place[..Header::BYTES].copy_from_slice(&header.encode());
-                payload.read(|payload| place[Header::BYTES..].copy_from_slice(payload));
-            });
-            self.ring.publish(&lane.ring, memory, WHOLE, bytes);
-            return Ok(Some(rest));
+            return self.put_inline(lane, memory, header, payload);
         }
-        let bytes = rest.min(lane.area.longest());
+        if start == 0
+            && rest >= LENT_BYTES
+            && let Payload::Region(region) = payload
+            && let Some(place) = find(region.address(), rest)
+            && tell(&place)
+        {
+            return self.put_lent(lane, memory, header, &place);
+        }
+        self.put_staged(lane, memory, header, payload, start)
+    }
+
+    fn put_inline(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        payload: &Payload,
+    ) -> Result<Option<Put>, Corrupt> {
+        let bytes = Header::BYTES + payload.len();
+        let Some(body) = self.ring.reserve(&lane.ring, memory, bytes)? else { return Ok(None) };
+        memory.fill(body, bytes, |place| {
+            place[..Header::BYTES].copy_from_slice(&header.encode());
+            payload.read(|payload| place[Header::BYTES..].copy_from_slice(payload));
+        });
+        self.ring.publish(&lane.ring, memory, WHOLE, bytes);
+        Ok(Some(Put { bytes: payload.len(), is_lent: false }))
+    }
+
+    fn put_lent(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        place: &Place,
+    ) -> Result<Option<Put>, Corrupt> {
+        let entry_bytes = NUMBER_BYTES + PIECE_BYTES + Header::BYTES;
+        let Some(body) = self.ring.reserve(&lane.ring, memory, entry_bytes)? else {
+            return Ok(None);
+        };
+        let bytes = header.payload_bytes as usize;
+        let piece = Piece { position: place.at as u64, bytes: bytes as u64 };
+        memory.write(body, &place.pool.number().to_le_bytes());
+        memory.write(body + NUMBER_BYTES, &piece.encode());
+        memory.write(body + NUMBER_BYTES + PIECE_BYTES, &header.encode());
+        self.ring.publish(&lane.ring, memory, LENT, entry_bytes);
+        Ok(Some(Put { bytes, is_lent: true }))
+    }
+
+    fn put_staged(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        payload: &Payload,
+        start: usize,
+    ) -> Result<Option<Put>, Corrupt> {
+        let bytes = (payload.len() - start).min(lane.area.longest());
         let (tag, entry_bytes) = match start {
             0 => (STAGED, PIECE_BYTES + Header::BYTES),
             _ => (MORE, PIECE_BYTES),
@@ -169,13 +303,21 @@ impl Outgoing {
             memory.write(body + PIECE_BYTES, &header.encode());
         }
         self.ring.publish(&lane.ring, memory, tag, entry_bytes);
-        Ok(Some(bytes))
+        Ok(Some(Put { bytes, is_lent: false }))
     }
 
-    /// Whether something waits, and the peer has made room since this side looked for it last.
+    /// Whether something waits, and the peer has read more since this side looked last.
     pub(super) fn may_go_on(&self, lane: &Lane, memory: &Mapping) -> bool {
-        !self.frames.is_empty() && self.seen != seen(lane, memory)
+        !self.is_done() && self.seen != seen(lane, memory)
     }
+}
+
+/// What went into the lane.
+struct Put {
+    /// Bytes of payload.
+    bytes: usize,
+    /// Whether they lie in this side's own memory.
+    is_lent: bool,
 }
 
 /// What the peer says that it has read.

@@ -95,6 +95,21 @@ impl Ring {
 }
 
 impl Writer {
+    /// Cells written since the beginning.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Cells that the reader is done with.
+    pub(super) fn consumed(&mut self, ring: &Ring, memory: &impl Shared) -> Result<u64, Corrupt> {
+        let consumed = memory.load(ring.consumed);
+        if consumed < self.consumed || consumed > self.position {
+            return Err(Corrupt);
+        }
+        self.consumed = consumed;
+        Ok(consumed)
+    }
+
     /// Finds room for an entry with a body of `bytes`, at most [`Ring::longest`]. Where the body
     /// goes; `None` if there is no room now.
     pub(super) fn reserve(
@@ -110,11 +125,7 @@ impl Writer {
         // The stamp behind the entry is cleared, so its cell must be free too.
         let end = self.position + skipped + cells + 1;
         if end - self.consumed > ring.cells {
-            let consumed = memory.load(ring.consumed);
-            if consumed < self.consumed || consumed > self.position {
-                return Err(Corrupt);
-            }
-            self.consumed = consumed;
+            let consumed = self.consumed(ring, memory)?;
             if end - consumed > ring.cells {
                 return Ok(None);
             }
@@ -144,6 +155,11 @@ impl Writer {
 }
 
 impl Reader {
+    /// Cells read since the beginning.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Whether there is anything to read.
     pub(super) fn is_ready(&self, ring: &Ring, memory: &impl Shared) -> bool {
         memory.load(ring.at(self.position)) == self.position + 1

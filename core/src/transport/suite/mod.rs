@@ -49,6 +49,8 @@ mount!(sim, |size| world::sim(size, 1));
 mount!(tcp, world::tcp);
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mount!(shm, world::shm);
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mount!(lending, world::lending);
 mount!(pipes, world::pipes);
 // Each of the two kinds of ranks is the one that most of a case happens on.
 #[cfg(feature = "websocket")]

@@ -21,6 +21,8 @@ pub(in crate::transport) struct World {
     pub(in crate::transport) transports: Vec<Option<Box<dyn Transport>>>,
     /// Whether every third rank or so is connected to before anybody asks for it.
     pub(in crate::transport) connects_early: bool,
+    /// Whether what is sent lies where ranks of this host can read it.
+    pub(in crate::transport) lends: bool,
     /// Lets time pass when nobody moves.
     idle: Box<dyn FnMut()>,
     /// What was told, in order.
@@ -81,6 +83,12 @@ pub(in crate::transport) fn tcp(size: u32) -> World {
 pub(in crate::transport) fn shm(size: u32) -> World {
     let transports = crate::transport::shm::tests::group(size, Default::default());
     World::new(transports, Box::new(std::thread::yield_now))
+}
+
+/// Ranks that read large payloads where they lie.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(in crate::transport) fn lending(size: u32) -> World {
+    World { lends: true, ..shm(size) }
 }
 
 /// Ranks with TCP sockets and ranks with WebSockets alone, in turn; rank `first` is of the latter.
@@ -172,6 +180,7 @@ impl World {
         World {
             transports: transports.into_iter().map(|it| Some(it.into_box())).collect(),
             connects_early: false,
+            lends: false,
             idle,
             events: Vec::new(),
             recorders: (0..ranks).map(recorder).collect(),
@@ -209,6 +218,11 @@ impl World {
         let content = payload(from, to, number, bytes);
         let content = match (bytes, number % 2) {
             (0, 0) => Payload::Empty,
+            _ if self.lends => {
+                let region = Region::for_elements(bytes).expect("there is memory");
+                region.write(|memory| memory.copy_from_slice(&content));
+                Payload::Region(region)
+            }
             (_, 0) => Payload::Owned(content),
             _ => Payload::Region(Region::from_vec(content)),
         };
@@ -372,6 +386,11 @@ impl Sink for Recorder {
         let bytes = match (destination, payload) {
             (Destination::Into(region), Arrived::InPlace) => Some(region.read(<[u8]>::to_vec)),
             (Destination::Borrowed, Arrived::Borrowed(bytes)) => Some(bytes.to_vec()),
+            (Destination::Borrowed, Arrived::Lent(bytes, holds)) => {
+                let bytes = bytes.to_vec();
+                assert!(holds(), "nobody took it back");
+                Some(bytes)
+            }
             (Destination::Discard, Arrived::Discarded) => None,
             (destination, payload) => panic!("{payload:?} for {destination:?}"),
         };

@@ -24,6 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The attempts to reach one peer.
 pub(super) struct Dial {
+    /// When they began, or when somebody looked at them again.
     since: Instant,
     /// Since when every attempt was refused: nobody listens there, or somebody else does.
     refused_since: Option<Instant>,
@@ -93,24 +94,34 @@ impl Dial {
         }
     }
 
-    /// When to call [`Dial::expire`].
-    pub(super) fn deadline(&self, options: &Options) -> Instant {
+    /// When to call [`Dial::expire`]; none while only the peer can go on.
+    pub(super) fn deadline(&self, options: &Options) -> Option<Instant> {
         let last = self.since + options.connect_timeout;
         match &self.stage {
-            Stage::Pausing { until } | Stage::Connecting { until, .. } => last.min(*until),
-            Stage::Greeting { .. } => last,
+            Stage::Pausing { until } | Stage::Connecting { until, .. } => Some(last.min(*until)),
+            Stage::Greeting { .. } => None,
         }
     }
 
     /// Does what is due at `now`.
+    ///
+    /// A peer whose system has taken the connection lives; it answers when it comes to its first
+    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
+    /// ends.
     pub(super) fn expire(
         &mut self,
         target: &Target<'_>,
         readiness: &Readiness,
         now: Instant,
     ) -> Outcome {
-        if now >= self.since + target.options.connect_timeout {
-            return Outcome::Hopeless(self.why.clone());
+        let last = self.since + target.options.connect_timeout;
+        if now >= last && !self.hello_has_left() {
+            if now < last + LONGEST_PAUSE {
+                return Outcome::Hopeless(self.why.clone());
+            }
+            // Nobody looked when it was time: this rank was busy elsewhere, and so may the peer
+            // have been.
+            self.since = now;
         }
         match &self.stage {
             Stage::Pausing { until } if now >= *until => self.attempt(target, readiness, now),

@@ -169,7 +169,7 @@ impl TcpTransport {
     pub(super) fn set_timer(&mut self) {
         self.timer_is_stale = false;
         let dials = self.peers.iter().filter_map(|peer| match &peer.link {
-            Link::Dialing(dial) => Some(dial.deadline(&self.options)),
+            Link::Dialing(dial) => dial.deadline(&self.options),
             _ => None,
         });
         let strangers = self.strangers.deadline(self.options.hello_timeout);

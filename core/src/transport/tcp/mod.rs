@@ -44,7 +44,7 @@ const BUSY_TURNS: u32 = 4;
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a peer may take until a connection to it stands.
+    /// How long a peer's system may take until it accepts a connection.
     pub connect_timeout: Duration,
     /// How long a peer's endpoints may refuse connections. Shorter, because ranks listen before
     /// they publish their cards: who refuses is dead.

@@ -405,6 +405,41 @@ fn the_next_endpoint_is_tried() {
 }
 
 #[test]
+fn a_peer_that_has_not_come_to_its_first_operation_is_waited_for() {
+    let connect_timeout = Duration::from_millis(5);
+    let (mut world, _) = world(2, Options { connect_timeout, ..Options::default() });
+    world.send(0, 1, 1, 10);
+    let begin = Instant::now();
+    while begin.elapsed() < 4 * connect_timeout {
+        // Rank 1 does something else.
+        world.turn(0);
+    }
+    world.drive_until_all_arrived();
+    world.check_order_and_contents();
+    assert!(world.lost(0, 1).is_empty());
+}
+
+#[test]
+fn time_in_which_nobody_looks_is_nobodys_fault() {
+    let listeners = [0, 1].map(|_| TcpTransport::bind(loopback()).unwrap());
+    let mut cards = listeners.each_ref().map(|listener| listener.card(&[]));
+    // The first attempt fails, so that there is a pause in which nobody looks.
+    let gone = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+    cards[1].tcp.insert(0, gone);
+    let options = Options { connect_timeout: Duration::from_millis(50), ..Options::default() };
+    let transports = (0..).zip(listeners).map(|(rank, listener)| {
+        let (token, generation) = (TOKEN, GENERATION);
+        TcpTransport::with_options(listener, rank, &cards, token, generation, options).unwrap()
+    });
+    let mut world = World::new(transports.collect(), Box::new(std::thread::yield_now));
+    world.send(0, 1, 1, 10);
+    std::thread::sleep(Duration::from_millis(400));
+    world.drive_until_all_arrived();
+    world.check_order_and_contents();
+    assert!(world.lost(0, 1).is_empty());
+}
+
+#[test]
 fn a_card_of_another_build_is_refused() {
     let listener = TcpTransport::bind(loopback()).unwrap();
     let mut cards = vec![listener.card(&[]); 2];

@@ -12,8 +12,6 @@ use crate::transport::{Lost, Rank, Sink};
 use crate::wire::frame::Header;
 use crate::wire::handshake::Hello;
 
-/// A pipe with less room than this is waited for, unless there is no more to say.
-const WORTHWHILE_BYTES: usize = 16 << 10;
 /// A peer lets others have their turn after this many bytes.
 const TURN_BYTES: usize = 4 << 20;
 
@@ -211,11 +209,11 @@ fn write(pipe: &mut dyn Pipe, tail: &mut Vec<u8>, pieces: &[&[u8]]) -> usize {
     while taken_bytes < total_bytes {
         let left_bytes = total_bytes - taken_bytes;
         let full = tail.len() + left_bytes >= MAX_CHUNK_BYTES;
-        let room = pipe.room().min(MAX_CHUNK_BYTES);
-        if full && room < WORTHWHILE_BYTES.max(tail.len() + 1) {
+        // Windows are larger than a chunk, so that there will be room for a full one.
+        if full && pipe.room() < MAX_CHUNK_BYTES {
             break;
         }
-        let bytes = if full { room - tail.len() } else { left_bytes };
+        let bytes = if full { MAX_CHUNK_BYTES - tail.len() } else { left_bytes };
         let [first, second] = cut(pieces, taken_bytes, bytes);
         if full {
             pipe.send(&[tail, first, second]);

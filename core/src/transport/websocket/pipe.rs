@@ -28,7 +28,7 @@ pub trait Pipe: Send {
     /// How it stands. Chunks that came before a loss can still be taken.
     fn state(&self) -> PipeState;
     /// Bytes for which there is room now, 0 unless it is open: what the other side has not taken
-    /// yet is bounded. Room for less than a chunk is no reason to send tiny chunks.
+    /// yet is bounded, by more than a chunk: there is room for one when what came before is taken.
     fn room(&self) -> usize;
     /// Sends a chunk made of `parts` one behind the other: at most [`MAX_CHUNK_BYTES`] and
     /// [`Pipe::room`] together. The parts are copied.

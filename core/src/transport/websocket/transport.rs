@@ -292,6 +292,10 @@ impl WebSocketTransport {
     fn advance_peer(&mut self, peer: Rank, now: Instant, sink: &mut dyn Sink) -> bool {
         let hello = Hello { target: peer, ..self.hello };
         let entry = &mut self.peers[peer as usize];
+        if entry.is_leaving() {
+            // Before more is on its way out, which has to leave first.
+            self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
+        }
         let mut outcome = entry.advance(now, &hello, &mut self.gathered, &mut self.spare, sink);
         if entry.is_leaving() {
             self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod lending;
 mod mad;
 mod model;
 mod sleeping;
@@ -125,7 +126,7 @@ fn no_descriptor_survives_an_exec() {
         is_closed(transport.bell.as_fd());
         for peer in &transport.peers {
             if let Link::Open(open) = &peer.link {
-                open.sockets.iter().for_each(|socket| is_closed(socket.as_fd()));
+                open.wires.iter().for_each(|wire| is_closed(wire.socket.as_fd()));
             }
         }
     }

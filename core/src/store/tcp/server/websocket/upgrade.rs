@@ -77,6 +77,7 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The answer that makes a WebSocket, or the one that says why there is none.
+#[allow(clippy::result_large_err, reason = "both answers are made once for a connection")]
 fn judge(
     request: &Request,
     origins: &AllowedOrigins,

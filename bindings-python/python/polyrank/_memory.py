@@ -1,0 +1,40 @@
+"""Arrays whose memory polyrank allocates, so that ranks of one host read them where they lie."""
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from polyrank import _core
+
+if TYPE_CHECKING:
+    import numpy
+
+__all__ = ["empty"]
+
+
+def empty(
+    shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "float32"
+) -> "numpy.ndarray[Any, Any]":
+    """A new NumPy array, contiguous and filled with zeros.
+
+    Collectives between ranks of one host are fastest on such arrays: from 32 KiB on, a peer reads
+    or reduces them where they lie, and nothing is copied into a buffer first. An array, and any view
+    of it, keeps the memory; it is given back to the system with the last of them. A process that
+    was forked shares the memory with its parent, as it does no other array.
+    """
+    import numpy
+
+    try:
+        lengths = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        lengths = tuple(operator.index(length) for length in shape)  # type: ignore[union-attr]
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"an array cannot have the shape {lengths}")
+    element = numpy.dtype(dtype)
+    if element.hasobject:
+        raise TypeError("objects cannot lie in memory that ranks share")
+    if 0 in lengths:
+        return numpy.empty(lengths, element)
+    memory = getattr(_core, "_Memory")(math.prod(lengths) * element.itemsize)
+    return numpy.frombuffer(memory, dtype=numpy.uint8).view(element).reshape(lengths)

@@ -1,0 +1,121 @@
+// A tab and a native rank, which it reaches without a relay, exchange tensors: this package and
+// Node's beside a WebSocket in plain JavaScript to the same process. `node bench/direct.mjs`, after
+// `cargo xtask wasm`, `cargo xtask node` and `cargo build --release -p polyrank`. Prints medians;
+// the ratio is what counts.
+
+import { once } from "node:events";
+
+import { WebSocketServer } from "ws";
+
+import { launchChromium } from "../../tests/javascript/chromium.mjs";
+import { serve } from "../../tests/javascript/server.mjs";
+import { startStore } from "../tests/store.mjs";
+
+const SIZES = [64, 64 << 10, 1 << 20, 4 << 20];
+const ROUNDS = 15;
+const CHUNK_BYTES = 64 << 10;
+
+/** Sends `bytes` in chunks, as browsers like them. */
+function sendAll(socket, bytes) {
+  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
+    socket.send(bytes.subarray(at, at + CHUNK_BYTES));
+  }
+}
+
+/** Answers as many bytes as came, as soon as the first of them are there. */
+function startRaw() {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
+  server.on("connection", (socket) => {
+    let [expected, seen] = [0, 0];
+    let answer = Buffer.alloc(0);
+    socket.on("message", (data, isBinary) => {
+      if (!isBinary) {
+        expected = Number(data);
+        answer = Buffer.alloc(expected, 2);
+        return;
+      }
+      if (seen === 0) sendAll(socket, answer);
+      seen = (seen + data.length) % expected;
+    });
+  });
+  const url = () => `ws://127.0.0.1:${server.address().port}`;
+  return once(server, "listening").then(() => ({ url: url(), stop: () => server.close() }));
+}
+
+/** Runs in a page. */
+async function prepare({ url, rawUrl }) {
+  const pr = await import("/bindings-wasm/js/index.js");
+  const group = await pr.initProcessGroup({ initMethod: `${url}/?rank=0&world_size=2` });
+  const socket = new WebSocket(rawUrl);
+  socket.binaryType = "arraybuffer";
+  await new Promise((done) => (socket.onopen = done));
+  const chunkBytes = 64 << 10;
+  globalThis.begin = (bytes) => socket.send(String(bytes));
+  globalThis.exchanges = {
+    raw: (mine, theirs) =>
+      new Promise((done) => {
+        let at = 0;
+        socket.onmessage = ({ data }) => {
+          theirs.set(new Uint8Array(data), at);
+          at += data.byteLength;
+          if (at === theirs.length) done();
+        };
+        for (let from = 0; from < mine.length; from += chunkBytes) {
+          socket.send(mine.subarray(from, from + chunkBytes));
+        }
+      }),
+    messages: (mine, theirs) => Promise.all([group.recv([theirs], 1), group.send([mine], 1)]),
+  };
+}
+
+/** Runs in a page: the times of so many exchanges of each kind, ms; the kinds take turns. */
+async function measure({ bytes, rounds }) {
+  const [mine, theirs] = [new Uint8Array(bytes).fill(1), new Uint8Array(bytes)];
+  globalThis.begin(bytes);
+  const times = { raw: [], messages: [] };
+  for (let round = 0; round < rounds; round += 1) {
+    for (const [kind, list] of Object.entries(times)) {
+      const began = performance.now();
+      await globalThis.exchanges[kind](mine, theirs);
+      if (round >= 3) list.push(performance.now() - began);
+    }
+  }
+  return times;
+}
+
+function median(times) {
+  return times.toSorted((a, b) => a - b)[times.length >> 1];
+}
+
+const servers = [startRaw(), serve(), startStore(), launchChromium()];
+const [raw, server, store, browser] = await Promise.all(servers);
+try {
+  const page = await browser.newPage();
+  page.on("pageerror", (error) => console.error(error.stack));
+  await page.goto(server.origin);
+  const pr = await import("../../bindings-node/js/index.js");
+  const [group] = await Promise.all([
+    pr.initProcessGroup({ initMethod: `${store.url}/?rank=1&world_size=2` }),
+    page.evaluate(prepare, { url: store.url, rawUrl: raw.url }),
+  ]);
+  console.log("bytes     raw ms  messages ms  ratio");
+  for (const bytes of SIZES) {
+    const rounds = ROUNDS + 3;
+    const timed = page.evaluate(measure, { bytes, rounds });
+    const [mine, theirs] = [new Uint8Array(bytes).fill(2), new Uint8Array(bytes)];
+    for (let round = 0; round < rounds; round += 1) {
+      await Promise.all([group.recv([theirs], 0), group.send([mine], 0)]);
+    }
+    const times = await timed;
+    const [plain, ours] = [median(times.raw), median(times.messages)];
+    const columns = [plain, ours, ours / plain].map((it) => it.toFixed(2).padStart(10));
+    console.log(String(bytes).padEnd(9), columns.join(" "));
+  }
+  const leave = () => import("/bindings-wasm/js/index.js").then((it) => it.destroyProcessGroup());
+  await Promise.all([pr.destroyProcessGroup(), page.evaluate(leave)]);
+} finally {
+  await browser.close();
+  store.stop();
+  raw.stop();
+  server.close();
+}

@@ -1,0 +1,168 @@
+//! What two ranks say over their connection once it stands: wake-ups, and which pools of memory
+//! there are to read tensors in. Knows nothing of frames.
+//!
+//! ```text
+//! wake   0
+//! pool   1, u64 number, u64 bytes, and the pool's file
+//! gone   2, u64 number
+//! ```
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use rustix::net::SendFlags;
+
+use super::memory::{File, Mapping};
+use super::socket::{self, Heard};
+use crate::tensor::shared::{Place, Pool};
+
+const WAKE: u8 = 0;
+const POOL: u8 = 1;
+const GONE: u8 = 2;
+
+/// Bytes of the messages that name a pool.
+const POOL_BYTES: usize = 17;
+const GONE_BYTES: usize = 9;
+
+/// Most pools of a peer; tensors in others travel as those elsewhere do.
+const MAX_POOLS: usize = 256;
+
+/// One connection.
+pub(super) struct Wire {
+    pub(super) socket: OwnedFd,
+    /// Bytes that are no messages: an answer whose question has become pointless.
+    skipped: usize,
+    /// The beginning of a message.
+    heard: Vec<u8>,
+    files: VecDeque<OwnedFd>,
+}
+
+/// The pools that the peer has told of.
+#[derive(Default)]
+pub(super) struct Pools {
+    /// Number, memory and its length.
+    known: Vec<(u64, Mapping, usize)>,
+}
+
+/// The pools that the peer was told of.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Number and pool, which is not kept alive.
+    pools: Vec<(u64, Weak<Pool>)>,
+}
+
+impl Wire {
+    /// A connection over which `skipped` bytes come before the first message.
+    pub(super) fn new(socket: OwnedFd, skipped: usize) -> Wire {
+        Wire { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
+    }
+
+    /// Takes in what the peer has said; whether it goes on. The error says what makes no sense.
+    pub(super) fn hear(&mut self, pools: &mut Pools) -> Result<bool, String> {
+        let mut bytes = [0; 256];
+        loop {
+            match socket::hear(&self.socket, &mut bytes) {
+                Heard::Nothing => return Ok(true),
+                Heard::End => return Ok(false),
+                Heard::Bytes(heard, file) => {
+                    let skipped = heard.min(self.skipped);
+                    self.skipped -= skipped;
+                    self.heard.extend_from_slice(&bytes[skipped..heard]);
+                    self.files.extend(file.filter(|_| skipped == 0));
+                    self.parse(pools)?;
+                }
+            }
+        }
+    }
+
+    fn parse(&mut self, pools: &mut Pools) -> Result<(), String> {
+        let mut rest = &self.heard[..];
+        loop {
+            rest = match *rest {
+                [WAKE, ref rest @ ..] => rest,
+                [POOL, ..] if rest.len() >= POOL_BYTES => {
+                    let file =
+                        self.files.pop_front().ok_or("it names a pool and brings no file")?;
+                    pools.add(number_at(rest, 1), number_at(rest, 9), file)?;
+                    &rest[POOL_BYTES..]
+                }
+                [GONE, ..] if rest.len() >= GONE_BYTES => {
+                    let gone = number_at(rest, 1);
+                    pools.known.retain(|(number, ..)| *number != gone);
+                    &rest[GONE_BYTES..]
+                }
+                [] | [POOL | GONE, ..] => break,
+                [code, ..] => return Err(format!("it sends message {code}, which there is not")),
+            };
+        }
+        let taken = self.heard.len() - rest.len();
+        self.heard.drain(..taken);
+        Ok(())
+    }
+
+    /// Wakes the peer.
+    pub(super) fn wake(&self) {
+        // If the socket is full the peer has not heard what came before; if it is closed there is
+        // nobody to wake.
+        let _ = rustix::net::send(&self.socket, &[WAKE], SendFlags::NOSIGNAL);
+    }
+}
+
+impl Pools {
+    fn add(&mut self, number: u64, bytes: u64, file: OwnedFd) -> Result<(), String> {
+        if self.known.len() >= MAX_POOLS || self.known.iter().any(|known| known.0 == number) {
+            return Err("it names too many pools of memory, or one twice".to_owned());
+        }
+        let bytes = usize::try_from(bytes).map_err(|_| "its pool is too large")?;
+        let file = File::from_peer(file, bytes)?;
+        let mapping = file.map_to_read();
+        let mapping = mapping.map_err(|error| format!("its pool cannot be mapped: {error}"))?;
+        self.known.push((number, mapping, bytes));
+        Ok(())
+    }
+
+    /// The bytes at a place that the peer names, if it is a place.
+    pub(super) fn show(&self, number: u64, at: u64, bytes: usize) -> Option<&[u8]> {
+        let (_, mapping, pool_bytes) = self.known.iter().find(|known| known.0 == number)?;
+        let at = usize::try_from(at).ok()?;
+        let inside = at.checked_add(bytes)? <= *pool_bytes;
+        inside.then(|| mapping.show(at, bytes))
+    }
+}
+
+impl Told {
+    /// Makes sure that the peer at the other end of `wire` knows the pool of `place`; false if it
+    /// cannot be told now.
+    pub(super) fn tell(&mut self, wire: &Wire, place: &Place) -> bool {
+        let number = place.pool.number();
+        if self.pools.iter().any(|told| told.0 == number) {
+            return true;
+        }
+        while let Some(gone) = self.pools.iter().position(|(_, pool)| pool.strong_count() == 0) {
+            if !say(wire, GONE, &[self.pools[gone].0], None) {
+                return false;
+            }
+            self.pools.swap_remove(gone);
+        }
+        let words = [number, place.pool.file().bytes() as u64];
+        if self.pools.len() >= MAX_POOLS || !say(wire, POOL, &words, Some(place.pool.file())) {
+            return false;
+        }
+        self.pools.push((number, Arc::downgrade(&place.pool)));
+        true
+    }
+}
+
+fn say(wire: &Wire, code: u8, words: &[u64], file: Option<&File>) -> bool {
+    let mut bytes = vec![code];
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    socket::tell(&wire.socket, &bytes, file).is_ok()
+}
+
+/// The number at `start`, which with its 8 bytes lies inside.
+fn number_at(bytes: &[u8], start: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[start..start + 8]);
+    u64::from_le_bytes(number)
+}
