@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::find::Programs;
-use super::library::{Contender, Language, Library, Peer};
+use super::library::{Contender, Language, Library, Manner, Memory, Peer};
 use super::measure::Effort;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
@@ -83,6 +83,16 @@ pub(crate) struct BenchArguments {
     /// Algorithms to force, compared with one another; "auto" leaves the choice to polyrank
     #[arg(short = 'a', long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
     algorithm: Vec<String>,
+    /// How ranks reach one another: "tcp", "shm" (shared memory), "auto" the best there is
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
+    #[arg(value_parser = ["auto", "tcp", "shm"])]
+    transport: Vec<String>,
+    /// Whose memory tensors lie in: "user" is that of the language, "polyrank" what it allocates
+    #[arg(long, value_name = "WHOSE,…", value_delimiter = ',', default_value = "user")]
+    memory: Vec<String>,
+    /// Calls: "ordinary", or "prepared" once and started often (allreduce alone)
+    #[arg(long, value_name = "CALL,…", value_delimiter = ',', default_value = "ordinary")]
+    call: Vec<String>,
     /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich, memcpy
     #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
     against: Vec<String>,
@@ -226,32 +236,36 @@ impl BenchArguments {
         sizes::ladder(self.min_bytes, self.max_bytes, step)
     }
 
-    /// Every language with every algorithm, then the others.
+    /// Every language with every algorithm and every other setting, then the others.
     fn contenders(&self, operations: &[Operation]) -> Result<Vec<Contender>, String> {
         let own = pairs(&self.env)?;
         let mut contenders = Vec::new();
-        for language in &self.language {
-            let languages = Language::list(language)?;
-            for algorithm in &self.algorithm {
-                let mut name = "polyrank".to_owned();
-                // What all have in common needs no mention.
-                if self.language.len() > 1 || language != "rust" {
-                    name.push_str(&format!(" {language}"));
-                }
-                if self.algorithm.len() > 1 || algorithm != "auto" {
-                    name.push_str(&format!(" {algorithm}"));
-                }
-                let mut environment = own.clone();
-                environment.extend(forced(algorithm, operations)?);
-                let library = Library::Polyrank(languages.clone());
-                contenders.push(Contender { name, library, environment });
+        for settings in self.settings() {
+            let [language, algorithm, transport, memory, call] = settings.map(|(value, _)| value);
+            let shown = settings.into_iter().filter(|(_, is_shown)| *is_shown);
+            // "polyrank" once more says nothing.
+            let shown =
+                shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
+            let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
+            let mut environment = own.clone();
+            environment.extend(forced(algorithm, operations)?);
+            if transport != "auto" {
+                environment.push(("POLYRANK_TRANSPORT".to_owned(), transport.to_owned()));
             }
+            contenders.push(Contender {
+                name: name.join(" "),
+                library: Library::Polyrank(Language::list(language)?),
+                memory: Memory::from_name(memory)?,
+                manner: Manner::from_name(call)?,
+                environment,
+            });
         }
         for name in &self.against {
-            let peer = Peer::from_name(name)?;
             contenders.push(Contender {
                 name: name.clone(),
-                library: Library::Peer(peer),
+                library: Library::Peer(Peer::from_name(name)?),
+                memory: Memory::User,
+                manner: Manner::Ordinary,
                 environment: Vec::new(),
             });
         }
@@ -264,6 +278,31 @@ impl BenchArguments {
             return Err(format!("more than {MOST_CONTENDERS} groups at once"));
         }
         Ok(contenders)
+    }
+
+    /// Every combination of the settings of polyrank's ranks, with whether a setting is part of the
+    /// name: what all have in common needs no mention.
+    fn settings(&self) -> Vec<[(&str, bool); 5]> {
+        let lists = [
+            (&self.language, "rust"),
+            (&self.algorithm, "auto"),
+            (&self.transport, "auto"),
+            (&self.memory, "user"),
+            (&self.call, "ordinary"),
+        ];
+        let mut combinations = vec![[("", false); 5]];
+        for (at, (values, usual)) in lists.into_iter().enumerate() {
+            let mut longer = Vec::new();
+            for combination in &combinations {
+                for value in values {
+                    let mut next = *combination;
+                    next[at] = (value.as_str(), values.len() > 1 || value != usual);
+                    longer.push(next);
+                }
+            }
+            combinations = longer;
+        }
+        combinations
     }
 
     fn programs(&self) -> Result<Programs, String> {
@@ -364,6 +403,23 @@ mod tests {
     }
 
     #[test]
+    fn transports_memory_and_calls_are_compared_too() {
+        let line = "-l python --transport tcp,shm --memory polyrank --call ordinary,prepared";
+        let expected = [
+            "polyrank python tcp own memory ordinary",
+            "polyrank python tcp own memory prepared",
+            "polyrank python shm own memory ordinary",
+            "polyrank python shm own memory prepared",
+        ];
+        let read = benchmark(line).unwrap();
+        assert_eq!(names(&read), expected);
+        let last = &read.contenders[3];
+        assert_eq!((last.memory, last.manner), (Memory::Polyrank, Manner::Prepared));
+        let variable = ("POLYRANK_TRANSPORT".to_owned(), "shm".to_owned());
+        assert_eq!(last.environment, [variable]);
+    }
+
+    #[test]
     fn an_algorithm_is_forced_by_the_variable() {
         let read = benchmark("allreduce -a ring --env A=b").unwrap();
         let expected = [("A", "b"), ("POLYRANK_ALGORITHM", "allreduce=ring")];
@@ -385,6 +441,8 @@ mod tests {
         assert!(wrong("-d complex64").contains("complex64"));
         assert!(wrong("-o most").contains("product"));
         assert!(wrong("--python numpy=x").contains("mpich"));
+        assert!(wrong("--memory mine").contains("user, polyrank"));
+        assert!(wrong("--call often").contains("prepared"));
         assert!(wrong("--env X").contains("NAME=VALUE"));
         assert!(wrong("-n 0").contains("1..=120"));
     }

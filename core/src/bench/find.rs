@@ -166,6 +166,8 @@ mod tests {
         let contender = Contender {
             name: "gloo".to_owned(),
             library: Library::Peer(Peer::Gloo),
+            memory: Default::default(),
+            manner: Default::default(),
             environment: Vec::new(),
         };
         let missing = programs.find(&contender).unwrap_err();

@@ -1,6 +1,8 @@
 //! Who is measured: polyrank in one language or several, another library, or plain copies of
 //! memory. Knows nothing of how they are found or started.
 
+use serde::{Deserialize, Serialize};
+
 /// A language that polyrank's ranks may be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
@@ -32,14 +34,59 @@ pub(super) enum Library {
     Peer(Peer),
 }
 
+/// Whose memory polyrank's ranks measure with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Memory {
+    /// The language's own.
+    #[default]
+    User,
+    /// Memory that polyrank allocates, which ranks of a host read where it lies.
+    Polyrank,
+}
+
+/// How polyrank's ranks make their calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Manner {
+    #[default]
+    Ordinary,
+    /// An operation that is prepared once and started often.
+    Prepared,
+}
+
 /// One of those that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contender {
     /// How it is called in results.
     pub(super) name: String,
     pub(super) library: Library,
+    pub(super) memory: Memory,
+    pub(super) manner: Manner,
     /// What its ranks find in their environment besides the benchmark's own.
     pub(super) environment: Vec<(String, String)>,
+}
+
+impl Memory {
+    /// The memory of a name.
+    pub(super) fn from_name(name: &str) -> Result<Memory, String> {
+        match name {
+            "user" => Ok(Memory::User),
+            "polyrank" => Ok(Memory::Polyrank),
+            _ => Err(format!("there is no memory of `{name}`; there are user, polyrank")),
+        }
+    }
+}
+
+impl Manner {
+    /// The manner of a name.
+    pub(super) fn from_name(name: &str) -> Result<Manner, String> {
+        match name {
+            "ordinary" => Ok(Manner::Ordinary),
+            "prepared" => Ok(Manner::Prepared),
+            _ => Err(format!("there is no `{name}` call; there are ordinary, prepared")),
+        }
+    }
 }
 
 impl Language {

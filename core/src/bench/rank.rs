@@ -2,6 +2,7 @@
 //! closes the connection. Knows nothing of the other ranks' languages or libraries.
 
 mod buffers;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,10 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::library::{Manner, Memory};
 use super::messages::{Answer, Command};
+use crate::DType;
 use crate::distributed::{InitOptions, destroy_process_group, init_process_group};
-use crate::{DType, ProcessGroup};
-use buffers::{Prepared, prepare};
+use buffers::{Member, Prepared, prepare};
 
 /// The variable in which a rank finds what it needs to know, as JSON.
 pub(super) const VARIABLE: &str = "POLYRANK_BENCH";
@@ -26,6 +28,8 @@ pub(super) struct Assignment {
     /// By which the benchmark knows its own ranks.
     pub(super) token: String,
     pub(super) library: String,
+    pub(super) memory: Memory,
+    pub(super) manner: Manner,
     pub(super) ranks: u32,
     /// Where rank 0 serves the rendezvous.
     pub(super) port: u16,
@@ -73,11 +77,15 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let versions = BTreeMap::from([("polyrank".to_owned(), version)]);
     control.say(&Answer::Ready { versions })?;
+    let Assignment { ranks, memory, manner, .. } = *assignment;
+    let member = Member { group: group.clone(), rank, ranks, memory, manner };
     let mut prepared = None;
     while let Some(command) = control.hear()? {
-        let answer = obey(command, group.as_ref(), rank, assignment.ranks, &mut prepared)?;
+        let answer = obey(command, &member, &mut prepared)?;
         control.say(&answer)?;
     }
+    // What it holds ends before its group does.
+    drop((prepared, member));
     match group {
         Some(_) => destroy_process_group(None).map_err(text),
         None => Ok(()),
@@ -86,9 +94,7 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
 
 fn obey(
     command: Command,
-    group: Option<&ProcessGroup>,
-    rank: u32,
-    ranks: u32,
+    member: &Member,
     prepared: &mut Option<Box<dyn Prepared>>,
 ) -> Result<Answer, String> {
     if let Command::Prepare(case) = command {
@@ -97,7 +103,7 @@ fn obey(
         let Some(dtype) = DType::from_name(&case.dtype) else {
             return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
         };
-        return Ok(match prepare(&case, dtype, group, rank, ranks) {
+        return Ok(match prepare(&case, dtype, member) {
             Ok(buffers) => {
                 *prepared = Some(buffers);
                 Answer::Prepared

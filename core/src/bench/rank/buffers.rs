@@ -6,11 +6,13 @@ use std::time::Instant;
 use half::{bf16, f16};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::storage::{Number, Storage};
+use crate::bench::library::{Manner, Memory};
 use crate::bench::messages::Case;
 use crate::bench::operation::{Form, Operation};
 use crate::bench::pattern::Pattern;
 use crate::options::GatherOptions;
-use crate::{DType, Element, ProcessGroup, ReduceOp, Result, Tensor};
+use crate::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result, Tensor};
 
 /// A case that can be carried out.
 pub(super) trait Prepared {
@@ -22,106 +24,123 @@ pub(super) trait Prepared {
     fn each(&mut self, iterations: u64) -> Result<Vec<f64>>;
 }
 
-/// Makes the buffers of `case`. Without a group, the operation is a copy of as many bytes.
+/// The rank that measures. Without a group, the operation is a copy of as many bytes.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) group: Option<ProcessGroup>,
+    pub(super) rank: u32,
+    pub(super) ranks: u32,
+    pub(super) memory: Memory,
+    pub(super) manner: Manner,
+}
+
+/// Makes the buffers of `case`.
 ///
 /// # Errors
 /// Why this cannot be measured.
 pub(super) fn prepare(
     case: &Case,
     dtype: DType,
-    group: Option<&ProcessGroup>,
-    rank: u32,
-    ranks: u32,
+    member: &Member,
 ) -> std::result::Result<Box<dyn Prepared>, String> {
     if !case.reduction.fits(dtype) && case.operation.reduces() {
         return Err(format!("{} of {} has no meaning", case.reduction.name(), dtype.name()));
     }
-    let place = (case, group.cloned(), rank, ranks);
-    Ok(match dtype {
-        DType::U8 => Buffers::<u8>::boxed(place),
-        DType::I8 => Buffers::<i8>::boxed(place),
-        DType::U16 => Buffers::<u16>::boxed(place),
-        DType::I16 => Buffers::<i16>::boxed(place),
-        DType::U32 => Buffers::<u32>::boxed(place),
-        DType::I32 => Buffers::<i32>::boxed(place),
-        DType::U64 => Buffers::<u64>::boxed(place),
-        DType::I64 => Buffers::<i64>::boxed(place),
-        DType::F16 => Buffers::<f16>::boxed(place),
-        DType::Bf16 => Buffers::<bf16>::boxed(place),
-        DType::F32 => Buffers::<f32>::boxed(place),
-        DType::F64 => Buffers::<f64>::boxed(place),
-        _ => return Err(format!("the benchmark has no values of {}", dtype.name())),
-    })
-}
-
-/// An element type that small whole numbers fit.
-trait Number: Element + PartialEq + Default {
-    fn from_whole(value: i64) -> Self;
-}
-
-macro_rules! numbers {
-    ($($ty:ty),*) => {$(
-        impl Number for $ty {
-            fn from_whole(value: i64) -> Self {
-                value as $ty
-            }
-        }
-    )*};
-}
-
-numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
-
-impl Number for f16 {
-    fn from_whole(value: i64) -> Self {
-        f16::from_f32(value as f32)
+    let is_allreduce = case.operation == Operation::Allreduce && case.form == Form::InPlace;
+    if member.manner == Manner::Prepared && !is_allreduce {
+        return Err("only an allreduce in place can be prepared".to_owned());
+    }
+    let place = (case, member);
+    match dtype {
+        DType::U8 => boxed::<u8>(place),
+        DType::I8 => boxed::<i8>(place),
+        DType::U16 => boxed::<u16>(place),
+        DType::I16 => boxed::<i16>(place),
+        DType::U32 => boxed::<u32>(place),
+        DType::I32 => boxed::<i32>(place),
+        DType::U64 => boxed::<u64>(place),
+        DType::I64 => boxed::<i64>(place),
+        DType::F16 => boxed::<f16>(place),
+        DType::Bf16 => boxed::<bf16>(place),
+        DType::F32 => boxed::<f32>(place),
+        DType::F64 => boxed::<f64>(place),
+        _ => Err(format!("the benchmark has no values of {}", dtype.name())),
     }
 }
 
-impl Number for bf16 {
-    fn from_whole(value: i64) -> Self {
-        bf16::from_f32(value as f32)
-    }
-}
-
-struct Buffers<T> {
+struct Buffers<T, S> {
     case: Case,
     group: Option<ProcessGroup>,
     rank: u32,
     ranks: u32,
     op: ReduceOp,
     /// What is contributed; empty where the operation is in place.
-    input: Vec<T>,
+    input: S,
     /// What is got.
-    output: Vec<T>,
+    output: S,
     /// The blocks of the input, where a call takes a list.
     blocks: Vec<Vec<T>>,
     /// The input, where it must be owned while it is under way.
     outgoing: Option<Tensor>,
+    /// The call, where it is prepared.
+    prepared: Option<PreparedOperation>,
     /// Calls so far, which decide on the root where it moves on.
     calls: u64,
 }
 
-impl<T: Number> Buffers<T> {
-    fn boxed(place: (&Case, Option<ProcessGroup>, u32, u32)) -> Box<dyn Prepared> {
-        let (case, group, rank, ranks) = place;
-        let count = case.count as usize;
-        let (mut input, mut output) = lengths(case, count, ranks as usize);
-        if group.is_none() {
-            input = input.max(output);
-            output = input;
+fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prepared>, String> {
+    let (case, member) = place;
+    let count = case.count as usize;
+    let (mut input, mut output) = lengths(case, count, member.ranks as usize);
+    if member.group.is_none() {
+        input = input.max(output);
+        output = input;
+    }
+    if member.manner == Manner::Ordinary && member.memory == Memory::User {
+        let made = [input, output].map(|length| vec![T::default(); length]);
+        return Ok(Box::new(Buffers::<T, Vec<T>>::new(case, member, made, None)));
+    }
+    let tensor = |length| match member.memory {
+        Memory::User => Some(Tensor::from(vec![T::default(); length])),
+        Memory::Polyrank => {
+            let region = Region::for_elements(length * size_of::<T>())?;
+            Some(Tensor::contiguous(region, T::DTYPE, vec![length]))
         }
-        Box::new(Buffers {
+    };
+    let (Some(input), Some(output)) = (tensor(input), tensor(output)) else {
+        return Err("there is not so much memory".to_owned());
+    };
+    let prepared = match (&member.group, member.manner) {
+        (Some(group), Manner::Prepared) => {
+            let op = case.reduction.reduce_op();
+            let prepared = group.prepare_allreduce(output.clone(), op);
+            Some(prepared.map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
+    Ok(Box::new(Buffers::<T, Tensor>::new(case, member, [input, output], prepared)))
+}
+
+impl<T: Number, S: Storage<T>> Buffers<T, S> {
+    fn new(
+        case: &Case,
+        member: &Member,
+        [input, output]: [S; 2],
+        prepared: Option<PreparedOperation>,
+    ) -> Buffers<T, S> {
+        Buffers {
             case: case.clone(),
-            group,
-            rank,
-            ranks,
+            group: member.group.clone(),
+            rank: member.rank,
+            ranks: member.ranks,
             op: case.reduction.reduce_op(),
-            input: vec![T::from_whole(1); input],
-            output: vec![T::default(); output],
+            input,
+            output,
             blocks: Vec::new(),
             outgoing: None,
+            prepared,
             calls: 0,
-        })
+        }
     }
 
     fn root(&self) -> u32 {
@@ -132,12 +151,10 @@ impl<T: Number> Buffers<T> {
     fn fill(&mut self, pattern: &Pattern) {
         let rank = self.rank;
         let value = |index: usize| T::from_whole(pattern.value(rank, index as u64));
-        (0..).zip(&mut self.input).for_each(|(index, element)| *element = value(index));
+        self.input.change(value);
         let is_input = self.case.form == Form::InPlace;
         let nothing = T::from_whole(120);
-        for (index, element) in self.output.iter_mut().enumerate() {
-            *element = if is_input { value(index) } else { nothing };
-        }
+        self.output.change(|index| if is_input { value(index) } else { nothing });
         self.arrange();
     }
 
@@ -146,24 +163,27 @@ impl<T: Number> Buffers<T> {
         let count = self.case.count.max(1) as usize;
         match self.case.operation {
             Operation::Scatter => {
-                self.blocks = self.input.chunks(count).map(<[T]>::to_vec).collect();
+                self.blocks = self.input.elements().chunks(count).map(<[T]>::to_vec).collect();
             }
-            Operation::Sendrecv => self.outgoing = Some(Tensor::from(self.input.clone())),
+            Operation::Sendrecv => self.outgoing = Some(self.input.tensor()),
             _ => {}
         }
     }
 
     fn call(&mut self) -> Result<()> {
         let Some(group) = &self.group else {
-            self.output.copy_from_slice(&self.input);
+            self.output.copy(&self.input);
             return Ok(());
         };
+        if let Some(prepared) = &self.prepared {
+            return prepared.run();
+        }
         let root = self.root();
         self.calls += 1;
         match self.case.operation {
             Operation::Allreduce => {
                 if self.case.form == Form::OutOfPlace {
-                    self.output.copy_from_slice(&self.input);
+                    self.output.copy(&self.input);
                 }
                 group.allreduce(&mut self.output, self.op)
             }
@@ -229,7 +249,7 @@ impl<T: Number> Buffers<T> {
     }
 }
 
-impl<T: Number> Prepared for Buffers<T> {
+impl<T: Number, S: Storage<T>> Prepared for Buffers<T, S> {
     fn check(&mut self) -> Result<u64> {
         let Buffers { rank, ranks, .. } = *self;
         let Case { operation, reduction, count, .. } = self.case;
@@ -237,16 +257,16 @@ impl<T: Number> Prepared for Buffers<T> {
         self.fill(&pattern);
         self.call()?;
         let mut wrong = 0;
-        for (index, found) in (0..).zip(&self.output) {
+        for (index, found) in (0..).zip(self.output.elements()) {
             let expected = match self.group {
                 Some(_) => pattern.expected(rank, index),
                 None => Some(pattern.value(rank, index)),
             };
-            wrong += u64::from(expected.is_some_and(|value| T::from_whole(value) != *found));
+            wrong += u64::from(expected.is_some_and(|value| T::from_whole(value) != found));
         }
         // Sums of nothing stay what they are, however often they are taken.
-        self.input.fill(T::default());
-        self.output.fill(T::default());
+        self.input.change(|_| T::default());
+        self.output.change(|_| T::default());
         self.arrange();
         self.part()?;
         Ok(wrong)

@@ -117,6 +117,10 @@ function operationOf({ operation, form, reduction, count }, input, output) {
   const op = pr.ReduceOp[reduction.toUpperCase()];
   const parts = (array) =>
     Array.from({ length: ranks }, (_, at) => array.subarray(at * count, (at + 1) * count));
+  if (assignment.manner === "prepared") {
+    const prepared = pr.defaultGroup().prepareAllreduce(output, { op });
+    return () => prepared.start().wait();
+  }
   const calls = {
     allreduce: () => {
       if (form === "out_of_place") output.set(input);
@@ -161,7 +165,15 @@ function prepare(benchmarkCase) {
   if (Numbers === undefined) {
     return { is: "unsupported", why: `JavaScript has no arrays of ${benchmarkCase.dtype}` };
   }
-  const [input, output] = lengths(benchmarkCase).map((length) => new Numbers(length));
+  const array = (length) =>
+    assignment.memory === "polyrank" && length > 0
+      ? pr.alloc(benchmarkCase.dtype, [length]).data
+      : new Numbers(length);
+  const [input, output] = lengths(benchmarkCase).map(array);
+  const { operation, form } = benchmarkCase;
+  if (assignment.manner === "prepared" && (operation !== "allreduce" || form !== "in_place")) {
+    return { is: "unsupported", why: "only an allreduce in place can be prepared" };
+  }
   const call = operationOf(benchmarkCase, input, output);
   prepared = { case: benchmarkCase, input, output, call };
   calls = 0;
@@ -230,7 +242,7 @@ async function serve(say, lines) {
     initMethod: `tcp://127.0.0.1:${assignment.port}`,
     rank,
     worldSize: ranks,
-    timeout: assignment.timeout_s,
+    timeout: assignment.timeout_s * 1000,
   });
   say({ is: "ready", versions: { polyrank: pr.version ?? "", node: process.versions.node } });
   const commands = { prepare, check, run, each };

@@ -22,6 +22,9 @@ class Unsupported(Exception):
 class Polyrank:
     """The free functions of polyrank, over the default group."""
 
+    def __init__(self, assignment):
+        self.memory, self.manner = assignment["memory"], assignment["manner"]
+
     def join(self, rank, ranks, port, timeout_s):
         """Joins the group."""
         import polyrank
@@ -42,6 +45,12 @@ class Polyrank:
         """Leaves the group."""
         self.library.destroy_process_group()
 
+    def array(self, elements, dtype):
+        """A new array, of zeros whose pages are there."""
+        if self.memory == "polyrank":
+            return self.library.empty(elements, dtype)
+        return touched(elements, dtype)
+
     def hold(self, array):
         """What the calls take for an array of NumPy."""
         return array
@@ -54,6 +63,11 @@ class Polyrank:
         """The operation as a function of the root."""
         library, op = self.library, self.reduction(case["reduction"])
         name = case["operation"]
+        if self.manner == "prepared":
+            if name != "allreduce" or case["form"] != "in_place":
+                raise Unsupported("only an allreduce in place can be prepared")
+            prepared = library.default_group().prepare_allreduce(out, op)
+            return lambda root: prepared.start().wait()
         if name == "allreduce" and case["reduction"] == "sum":
             # The usual call, which names no operator.
             return lambda root: library.all_reduce(out)
@@ -110,6 +124,10 @@ class Gloo(Polyrank):
         """What goes into the results besides times."""
         return {"torch": self.torch.__version__, "python": sys.version.split()[0]}
 
+    def array(self, elements, dtype):
+        """A new array."""
+        return touched(elements, dtype)
+
     def hold(self, array):
         """A tensor of the same memory."""
         try:
@@ -126,6 +144,9 @@ class Gloo(Polyrank):
 
 class Mpi:
     """mpi4py with buffers of NumPy, on the communicator of all ranks."""
+
+    def __init__(self, assignment):
+        pass
 
     def join(self, rank, ranks, port, timeout_s):
         """Joins; MPI's launcher numbered the ranks."""
@@ -145,6 +166,10 @@ class Mpi:
     def leave(self):
         """Leaves."""
         self.library.Finalize()
+
+    def array(self, elements, dtype):
+        """A new array."""
+        return touched(elements, dtype)
 
     def hold(self, array):
         """An array with its type, so that mpi4py need not look for it with every call."""
@@ -206,6 +231,13 @@ LIBRARIES = {
 }
 
 
+def touched(elements, dtype):
+    """An array whose pages are there, as those of a program that has worked are."""
+    array = np.empty(elements, dtype)
+    array.fill(0)
+    return array
+
+
 def messages(library, name, rank, ranks, into, out):
     """The operations that are messages between two ranks."""
     if name == "sendrecv":
@@ -235,7 +267,7 @@ class Prepared:
         if case["operation"] in REDUCES:
             library.reduction(case["reduction"])
         inputs, outputs = lengths(case, count, ranks)
-        self.input, self.output = np.ones(inputs, dtype), np.zeros(outputs, dtype)
+        self.input, self.output = library.array(inputs, dtype), library.array(outputs, dtype)
         listed = self.input if case["operation"] == "scatter" else self.output
         parts = listed.reshape(-1, count) if case["operation"] in ("gather", "scatter") else []
         held = [library.hold(array) for array in (self.input, self.output)]
@@ -423,7 +455,7 @@ class Rank:
     def serve(self):
         """Runs what the benchmark asks for until it closes the connection."""
         assignment = self.assignment
-        library = LIBRARIES[assignment["library"]]()
+        library = LIBRARIES[assignment["library"]](assignment)
         joining = (assignment["ranks"], assignment["port"], assignment["timeout_s"])
         if isinstance(library, Mpi):
             rank = library.join(None, *joining)

@@ -50,6 +50,8 @@ pub(super) fn start(
             Library::Peer(peer) => peer.name(),
         }
         .to_owned(),
+        memory: contender.memory,
+        manner: contender.manner,
         ranks,
         port,
         timeout_s: terms.limit.as_secs(),
