@@ -1,4 +1,5 @@
-//! `polyrank bench` with real ranks, in Rust: exit codes, the table, the files, and what happens when
+//! `polyrank bench` with real ranks, in Rust: exit codes, the table, the files, and what happens
+//! when
 //! something is missing or goes wrong. Times are not looked at. Other languages are measured in the
 //! suites that have them.
 

@@ -1,5 +1,5 @@
-//! Where the elements of a rank's tensors lie: in the language's memory, or in polyrank's own. Knows
-//! nothing of what is called with them.
+//! Where the elements of a rank's tensors lie: in the language's memory, or in polyrank's own.
+//! Knows nothing of what is called with them.
 
 use half::{bf16, f16};
 

@@ -130,9 +130,13 @@ function operationOf({ operation, form, reduction, count }, input, output) {
     broadcast: (root) => pr.broadcast(output, { src: root }),
     allgather: () => pr.allGatherIntoTensor(output, input),
     gather: (root) =>
-      root === rank ? pr.gather(input, parts(output), { dst: root }) : pr.gather(input, { dst: root }),
+      root === rank
+        ? pr.gather(input, parts(output), { dst: root })
+        : pr.gather(input, { dst: root }),
     scatter: (root) =>
-      root === rank ? pr.scatter(output, parts(input), { src: root }) : pr.scatter(output, { src: root }),
+      root === rank
+        ? pr.scatter(output, parts(input), { src: root })
+        : pr.scatter(output, { src: root }),
     reduce_scatter: () => pr.reduceScatterTensor(output, input, { op }),
     alltoall: () => pr.allToAllSingle(output, input),
     barrier: () => pr.barrier(),
