@@ -120,6 +120,7 @@ pub(super) fn forward(
 }
 
 /// Keeps the last lines of one stream until its end, and shows none.
+#[cfg(feature = "bench")]
 pub(crate) fn keep(input: impl Read, last: &LastLines) {
     for_each_line(input, |line| last.keep(line));
 }
