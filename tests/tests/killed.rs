@@ -11,18 +11,19 @@ use polyrank_tests::processes::{processes, report, with_variable};
 /// Elements of the operations: in a ring's entry, staged, in many segments.
 const ELEMENTS: [usize; 4] = [1, 900, 20_000, 700_000];
 
-/// Where the victim reads when it is to die.
-const MOMENT: &str = "POLYRANK_TEST_MOMENT_MS";
+/// Where a rank reads who is to die, and when, in ms.
+const DOOM: &str = "POLYRANK_TEST_DOOM";
 
-/// Has this process killed after a while, by another.
-fn doom(moment_ms: u64) {
-    let id = std::process::id();
+/// Has this process killed after a while, by another, if it is the victim.
+fn doom(rank: u32) {
+    let doom = std::env::var(DOOM).unwrap();
+    let (victim, moment_ms) = doom.split_once(' ').unwrap();
+    if victim != "all" && victim != rank.to_string() {
+        return;
+    }
+    let (id, moment_ms) = (std::process::id(), moment_ms.parse::<u64>().unwrap());
     let script = format!("sleep {}.{:03}; kill -9 {id}", moment_ms / 1000, moment_ms % 1000);
     Command::new("sh").args(["-c", &script]).spawn().unwrap();
-}
-
-fn moment() -> u64 {
-    std::env::var(MOMENT).unwrap().parse().unwrap()
 }
 
 /// Memory of the process's own, or memory that the peers read where it lies.
@@ -62,11 +63,10 @@ fn at_any_moment() {
     // Moments of one run differ from those of the next, as processes do.
     for (index, size) in [2, 3, 4, 2, 3, 4, 2, 3].into_iter().enumerate() {
         let (victim, moment_ms) = (index as u32 % size, 40 + 17 * index as u64);
-        let ended = with_variable(MOMENT, &moment_ms.to_string(), || {
+        // A rank runs what stands here in the first round; what differs, it is told.
+        let ended = with_variable(DOOM, &format!("{victim} {moment_ms}"), || {
             processes("at_any_moment", size, |group| {
-                if group.rank() == index as u32 % size {
-                    doom(moment());
-                }
+                doom(group.rank());
                 let error = until_it_fails(&group);
                 report(format!("{error}"));
             })
@@ -93,9 +93,9 @@ fn left_over() -> Vec<String> {
 
 #[test]
 fn all_at_once() {
-    let ended = with_variable(MOMENT, "100", || {
+    let ended = with_variable(DOOM, "all 100", || {
         processes("all_at_once", 4, |group| {
-            doom(moment());
+            doom(group.rank());
             // The first to die is named by those that outlive it.
             until_it_fails(&group);
             loop {

@@ -135,12 +135,6 @@ impl Tools<'_> {
         let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
         let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
-        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
-        let mut over_tcp = self.cargo(
-            &[&["test", "-p", "polyrank-tests", "--all-features", "--no-fail-fast"], &suites[..]]
-                .concat(),
-        );
-        over_tcp.env("POLYRANK_TRANSPORT", "tcp");
         vec![
             step(
                 "rust",
@@ -149,12 +143,7 @@ impl Tools<'_> {
                 &["setup"],
                 Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
             ),
-            step(
-                "over-tcp",
-                "conformance and failures over TCP, which ranks of one host use only if asked to",
-                &[],
-                Action::Run(over_tcp),
-            ),
+            self.over_tcp(),
             step(
                 "strangers",
                 "strangers, closed and suspended tabs against a running job",
@@ -205,6 +194,22 @@ impl Tools<'_> {
                 Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
             ),
         ]
+    }
+
+    /// What ranks of one host do only if asked to.
+    fn over_tcp(&self) -> Step {
+        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
+        let mut over_tcp = self.cargo(
+            &[&["test", "-p", "polyrank-tests", "--all-features", "--no-fail-fast"], &suites[..]]
+                .concat(),
+        );
+        over_tcp.env("POLYRANK_TRANSPORT", "tcp");
+        step(
+            "over-tcp",
+            "conformance and failures over TCP instead of shared memory",
+            &[],
+            Action::Run(over_tcp),
+        )
     }
 
     fn node_suites(&self) -> Vec<Step> {
