@@ -1,8 +1,8 @@
-//! Memory for tensors that other processes of this host can read where it lies. Knows nothing of who
-//! reads it.
+//! Memory for tensors that other processes of this host can read where it lies. Knows nothing of
+//! who reads it.
 //!
-//! Blocks lie in pools, each of them a file of memory; large blocks have one of their own. A pool is
-//! known by its number, so that another process maps it once and is then told places in it.
+//! Blocks lie in pools, each of them a file of memory; large blocks have one of their own. A pool
+//! is known by its number, so that another process maps it once and is then told places in it.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Payloads that the peer reads where they lie: until it has, they have not left; what is taken back
-//! is not believed; pools come and go.
+//! Payloads that the peer reads where they lie: until it has, they have not left; what is taken
+//! back is not believed; pools come and go.
 
 use super::*;
 use crate::transport::suite::world::{World, message};
