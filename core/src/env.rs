@@ -98,8 +98,9 @@ impl WebSocketEnvironment {
     }
 }
 
-/// `POLYRANK_PRICES`: the file in which `polyrank bench --calibrate` left what links cost, as rank 0
-/// sees it; the others learn it from rank 0.
+/// `POLYRANK_PRICES`: a file that says what links cost (see
+/// [`Calibration`](crate::schedule::cost::Calibration)). Only that of rank 0 counts: the others learn
+/// it from rank 0.
 pub fn prices_file() -> Option<PathBuf> {
     std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
 }

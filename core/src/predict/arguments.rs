@@ -23,11 +23,11 @@ Examples:
   polyrank predict broadcast --ranks 4096 --bytes 64K --topology 8x512 --latency 2us
       A network with two microseconds from host to host.
   polyrank predict allreduce --ranks 8 --bytes 1M --prices host.prices --json
-      The prices that `polyrank bench --calibrate` measured.
+      The prices that were measured on some machine (a text; the format is in `schedule::cost`).
 
-Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and between
-hosts, and what reducing costs. Where nothing was measured, links cost what they cost on a two-core
-virtual machine, and the network is one of 25 Gbit/s.";
+Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and
+between hosts, and what reducing costs. Where nothing was measured, links cost what they cost on a
+two-core virtual machine, and the network is one of 25 Gbit/s.";
 
 /// The options of `polyrank predict`.
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub(crate) struct PredictArguments {
     /// How ranks of one host reach each other
     #[arg(long, value_enum, default_value_t = Within::SharedMemory)]
     within: Within,
-    /// A file of measured prices, as `polyrank bench --calibrate` writes it
+    /// A file of measured prices, as POLYRANK_PRICES names one
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Time from host to host: "2us", "150us", "30ms"
@@ -223,7 +223,7 @@ mod tests {
             ("all_reduce -n 8", "there are allreduce"),
             ("allreduce -n 8 -t 8", "as 8x512"),
             ("allreduce -n 0", "--ranks"),
-            ("allreduce -n 8 -b many", "no size"),
+            ("allreduce -n 8 -b many", "no unit"),
             ("allreduce -n 8 --latency 5", "unit"),
             ("allreduce -n 8 --prices /nonexistent/prices", "/nonexistent/prices"),
         ] {
