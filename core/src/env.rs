@@ -99,8 +99,8 @@ impl WebSocketEnvironment {
 }
 
 /// `POLYRANK_PRICES`: a file that says what links cost (see
-/// [`Calibration`](crate::schedule::cost::Calibration)). Only that of rank 0 counts: the others learn
-/// it from rank 0.
+/// [`Calibration`](crate::schedule::cost::Calibration)). Only that of rank 0 counts: the others
+/// learn it from rank 0.
 pub fn prices_file() -> Option<PathBuf> {
     std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
 }

@@ -37,7 +37,8 @@ pub(crate) struct PredictArguments {
     #[arg(value_parser = collective)]
     collective: Collective,
     /// The number of ranks
-    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    #[arg(short = 'n', long)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     ranks: u32,
     /// The size of the tensor, or of all ranks' blocks together
     #[arg(short, long, default_value = "1M", value_parser = sizes::parse)]

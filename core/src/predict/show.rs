@@ -25,15 +25,12 @@ pub(super) fn table(forecast: &Forecast) -> String {
     lines.push(header);
     lines.extend(forecast.rows.iter().map(|row| row_text(forecast, row, width, simulates)));
     lines.push(String::new());
-    lines.push(
-        "  * what polyrank picks. algbw and busbw in GB/s. rounds: messages one after the other; \
-         messages and"
-            .to_owned(),
-    );
-    lines.push(
-        "  bytes: the most that one rank sends or gets, and that the ranks of a host send to others."
-            .to_owned(),
-    );
+    let legend = [
+        "  * what polyrank picks. algbw and busbw in GB/s. rounds: messages one after the other;",
+        "  messages and bytes: the most that one rank sends or gets; and what the ranks of one",
+        "  host together send to other hosts.",
+    ];
+    lines.extend(legend.map(str::to_owned));
     lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 

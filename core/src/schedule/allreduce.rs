@@ -348,9 +348,9 @@ fn hierarchical_circulant(place: Place, on: &Topology) -> Schedule {
     by_lanes(place, on, moves::circulant)
 }
 
-/// On each host every rank reduces one part of the tensor, carries it round a ring of the hosts, and
-/// hands the result out. Where hosts have different numbers of ranks, there are as many parts as
-/// the smallest has ranks.
+/// On each host every rank reduces one part of the tensor, carries it round a ring of the hosts,
+/// and hands the result out. Where hosts have different numbers of ranks, there are as many parts
+/// as the smallest has ranks.
 ///
 /// Rounds: one on the host, 2·(H-1) between H hosts, one on the host. Bytes between hosts, sent by
 /// each host: 2·E·(H-1)/H, the least possible, and all its ranks send at once.

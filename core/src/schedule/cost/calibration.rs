@@ -192,6 +192,8 @@ fn seconds(text: &str) -> Option<f64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use proptest::array::{uniform3, uniform4};
+    use proptest::option;
     use proptest::prelude::*;
 
     use super::*;
@@ -199,8 +201,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_calibration_survives_the_journey(
-            links in proptest::array::uniform4(proptest::option::of((0.0..1.0, 0.0..1.0, 0.0..1.0))),
-            others in proptest::array::uniform3(proptest::option::of(0.0..1.0)),
+            links in uniform4(option::of((0.0..1.0, 0.0..1.0, 0.0..1.0))),
+            others in uniform3(option::of(0.0..1.0)),
         ) {
             let link = |(latency_s, overhead_s, byte_s)| Link { latency_s, overhead_s, byte_s };
             let [wire_byte_s, local_byte_s, crowd_s] = others;
