@@ -4,14 +4,18 @@
 use std::fmt::Write;
 
 use polyrank::schedule::cost::Prices;
-use polyrank::schedule::select::{Overrides, select};
+use polyrank::schedule::select::{Known, Overrides, Selector};
 use polyrank::schedule::timeline::{Moment, Timeline};
-use polyrank::schedule::{Action, Algorithm, Block, Buffer, Chunk, Holds, Place, Schedule, Step};
+use polyrank::schedule::{
+    Action, Algorithm, Block, Buffer, Build, Chunk, Holds, Place, Schedule, Scratch, Step, Topology,
+};
 use polyrank::{Blocks, Collective};
 use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
 /// The most ranks whose schedules are drawn: some have as many steps as the square of it.
 const RANKS_MAX: u32 = 64;
+/// Of algorithms that follow the hosts, two ranks of each host are drawn.
+const RANKS_PER_HOST: u32 = 2;
 
 /// The collectives and their algorithms: see `Collective[]` in `drawing.d.ts`.
 #[wasm_bindgen(js_name = drawCollectives)]
@@ -52,9 +56,10 @@ pub fn schedule(
         return Err(JsError::new(&format!("root {root} is none of {ranks} ranks")));
     }
     let places = (0..ranks).map(|rank| Place { rank, size: ranks, root });
-    let schedules: Vec<Schedule> = places.clone().map(algorithm.build).collect();
+    let on = hosts_of(algorithm, ranks);
+    let schedules: Vec<Schedule> = algorithm.schedules(root, &on);
     let block_bytes = bytes.max(0.0) / f64::from(blocks(collective, ranks));
-    let timeline = Timeline::new(&schedules, block_bytes, &Prices::LOOPBACK)
+    let timeline = Timeline::new(&schedules, block_bytes, &Prices::LOOPBACK, &on)
         .ok_or_else(|| JsError::new("the schedules do not fit together"))?;
     let contract = collective.contract();
     let parts = places.zip(&schedules).zip(&timeline.ranks).map(|((place, schedule), moments)| {
@@ -66,7 +71,7 @@ pub fn schedule(
             list(input, |holds| holds_text(&holds)),
             list(output, |holds| holds_text(&holds)),
             list((contract.after)(place), |holds| holds_text(&holds)),
-            list(&schedule.scratch, |block| block_text(*block)),
+            list(&schedule.scratch, |Scratch { like, .. }| block_text(*like)),
         )
     });
     let parts: Vec<String> = parts.collect();
@@ -87,8 +92,8 @@ pub fn schedule(
 pub fn prices(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<f64>, JsError> {
     let collective = find_collective(collective)?;
     let price = |algorithm: &Algorithm| {
-        let traffic = (algorithm.traffic)(ranks.max(1));
-        bytes.iter().map(move |&whole| traffic.price(whole, &Prices::LOOPBACK))
+        let load = (algorithm.load)(&Topology::one_host(ranks.max(1)));
+        bytes.iter().map(move |&whole| load.price(whole, &Prices::LOOPBACK))
     };
     Ok(collective.algorithms().iter().flat_map(price).collect())
 }
@@ -100,8 +105,11 @@ pub fn prices(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<f64>, J
 #[wasm_bindgen(js_name = drawSelection)]
 pub fn selection(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<u32>, JsError> {
     let collective = find_collective(collective)?;
-    let overrides = Overrides::none();
-    let pick = |&whole: &f64| select(collective, ranks.max(1), Some(whole as u64), &overrides);
+    let on = Topology::one_host(ranks.max(1));
+    let selector = Selector::new(&on, &Prices::LOOPBACK, Overrides::none());
+    let pick = |&whole: &f64| {
+        selector.choose(collective, Known { bytes: Some(whole as u64), equal_blocks: true })
+    };
     Ok(bytes.iter().map(|whole| pick(whole) as u32).collect())
 }
 
@@ -115,6 +123,14 @@ fn find(collective: &str, algorithm: &str) -> Result<(Collective, &'static Algor
     let found = collective_found.algorithms().iter().find(|known| known.name == algorithm);
     let none = || JsError::new(&format!("{collective} has no algorithm `{algorithm}`"));
     Ok((collective_found, found.ok_or_else(none)?))
+}
+
+/// Where the ranks of a drawing are: on one host, unless that matters.
+fn hosts_of(algorithm: &Algorithm, ranks: u32) -> Topology {
+    match algorithm.build {
+        Build::ByHost(_) => Topology::by_host((0..ranks).map(|rank| rank / RANKS_PER_HOST)),
+        Build::Flat(_) | Build::Equal(_) => Topology::one_host(ranks),
+    }
 }
 
 /// How many blocks the whole is.

@@ -67,11 +67,14 @@ function webSocket(onConnection) {
   return listener;
 }
 
-const toldWhatToDo = /cannot reach a store at ws:.*address right.*ALLOWED_ORIGINS.*PyTorch.*polyrank store/;
+const toldWhatToDo =
+  /cannot reach a store at ws:.*address right.*ALLOWED_ORIGINS.*PyTorch.*polyrank store/;
 
 const strangers = {
   "says nothing": plain(() => {}),
-  "hangs up, as a store of PyTorch does": plain((socket) => socket.once("data", () => socket.end())),
+  "hangs up, as a store of PyTorch does": plain((socket) => {
+    socket.once("data", () => socket.end());
+  }),
   "answers garbage": plain((socket) => socket.end(Buffer.alloc(4096, 0xa5))),
   "answers garbage for ever": plain((socket) => {
     const more = () => socket.write(Buffer.alloc(65536, 0x41), () => setImmediate(more));

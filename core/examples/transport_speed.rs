@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use polyrank::Region;
+use polyrank::kernels::Stores;
 use polyrank::transport::tcp::TcpTransport;
 use polyrank::transport::wait::wait;
 use polyrank::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
@@ -187,7 +188,7 @@ impl Sink for Inbox {
         let start = header.offset as usize;
         let range = start..start + header.payload_bytes as usize;
         match &self.memory {
-            Some(memory) => Destination::Into(memory.slice(range)),
+            Some(memory) => Destination::Into(memory.slice(range), Stores::Cached),
             None => Destination::Borrowed,
         }
     }

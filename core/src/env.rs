@@ -98,8 +98,8 @@ impl WebSocketEnvironment {
     }
 }
 
-/// `POLYRANK_PRICES`: the file in which `polyrank bench --calibrate` left what links cost, as rank 0
-/// sees it; the others learn it from rank 0.
+/// `POLYRANK_PRICES`: the file in which `polyrank bench --calibrate` left what links cost, as rank
+/// 0 sees it; the others learn it from rank 0.
 pub fn prices_file() -> Option<PathBuf> {
     std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
 }

@@ -41,6 +41,7 @@ export default defineConfig({
           items: [
             { text: "One process group", link: "/concepts/groups" },
             { text: "Stores", link: "/concepts/stores" },
+            { text: "How bytes travel", link: "/concepts/transports" },
             { text: "Schedules", link: "/concepts/schedules" },
             { text: "Errors", link: "/concepts/errors" },
           ],

@@ -52,6 +52,21 @@ test("awaiting an operation gives back what was passed", async () => {
   assert.equal(await pr.gather(array, { dst: 1 }), undefined);
 });
 
+test("a prepared operation is one call after another, and not two at once", async () => {
+  const array = new Float32Array(1);
+  const prepared = (await group(1)).prepareAllreduce(array, pr.ReduceOp.MAX);
+  assert.equal(await prepared.wait(), undefined);
+  assert.equal(await prepared.start(), array);
+  assert.equal(await prepared.wait(), array);
+  await manually(async () => {
+    prepared.start();
+    assert.throws(() => prepared.start(), pr.InvalidArgumentError);
+    native.end(last());
+    assert.equal(await prepared.wait(), array);
+  });
+  assert.throws(() => new pr.PreparedOperation(), pr.InvalidTypeError);
+});
+
 test("a small operation that ends at once needs no turn of the event loop", async () => {
   const before = turns.count;
   const work = (await group(1)).allreduce(new Float32Array(4));

@@ -40,9 +40,24 @@ export async function collectives({ pr, group, rank, size }) {
   got.alltoall = swapped.map((output) => [...output]);
   got.allToAllSingle = f32(...many(() => 0));
   await group.allToAllSingle(got.allToAllSingle, flat);
+  got.prepared = await again(pr, group, rank);
   got.barrier = await group.barrier();
   if (size > 1) await ring(group, rank, size, got);
   return got;
+}
+
+/** A prepared operation, started twice; every other rank takes part by an ordinary call. */
+async function again(pr, group, rank) {
+  const tensor = Float64Array.of(rank);
+  const prepared = group.prepareAllreduce(tensor, pr.ReduceOp.MAX);
+  const sums = [await prepared.wait()];
+  for (const value of [rank, 10 * rank]) {
+    tensor[0] = value;
+    if (rank % 2 === 0) prepared.start();
+    await (rank % 2 === 0 ? prepared.wait() : group.allreduce(tensor, pr.ReduceOp.MAX));
+    sums.push(tensor[0]);
+  }
+  return sums;
 }
 
 /** Sends its rank to the next one, and receives from whoever sends. */

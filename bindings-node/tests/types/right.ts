@@ -24,6 +24,10 @@ export async function collectives(group: pr.ProcessGroup): Promise<void> {
   }
   await group.allreduce(array, pr.ReduceOp.SUM, { timeout: perhaps });
   await group.allreduce([array], pr.ReduceOp.SUM);
+  const limit = { timeout: 5 };
+  const prepared: pr.PreparedOperation<Float32Array> = group.prepareAllreduce(array, limit);
+  const again: Float32Array = await prepared.start();
+  const last: Float32Array | undefined = await prepared.wait();
   await group.allreduce(new BigInt64Array(1));
   await group.allreduce(new DataView(new ArrayBuffer(8)));
   await group.allreduce(float16);

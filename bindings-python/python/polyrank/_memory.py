@@ -19,7 +19,8 @@ def empty(
     """A new NumPy array, contiguous and filled with zeros.
 
     Collectives between ranks of one host are fastest on such arrays: from 32 KiB on, a peer reads
-    or reduces them where they lie, and nothing is copied into a buffer first. An array, and any view
+    or reduces them where they lie, and nothing is copied into a buffer first. An array, and any
+    view
     of it, keeps the memory; it is given back to the system with the last of them. A process that
     was forked shares the memory with its parent, as it does no other array.
     """

@@ -1,5 +1,5 @@
-//! NumPy arrays without asking NumPy: the fields of an array object, for calls that are over in less
-//! time than the buffer protocol takes. Knows nothing of operations.
+//! NumPy arrays without asking NumPy: the fields of an array object, for calls that are over in
+//! less time than the buffer protocol takes. Knows nothing of operations.
 //!
 //! The layout is part of NumPy's C interface and the same in its versions 1 and 2. It is not taken
 //! on trust: before the first use an array is made, and what its fields say is compared with what
@@ -132,7 +132,7 @@ fn known_class(object: &Borrowed<'_, '_, PyAny>) -> Option<*mut ffi::PyTypeObjec
             if !is_array {
                 return None;
             }
-            // Free-threaded builds of Python have other heads, and `long` is not 64 bits everywhere.
+            // Free-threaded builds have other heads, and `long` is not 64 bits everywhere.
             let expected = cfg!(all(target_os = "linux", target_pointer_width = "64"));
             let checked = (expected && check(&class).unwrap_or(false)).then(|| class.unbind());
             KNOWN.get_or_init(py, || checked)

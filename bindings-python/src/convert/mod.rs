@@ -5,9 +5,9 @@
 //! - anything else: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives the arguments one by
 //!   one; then `blocking(py, || …)` for calls of the core, `give` for values that are there.
 //!
-//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `memory`, `short`): the
-//! other rooms of this crate get tensors that are sound to use from any thread, whatever Python does
-//! meanwhile.
+//! `unsafe` stands here only (`array`, `buffer`, `dlpack`, `layout`, `lease`, `memory`, `short`):
+//! the other rooms of this crate get tensors that are sound to use from any thread, whatever Python
+//! does meanwhile.
 
 mod array;
 mod buffer;

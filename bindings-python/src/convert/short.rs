@@ -1,5 +1,5 @@
-//! Calls of the usual shape, carried out at once: contiguous NumPy arrays, arguments by position, few
-//! bytes. What they mean is what the resolver finds; whatever is unusual goes there.
+//! Calls of the usual shape, carried out at once: contiguous NumPy arrays, arguments by position,
+//! few bytes. What they mean is what the resolver finds; whatever is unusual goes there.
 
 #![allow(unsafe_code)]
 

@@ -176,12 +176,13 @@ impl Backend for ScheduledBackend {
         };
         let sequence = issuing.collectives + 1;
         let numbered = (sequence, &fingerprint);
-        let Some(done) = self.driver.try_small(numbered, &small, memory, waiting) else {
-            return Attempt::Declined;
-        };
-        issuing.collectives = sequence;
-        if done {
-            return Attempt::Done(sequence);
+        let (tried, settling) = self.driver.try_small(numbered, &small, memory, waiting);
+        issuing.collectives += u64::from(tried.is_some());
+        if tried != Some(false) {
+            // Callbacks may issue operations.
+            drop(issuing);
+            drop(settling);
+            return tried.map_or(Attempt::Declined, |_| Attempt::Done(sequence));
         }
         Attempt::Begun(Box::new(move |lasting| {
             let Lasting { deadline, input, output, finish } = lasting;
@@ -198,9 +199,9 @@ impl Backend for ScheduledBackend {
                 finish,
                 completion: completion.clone(),
             };
-            let settling = self.driver.submit(operation, waiting);
+            let later = self.driver.submit(operation, waiting);
             drop(issuing);
-            drop(settling);
+            drop((settling, later));
             Issued { sequence, completion }
         }))
     }

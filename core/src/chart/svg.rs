@@ -45,8 +45,8 @@ pub(super) fn draw(chart: &Chart) -> String {
     let height = top + chart.panels.len().div_ceil(2) as f64 * PANEL_HEIGHT + 8.0;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"{}\">\n{}<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{body}\
-         </svg>\n",
+         aria-label=\"{}\">\n{}<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n\
+         {body}</svg>\n",
         escaped(&chart.title),
         style(),
     )

@@ -63,9 +63,15 @@ impl Executor {
     }
 
     /// Has small operations go over `board`. Either all ranks of the group do this before their
-    /// first operation, or none.
+    /// first operation, or none. Starts to connect to all ranks, so that who sleeps can be woken
+    /// and a death is noticed by everybody, as no data would do it.
     #[must_use]
     pub fn with_board(mut self, board: Box<dyn Board>) -> Executor {
+        for peer in (0..self.state.size).filter(|&peer| peer != self.state.rank) {
+            if !std::mem::replace(&mut self.state.peers[peer as usize].touched, true) {
+                self.transport.connect(peer);
+            }
+        }
         self.state.boarded = Some(Boarded::new(board));
         self
     }
@@ -75,8 +81,9 @@ impl Executor {
         self.state.boarded.is_some()
     }
 
-    /// Tries to run a small operation from beginning to end without waiting for long: as
-    /// [`Executor::submit`], but for what comes of it.
+    /// Tries to run a small operation from beginning to end without waiting for long. None if it
+    /// did nothing; false if this rank has shown its part, and has to submit the operation as one
+    /// that is shown.
     pub fn try_small(
         &mut self,
         numbered: (u64, &Fingerprint),
@@ -86,10 +93,15 @@ impl Executor {
         between: fn(),
     ) -> Option<bool> {
         let tried = self.state.try_small(numbered, small, memory, looks, between);
-        if !self.state.replies.is_empty() || self.state.cause.is_some() {
+        if self.state.cause.is_some() {
             self.run();
         }
         tried
+    }
+
+    /// Whether there is something to send, for which [`Executor::advance`] is to be called.
+    pub fn has_replies(&self) -> bool {
+        !self.state.replies.is_empty()
     }
 
     /// Starts a collective. The sequence numbers of one group rise by one.
@@ -166,14 +178,14 @@ impl Executor {
         if self.is_closed() {
             return true;
         }
-        let sleepy = self.state.fall_asleep(&mut *self.transport);
+        let sleepy = self.state.fall_asleep();
         self.transport.interests(interests);
         sleepy
     }
 
     /// As [`Executor::prepare_to_sleep`], for others who sleep already and have to be woken.
     pub fn let_others_wake(&mut self) -> bool {
-        self.is_closed() || self.state.fall_asleep(&mut *self.transport)
+        self.is_closed() || self.state.fall_asleep()
     }
 
     /// Looks for itself: nobody has to wake it. Undoes [`Executor::prepare_to_sleep`].

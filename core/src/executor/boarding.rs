@@ -13,8 +13,8 @@ use crate::Blocks;
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
-use crate::transport::board::{BOARD_BYTES, Board, Shown};
-use crate::transport::{Lost, Transport};
+use crate::transport::Lost;
+use crate::transport::board::{Attention, BOARD_BYTES, Board, Shown};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Fingerprint, Kind};
 
@@ -137,12 +137,12 @@ impl Boarded {
         self.sequences.push_back(sequence);
     }
 
-    /// Lets go of all operations.
-    pub(super) fn forget(&mut self) {
+    /// Lets go of all operations, as the group broke: others cannot end well what failed here.
+    pub(super) fn give_up(&mut self) {
         self.sequences.clear();
         self.unchecked.clear();
         self.shown = 0;
-        self.wake_up();
+        self.board.withdraw();
     }
 
     fn wake_up(&mut self) {
@@ -165,6 +165,8 @@ impl Boarded {
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
     ) -> Result<(), Abort> {
+        // Who shows this has shown everything before.
+        self.check(small.rank)?;
         for source in small.sources() {
             let one = Side { rank: small.rank, fingerprint: *fingerprint, message_bytes: None };
             match self.board.read(source, sequence, &mut self.copied) {
@@ -216,7 +218,9 @@ impl State {
             return None;
         }
         self.issued = sequence;
-        self.wake_sleepers();
+        if self.wake_sleepers() {
+            return Some(false);
+        }
         let boarded = self.boarded.as_mut()?;
         let mut left = looks;
         for source in small.sources() {
@@ -319,7 +323,11 @@ impl State {
         };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         let Some(Boarding { small, .. }) = running.boarding else { return false };
-        if !small.sources().all(|rank| boarded.board.shows(rank, sequence)) {
+        let counts = |rank| {
+            boarded.board.shows(rank, sequence)
+                && boarded.board.attention(rank) != Attention::Withdrawn
+        };
+        if !small.sources().all(counts) {
             return false;
         }
         let mut taken = std::mem::take(&mut boarded.taken);
@@ -351,19 +359,27 @@ impl State {
         true
     }
 
-    /// Sends a frame to every rank that sleeps, as something was shown or read.
-    fn wake_sleepers(&mut self) {
-        let Some(boarded) = &self.boarded else { return };
-        for peer in (0..self.size).filter(|&peer| peer != self.rank) {
-            if boarded.board.is_asleep(peer) {
-                let header = self.header(Kind::Issued, self.issued);
-                self.replies.push_back((peer, header));
+    /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
+    /// has failed.
+    fn wake_sleepers(&mut self) -> bool {
+        let mut failed = false;
+        for peer in 0..self.size {
+            let Some(boarded) = &self.boarded else { return failed };
+            match boarded.board.attention(peer) {
+                Attention::Awake => {}
+                Attention::Withdrawn => failed = true,
+                Attention::Asleep if peer != self.rank => {
+                    let header = self.header(Kind::Issued, self.issued);
+                    self.replies.push_back((peer, header));
+                }
+                Attention::Asleep => {}
             }
         }
+        failed
     }
 
     /// Has the others wake this rank; false if what it would wait for is there.
-    pub(super) fn fall_asleep(&mut self, transport: &mut dyn Transport) -> bool {
+    pub(super) fn fall_asleep(&mut self) -> bool {
         let Some(boarded) = &mut self.boarded else { return true };
         let Some(&sequence) = boarded.sequences.front() else { return true };
         boarded.board.set_asleep(true);
@@ -374,12 +390,6 @@ impl State {
             return true;
         };
         let missing = boarded.missing(&small, sequence);
-        // Whose death would otherwise be noticed by others only.
-        for &peer in missing.iter().filter(|&&peer| peer != self.rank) {
-            if !std::mem::replace(&mut self.peers[peer as usize].touched, true) {
-                transport.connect(peer);
-            }
-        }
         !(shown && missing.is_empty())
     }
 

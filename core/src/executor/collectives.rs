@@ -320,7 +320,8 @@ impl State {
             _ if bytes == 0 => Destination::Discard,
             Action::Recv { .. } => {
                 let (start, length) = (offset as usize, bytes as usize);
-                Destination::Into(running.memory(step).slice(start..start + length))
+                let region = running.memory(step).slice(start..start + length);
+                Destination::Into(region, running.stores(step))
             }
             _ => Destination::Borrowed,
         };

@@ -112,16 +112,18 @@ impl Driver {
 
     /// Tries to run a small operation from beginning to end, in the memory of the caller and
     /// without waiting for long. None if it did nothing; false if this rank has given its part, so
-    /// that the operation has to be submitted as one that is shown.
+    /// that the operation has to be submitted as one that is shown. What else is over by then is
+    /// told when the caller drops the other result, as with [`Driver::submit`].
     pub fn try_small(
         &self,
         (sequence, fingerprint): (u64, &Fingerprint),
         small: &Small,
         memory: &mut Flat<'_>,
         waiting: Waiting,
-    ) -> Option<bool> {
+    ) -> (Option<bool>, Settling<'_>) {
+        let mut settling = Settling { driver: self, finished: Vec::new() };
         if self.is_inherited() {
-            return None;
+            return (None, settling);
         }
         let (looks, between): (u32, fn()) = match (self.spin, waiting) {
             (SpinPolicy::Spin(_), Waiting::Soon) => (LOOKS, std::hint::spin_loop),
@@ -133,17 +135,17 @@ impl Driver {
         let mut executor = match self.executor.try_lock() {
             Ok(executor) => executor,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => return (None, settling),
         };
         self.activity.fetch_add(1, Ordering::Relaxed);
         let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
-        if !sequence.is_multiple_of(LOOK_AT_FRAMES) {
-            return tried;
+        if !sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
+            return (tried, settling);
         }
-        // A loop of small operations must not keep frames of other kinds waiting for ever.
+        // Others have to be woken; or a loop of small operations keeps frames waiting.
         drop(executor);
-        self.turn_once(&mut Vec::new(), |_, _| {});
-        tried
+        self.turn(&mut settling.finished, |_, _| {});
+        (tried, settling)
     }
 
     /// Starts to send a message.

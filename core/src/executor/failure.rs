@@ -135,7 +135,7 @@ impl State {
         self.replies.clear();
         self.ahead.clear();
         if let Some(boarded) = &mut self.boarded {
-            boarded.forget();
+            boarded.give_up();
         }
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();

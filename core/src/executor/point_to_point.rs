@@ -11,6 +11,7 @@ use super::state::{Finished, State, bytes_of};
 use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Message, Outcome, SEGMENT, WINDOW};
 use crate::Error;
 use crate::clock::Instant;
+use crate::kernels::Stores;
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
@@ -349,7 +350,10 @@ impl State {
         }
         let destination = match bytes {
             0 => Destination::Discard,
-            _ => Destination::Into(receiving.memory.slice(start..start + bytes)),
+            _ => Destination::Into(
+                receiving.memory.slice(start..start + bytes),
+                Stores::of_result(receiving.memory.len()),
+            ),
         };
         (Incoming::Matched, destination)
     }

@@ -262,7 +262,7 @@ impl Running {
     }
 
     /// How `step` stores: what is soon sent or reduced again should be in the cache.
-    fn stores(&self, step: u32) -> Stores {
+    pub(super) fn stores(&self, step: u32) -> Stores {
         let last = self.analysis.successors(step).is_empty();
         if last { self.result_stores } else { Stores::Cached }
     }

@@ -100,8 +100,9 @@ impl Driver {
         small: &Small,
         memory: &mut Flat<'_>,
         _: Waiting,
-    ) -> Option<bool> {
-        self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop)
+    ) -> (Option<bool>, Settling) {
+        let tried = self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop);
+        (tried, Settling(Vec::new()))
     }
 
     /// Starts to send a message.

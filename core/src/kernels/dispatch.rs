@@ -1,19 +1,14 @@
 //! Which loop runs for an operator and an element type. Knows no instructions.
 
-use super::f16_conversion::{self, Portable};
-use super::halves::{Bf16s, ComparedBf16, ComparedF16, Convert, F16s, Half};
-use super::loops::{binary, ternary, ternary_streaming, unary};
+use super::forms::{
+    Add, Bf16, F16, HalfType, Memory, Multiply, combine, combine_halves, combine_ordered, map,
+    map_halves,
+};
+use super::halves::{ComparedBf16, ComparedF16};
 use super::number::{Bits, Float, Lanes, Number, Ordered, Truth};
-use super::processor::{self, Vectors, as_ieee};
+use super::processor::as_ieee;
 use super::quotient::Quotient;
-use super::{Order, Stores};
 use crate::{DType, ReduceOp};
-
-/// The operands of one reduction.
-pub(super) enum Memory<'a> {
-    Binary { into: &'a mut [u8], from: &'a [u8], order: Order },
-    Ternary { into: &'a mut [u8], left: &'a [u8], right: &'a [u8], stores: Stores },
-}
 
 /// Carries out one reduction.
 pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
@@ -27,11 +22,11 @@ pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
         DType::I32 => integer::<i32, _>(op, memory),
         DType::U64 => integer::<u64, _>(op, memory),
         DType::I64 => integer::<i64, _>(op, memory),
-        DType::F16 => as_ieee(|| by_conversion(F16 { op, memory })),
-        DType::Bf16 => as_ieee(|| float::<Bf16s, ComparedBf16, _, _>(op, memory)),
+        DType::F16 => as_ieee(|| half::<F16, ComparedF16>(op, memory)),
+        DType::Bf16 => as_ieee(|| half::<Bf16, ComparedBf16>(op, memory)),
         // Only sums have a meaning for complex numbers, and those are sums of their parts.
-        DType::F32 | DType::Complex64 => as_ieee(|| float::<f32, f32, _, _>(op, memory)),
-        DType::F64 | DType::Complex128 => as_ieee(|| float::<f64, f64, _, _>(op, memory)),
+        DType::F32 | DType::Complex64 => as_ieee(|| float::<f32, _>(op, memory)),
+        DType::F64 | DType::Complex128 => as_ieee(|| float::<f64, _>(op, memory)),
     }
 }
 
@@ -39,10 +34,10 @@ pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
 pub(super) fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
     let narrow = factor as f32;
     as_ieee(|| match dtype {
-        DType::F16 => by_conversion(Map { memory, f: move |x: f32| x * narrow }),
-        DType::Bf16 => map::<Bf16s, _>(memory, move |x| x * narrow),
-        DType::F32 | DType::Complex64 => unary(memory, move |x: f32| (x * narrow).canonical()),
-        DType::F64 | DType::Complex128 => unary(memory, move |x: f64| (x * factor).canonical()),
+        DType::F16 => map_halves::<F16>(memory, move |x| x * narrow),
+        DType::Bf16 => map_halves::<Bf16>(memory, move |x| x * narrow),
+        DType::F32 | DType::Complex64 => map(memory, move |x: f32| (x * narrow).canonical()),
+        DType::F64 | DType::Complex128 => map(memory, move |x: f64| (x * factor).canonical()),
         _ => {}
     });
 }
@@ -61,45 +56,11 @@ pub(super) fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
         DType::I32 => quotients::<i32, _>(memory, parts),
         DType::U64 => quotients::<u64, _>(memory, parts),
         DType::I64 => quotients::<i64, _>(memory, parts),
-        DType::F16 => by_conversion(Map { memory, f: move |x: f32| x / narrow }),
-        DType::Bf16 => map::<Bf16s, _>(memory, move |x| x / narrow),
-        DType::F32 | DType::Complex64 => unary(memory, move |x: f32| (x / narrow).canonical()),
-        DType::F64 | DType::Complex128 => unary(memory, move |x: f64| (x / wide).canonical()),
+        DType::F16 => map_halves::<F16>(memory, move |x| x / narrow),
+        DType::Bf16 => map_halves::<Bf16>(memory, move |x| x / narrow),
+        DType::F32 | DType::Complex64 => map(memory, move |x: f32| (x / narrow).canonical()),
+        DType::F64 | DType::Complex128 => map(memory, move |x: f64| (x / wide).canonical()),
     });
-}
-
-/// Where the order of operands makes no difference.
-fn commutes<T: Lanes<Bytes = [u8; N]>, const N: usize>(
-    memory: Memory<'_>,
-    f: impl Fn(T, T) -> T + Copy,
-) {
-    match memory {
-        Memory::Binary { into, from, .. } => binary(into, from, f),
-        Memory::Ternary { into, left, right, stores: Stores::Cached } => {
-            ternary(into, left, right, f);
-        }
-        Memory::Ternary { into, left, right, stores: Stores::Streaming } => {
-            ternary_streaming(into, left, right, f);
-        }
-    }
-}
-
-/// Where it decides between signed zeros.
-fn ordered<T: Lanes<Bytes = [u8; N]>, const N: usize>(
-    memory: Memory<'_>,
-    f: impl Fn(T, T) -> T + Copy,
-) {
-    match memory {
-        Memory::Binary { into, from, order: Order::FromFirst } => {
-            binary(
-                into,
-                from,
-                #[inline(always)]
-                move |into, from| f(from, into),
-            );
-        }
-        other => commutes(other, f),
-    }
 }
 
 fn integer<T: Number + Ordered + Bits + Lanes<Bytes = [u8; N]>, const N: usize>(
@@ -107,92 +68,52 @@ fn integer<T: Number + Ordered + Bits + Lanes<Bytes = [u8; N]>, const N: usize>(
     memory: Memory<'_>,
 ) {
     match op {
-        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => commutes(memory, T::add),
-        ReduceOp::Product => commutes(memory, T::multiply),
-        ReduceOp::Min => commutes(memory, T::least),
-        ReduceOp::Max => commutes(memory, T::greatest),
-        ReduceOp::Band => commutes(memory, T::and),
-        ReduceOp::Bor => commutes(memory, T::or),
-        ReduceOp::Bxor => commutes(memory, T::xor),
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => combine(memory, T::add),
+        ReduceOp::Product => combine(memory, T::multiply),
+        ReduceOp::Min => combine(memory, T::least),
+        ReduceOp::Max => combine(memory, T::greatest),
+        ReduceOp::Band => combine(memory, T::and),
+        ReduceOp::Bor => combine(memory, T::or),
+        ReduceOp::Bxor => combine(memory, T::xor),
     }
 }
 
-/// Elements that are computed with as `A`, and compared as `C`.
-fn float<A, C, const N: usize, const M: usize>(op: ReduceOp, memory: Memory<'_>)
-where
-    A: Number + Lanes<Bytes = [u8; N]>,
-    C: Ordered + Lanes<Bytes = [u8; M]>,
-{
+fn float<T: Number + Ordered + Lanes<Bytes = [u8; N]>, const N: usize>(
+    op: ReduceOp,
+    memory: Memory<'_>,
+) {
     match op {
-        ReduceOp::Product => commutes(memory, A::multiply),
-        ReduceOp::Min => ordered(memory, C::least),
-        ReduceOp::Max => ordered(memory, C::greatest),
+        ReduceOp::Product => combine(memory, T::multiply),
+        ReduceOp::Min => combine_ordered(memory, T::least),
+        ReduceOp::Max => combine_ordered(memory, T::greatest),
         // Bitwise operators have no meaning for floats and are refused before this point.
-        _ => commutes(memory, A::add),
+        _ => combine(memory, T::add),
+    }
+}
+
+/// Elements that are computed with as `H`, and compared as `C`.
+fn half<H: HalfType, C: Ordered + Lanes<Bytes = [u8; 2]>>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Product => combine_halves::<H, Multiply>(memory),
+        ReduceOp::Min => combine_ordered(memory, C::least),
+        ReduceOp::Max => combine_ordered(memory, C::greatest),
+        _ => combine_halves::<H, Add>(memory),
     }
 }
 
 fn truth(op: ReduceOp, memory: Memory<'_>) {
     match op {
-        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => commutes(memory, Truth::and),
-        ReduceOp::Bxor => commutes(memory, Truth::xor),
-        _ => commutes(memory, Truth::or),
+        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => combine(memory, Truth::and),
+        ReduceOp::Bxor => combine(memory, Truth::xor),
+        _ => combine(memory, Truth::or),
     }
 }
 
 fn quotients<T: Quotient + Lanes<Bytes = [u8; N]>, const N: usize>(memory: &mut [u8], parts: u32) {
     let divisor = T::divisor(parts);
-    unary(
+    map(
         memory,
         #[inline(always)]
         move |element: T| element.divided(divisor),
     );
-}
-
-fn map<T: Half + Lanes<Bytes = [u8; N]>, const N: usize>(
-    memory: &mut [u8],
-    f: impl Fn(f32) -> f32 + Copy,
-) {
-    unary(
-        memory,
-        #[inline(always)]
-        move |elements: T| elements.map(f),
-    );
-}
-
-/// What is done with binary16 numbers, once it is known how they are converted.
-trait WithConversion {
-    fn run<C: Convert>(self);
-}
-
-fn by_conversion(what: impl WithConversion) {
-    match processor::vectors() {
-        #[cfg(target_arch = "x86_64")]
-        Vectors::Avx512 => what.run::<f16_conversion::Avx512>(),
-        #[cfg(target_arch = "x86_64")]
-        Vectors::Avx2 => what.run::<f16_conversion::Avx2>(),
-        Vectors::Baseline => what.run::<Portable>(),
-    }
-}
-
-struct F16<'a> {
-    op: ReduceOp,
-    memory: Memory<'a>,
-}
-
-impl WithConversion for F16<'_> {
-    fn run<C: Convert>(self) {
-        float::<F16s<C>, ComparedF16, _, _>(self.op, self.memory);
-    }
-}
-
-struct Map<'a, F> {
-    memory: &'a mut [u8],
-    f: F,
-}
-
-impl<F: Fn(f32) -> f32 + Copy> WithConversion for Map<'_, F> {
-    fn run<C: Convert>(self) {
-        map::<F16s<C>, _>(self.memory, self.f);
-    }
 }

@@ -1,28 +1,15 @@
-//! Half-precision elements: sums and products in `f32`, rounded once to nearest even; orders by
-//! their bits. Knows no loops over memory and no instructions.
-//!
-//! A sum or product of two such numbers that is rounded to `f32` and then again has the bits of the
-//! exact result rounded once: `f32` has more than twice their digits.
+//! Half-precision elements: sums and products rounded once to nearest even; orders by their bits.
+//! Knows no loops over memory and no instructions.
 
 use std::marker::PhantomData;
 
+use super::instructions::{Halves, Instructions, LANES};
 use super::number::{Float, Lanes, Number, Ordered};
 
-/// How many binary16 numbers are converted at once.
-pub(super) const LANES: usize = 16;
-
-/// Their bytes.
-pub(super) const LANES_BYTES: usize = 2 * LANES;
-
-/// How binary16 numbers are converted.
-pub(super) trait Convert: Copy {
-    /// Widens exactly; a NaN stays one.
-    fn widen(bytes: [u8; LANES_BYTES]) -> [f32; LANES];
-    /// Rounds to nearest even. NaNs are canonical.
-    fn narrow(elements: [f32; LANES]) -> [u8; LANES_BYTES];
-}
-
-/// Half-precision elements that are computed with in `f32`.
+/// Half-precision elements, of which functions of `f32` are computed.
+///
+/// A sum or product of two such numbers that is rounded to `f32` and then again has the bits of the
+/// exact result rounded once: `f32` has more than twice their digits.
 pub(super) trait Half: Lanes {
     /// Replaces each element by `f` of it.
     fn map(self, f: impl Fn(f32) -> f32) -> Self;
@@ -33,100 +20,99 @@ pub(super) trait Half: Lanes {
 impl<T: Half> Number for T {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        self.zip(other, f32::add)
+        self.zip(other, |left, right| left + right)
     }
     #[inline(always)]
     fn multiply(self, other: Self) -> Self {
-        self.zip(other, f32::multiply)
+        self.zip(other, |left, right| left * right)
     }
 }
 
-/// Several binary16 numbers, widened by `C`.
+/// Several binary16 numbers, widened.
 #[derive(Clone, Copy)]
-pub(super) struct F16s<C>([f32; LANES], PhantomData<C>);
+pub(super) struct F16s<V>([f32; LANES], PhantomData<V>);
 
-impl<C: Convert> Lanes for F16s<C> {
-    type Bytes = [u8; LANES_BYTES];
+impl<V: Instructions> Lanes for F16s<V> {
+    type Bytes = Halves;
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
-    fn load(bytes: Self::Bytes) -> Self {
-        F16s(C::widen(bytes), PhantomData)
+    fn load(bytes: Halves) -> Self {
+        F16s(V::widen_f16s(bytes), PhantomData)
     }
     #[inline(always)]
-    fn store(self) -> Self::Bytes {
-        C::narrow(self.0)
+    fn store(self) -> Halves {
+        V::narrow_f16s(self.0)
     }
 }
 
-impl<C: Convert> Half for F16s<C> {
+impl<V: Instructions> Half for F16s<V> {
     #[inline(always)]
-    fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
-        for element in &mut self.0 {
-            *element = f(*element).canonical();
-        }
-        self
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        self.zip(self, |element, _| f(element))
     }
     #[inline(always)]
     fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         for (element, other) in self.0.iter_mut().zip(other.0) {
-            *element = f(*element, other);
+            *element = f(*element, other).canonical();
         }
         self
     }
 }
 
-/// Two bfloat16 numbers side by side. Each is the upper half of an `f32`, so that neither has to
-/// move far: this vectorises without shuffles.
+/// Pairs of bfloat16 numbers. Each number is the upper half of an `f32`, so that neither of a pair
+/// has to move far: this vectorises without shuffles.
 #[derive(Clone, Copy)]
-pub(super) struct Bf16s(u32);
+pub(super) struct Bf16s<V>([u32; LANES], PhantomData<V>);
 
-impl Bf16s {
-    const UPPER: u32 = 0xffff_0000;
-
+impl<V: Instructions> Bf16s<V> {
+    /// The numbers in the lower bits of pairs, and those in the upper bits.
     #[inline(always)]
-    fn widen(self) -> [f32; 2] {
-        [f32::from_bits(self.0 << 16), f32::from_bits(self.0 & Self::UPPER)]
-    }
-
-    #[inline(always)]
-    fn narrow(lower: f32, upper: f32) -> Self {
-        Bf16s(rounded(lower) >> 16 | rounded(upper) & Self::UPPER)
+    fn widen(self) -> ([f32; LANES], [f32; LANES]) {
+        let (mut lower, mut upper) = ([0.0; LANES], [0.0; LANES]);
+        for ((lower, upper), pair) in lower.iter_mut().zip(&mut upper).zip(self.0) {
+            *lower = f32::from_bits(pair << 16);
+            *upper = f32::from_bits(pair & 0xffff_0000);
+        }
+        (lower, upper)
     }
 }
 
-/// The bits of a number whose upper half is the nearest bfloat16, ties to even. NaNs are canonical.
-///
-/// Not by the instruction of AVX512_BF16, which takes subnormal numbers for zeros: bits may not
-/// depend on the processor.
-#[inline(always)]
-fn rounded(element: f32) -> u32 {
-    let bits = element.to_bits();
-    bits.wrapping_add(0x7fff + (bits >> 16 & 1))
-}
-
-impl Lanes for Bf16s {
-    type Bytes = [u8; 4];
+impl<V: Instructions> Lanes for Bf16s<V> {
+    type Bytes = [u8; 4 * LANES];
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
-    fn load(bytes: [u8; 4]) -> Self {
-        Bf16s(u32::from_ne_bytes(bytes))
+    fn load(bytes: Self::Bytes) -> Self {
+        let mut pairs = [0; LANES];
+        for (pair, bytes) in pairs.iter_mut().zip(bytes.as_chunks().0) {
+            *pair = u32::from_ne_bytes(*bytes);
+        }
+        Bf16s(pairs, PhantomData)
     }
     #[inline(always)]
-    fn store(self) -> [u8; 4] {
-        self.0.to_ne_bytes()
+    fn store(self) -> Self::Bytes {
+        let mut all = [0; 4 * LANES];
+        for (bytes, pair) in all.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *bytes = pair.to_ne_bytes();
+        }
+        all
     }
 }
 
-impl Half for Bf16s {
+impl<V: Instructions> Half for Bf16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        let [lower, upper] = self.widen();
-        Bf16s::narrow(f(lower).canonical(), f(upper).canonical())
+        self.zip(self, |element, _| f(element))
     }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let ([lower, upper], [other_lower, other_upper]) = (self.widen(), other.widen());
-        Bf16s::narrow(f(lower, other_lower), f(upper, other_upper))
+        let ((mut lower, mut upper), (other_lower, other_upper)) = (self.widen(), other.widen());
+        for (number, other) in lower.iter_mut().zip(other_lower) {
+            *number = f(*number, other);
+        }
+        for (number, other) in upper.iter_mut().zip(other_upper) {
+            *number = f(*number, other);
+        }
+        Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
     }
 }
 

@@ -7,17 +7,32 @@
 //! The same operands in the same order give the same bits on every processor and in every thread:
 //! all NaNs become one, half-precision results are rounded once to nearest even, subnormal numbers
 //! are kept.
+//!
+//! Speed, as a ratio to `memcpy` of as many bytes in the same rounds (`cargo run --release
+//! --example
+//! kernel_speed`; one thread, best rounds, a busy virtual machine with two cores of an EPYC of the
+//! fourth generation; `memcpy` 47 GB/s within the caches, about 10 GB/s beyond):
+//!
+//! | | 1 MiB | 64 MiB |
+//! |---|---|---|
+//! | integers, `bool`, `f32`, `f64`, complex: every operator in place | 1.0 | 1.0–1.2 |
+//! | `f16`: sum, product; least, greatest | 0.42; 0.72 | 1.2; 1.2 |
+//! | `bf16`: sum, product; least, greatest | 0.78; 0.71 | 1.2; 1.2 |
+//! | `f32` sum into a third operand: cached; streaming | 0.65; 0.62 | 0.7; 1.0 |
+//! | divided by the number of ranks: `f32`; `i32` | 0.83; 0.55 | 2.1; 2.1 |
+//! | the same: `i64`; `u8` | 0.28; 0.27 | 1.3; 1.3 |
+//! | copy, streaming: one thread; two | 0.65; 0.64 | 1.4; 1.5 |
 
 mod dispatch;
-mod f16_conversion;
+mod forms;
 mod halves;
+mod instructions;
 mod loops;
 mod number;
 mod processor;
 mod quotient;
-mod streaming;
 
-use self::dispatch::Memory;
+use self::forms::Memory;
 use crate::{DType, ReduceOp};
 
 /// Which operand of a reduction in place comes first. All ranks must agree: the order decides
@@ -72,7 +87,7 @@ pub fn copy(into: &mut [u8], from: &[u8], stores: Stores) {
             let bytes = into.len().min(from.len());
             into[..bytes].copy_from_slice(&from[..bytes]);
         }
-        Stores::Streaming => loops::copy_streaming(into, from),
+        Stores::Streaming => forms::stream(into, from),
     }
 }
 

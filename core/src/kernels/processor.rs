@@ -1,49 +1,8 @@
-//! What the processor has: its vectors, its caches, its mode of rounding. Knows nothing of kernels.
+//! The size of the caches, and how a thread computes with floats. Knows nothing of kernels.
 
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
-
-/// Sets of vector instructions for which kernels are compiled, each with those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Vectors {
-    /// What every processor of the architecture has.
-    Baseline,
-    /// AVX2, with F16C, which every such processor has.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512: F, BW, DQ and VL.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-/// The widest vectors that the processor has.
-#[inline(always)]
-pub(super) fn vectors() -> Vectors {
-    let there = detected();
-    #[cfg(test)]
-    let there = there.min(tests::limit());
-    there
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn detected() -> Vectors {
-    use std::is_x86_feature_detected as has;
-    if !has!("avx2") || !has!("f16c") {
-        return Vectors::Baseline;
-    }
-    if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
-        return Vectors::Avx512;
-    }
-    Vectors::Avx2
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn detected() -> Vectors {
-    Vectors::Baseline
-}
 
 /// Bytes of the largest cache that a core reaches, shared or not; a guess where nobody says.
 pub(super) fn last_cache_bytes() -> usize {
@@ -163,37 +122,7 @@ impl Mode {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::cell::Cell;
-
     use super::*;
-
-    thread_local! {
-        static LIMIT: Cell<Option<Vectors>> = const { Cell::new(None) };
-    }
-
-    pub(super) fn limit() -> Vectors {
-        LIMIT.get().unwrap_or(detected())
-    }
-
-    /// Every set that the processor has.
-    pub(crate) fn every_set() -> Vec<Vectors> {
-        let sets = [
-            Vectors::Baseline,
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512,
-        ];
-        sets.into_iter().filter(|set| *set <= detected()).collect()
-    }
-
-    /// What `run` returns with no wider vectors than `set`.
-    pub(crate) fn limited_to<R>(set: Vectors, run: impl FnOnce() -> R) -> R {
-        LIMIT.set(Some(set));
-        let result = run();
-        LIMIT.set(None);
-        result
-    }
 
     #[test]
     fn the_last_cache_is_of_a_plausible_size() {

@@ -10,7 +10,7 @@ use crate::schedule::Topology;
 use crate::schedule::cost::{Calibration, Link, LinkClass, Prices};
 
 /// The tables of ranks and hosts take some memory for each rank.
-const MOST_RANKS: u32 = 1 << 20;
+const MOST_RANKS: i64 = 1 << 20;
 /// More messages than this, of all ranks, are not simulated.
 const MOST_SIMULATED: u64 = 1 << 22;
 
@@ -25,9 +25,9 @@ Examples:
   polyrank predict allreduce --ranks 8 --bytes 1M --prices host.prices --json
       The prices that `polyrank bench --calibrate` measured.
 
-Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and between
-hosts, and what reducing costs. Where nothing was measured, links cost what they cost on a two-core
-virtual machine, and the network is one of 25 Gbit/s.";
+Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and
+between hosts, and what reducing costs. Where nothing was measured, links cost what they cost on a
+two-core virtual machine, and the network is one of 25 Gbit/s.";
 
 /// The options of `polyrank predict`.
 #[derive(Args)]
@@ -37,7 +37,7 @@ pub(crate) struct PredictArguments {
     #[arg(value_parser = collective)]
     collective: Collective,
     /// The number of ranks
-    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
     ranks: u32,
     /// The size of the tensor, or of all ranks' blocks together
     #[arg(short, long, default_value = "1M", value_parser = sizes::parse)]

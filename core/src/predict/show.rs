@@ -31,7 +31,7 @@ pub(super) fn table(forecast: &Forecast) -> String {
             .to_owned(),
     );
     lines.push(
-        "  bytes: the most that one rank sends or gets, and that the ranks of a host send to others."
+        "  bytes: the most that one rank sends or gets, and that a host's ranks send to others."
             .to_owned(),
     );
     lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()

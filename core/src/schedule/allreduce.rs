@@ -348,7 +348,8 @@ fn hierarchical_circulant(place: Place, on: &Topology) -> Schedule {
     by_lanes(place, on, moves::circulant)
 }
 
-/// On each host every rank reduces one part of the tensor, carries it round a ring of the hosts, and
+/// On each host every rank reduces one part of the tensor, carries it round a ring of the hosts,
+/// and
 /// hands the result out. Where hosts have different numbers of ranks, there are as many parts as
 /// the smallest has ranks.
 ///

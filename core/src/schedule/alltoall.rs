@@ -33,7 +33,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
     Algorithm {
         name: "bruck",
-        meant_for: "many ranks, tiny blocks of one size: few messages, each block goes several ways",
+        meant_for: "many ranks, tiny blocks of one size: few messages, each block goes far",
         build: Build::Equal(bruck),
         load: |on| Load::everywhere(on, bruck_traffic(on.size())),
     },
@@ -97,8 +97,8 @@ fn pairwise(place: Place) -> Schedule {
     exchange(place, true)
 }
 
-/// In round k each rank sends the rank 2^k places on, in one message, all the blocks that have to go
-/// a way with bit k in its length: its own and those that it got before.
+/// In round k each rank sends the rank 2^k places on, in one message, all the blocks that have to
+/// go a way with bit k in its length: its own and those that it got before.
 ///
 /// Rounds: ⌈log2 n⌉. Bytes sent by each rank: half of all its blocks in each round.
 /// Bruck and others: Efficient Algorithms for All-to-All Communications (1997).

@@ -1,5 +1,5 @@
-//! What pieces of algorithms cost, as shares of the whole: the figures to [`moves`](super::moves) and
-//! to what else several collectives have in common. Knows no steps.
+//! What pieces of algorithms cost, as shares of the whole: the figures to [`moves`](super::moves)
+//! and to what else several collectives have in common. Knows no steps.
 
 use super::cost::{Load, Phase, Traffic};
 use super::{Topology, peers};

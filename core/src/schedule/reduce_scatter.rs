@@ -147,12 +147,12 @@ fn ring(place: Place) -> Schedule {
     finish(builder, place)
 }
 
-/// Sums go round in steps that halve: in the first, each rank hands over what it has for the half of
-/// the ranks that are farthest.
+/// Sums go round in steps that halve: in the first, each rank hands over what it has for the half
+/// of the ranks that are farthest.
 ///
 /// Rounds: ⌊log2 n⌋, and a first one for which none of them waits unless n is a power of two. Bytes
-/// sent by each rank: all blocks but one, the least possible; a message for each block, since blocks
-/// need not be neighbours in memory. Scratch memory: for half of the blocks. Träff: Optimal,
+/// sent by each rank: all blocks but one, the least possible; a message for each block, since
+/// blocks need not be neighbours in memory. Scratch memory: for half of the blocks. Träff: Optimal,
 /// Non-pipelined Reduce-scatter and Allreduce Algorithms (2024).
 ///
 /// ```text

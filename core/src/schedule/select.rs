@@ -31,8 +31,8 @@ pub struct Selector {
     loads: [Vec<Load>; Collective::ALL.len()],
     prices: Prices,
     overrides: Overrides,
-    /// For each collective, with blocks of different sizes and of one: made when first wanted, since
-    /// a group seldom uses all of them.
+    /// For each collective, with blocks of different sizes and of one: made when first wanted,
+    /// since a group seldom uses all of them.
     tables: [[OnceLock<Table>; 2]; Collective::ALL.len()],
 }
 

@@ -36,8 +36,8 @@ pub struct Moment {
 }
 
 impl Timeline {
-    /// Lays out the schedules of all ranks, if they fit together. Every block has `block_bytes`; `on`
-    /// tells which ranks share a host.
+    /// Lays out the schedules of all ranks, if they fit together. Every block has `block_bytes`;
+    /// `on` tells which ranks share a host.
     pub fn new(
         schedules: &[Schedule],
         block_bytes: f64,

@@ -25,6 +25,17 @@ pub enum Shown {
     Nonsense,
 }
 
+/// What a rank says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// It looks by itself.
+    Awake,
+    /// It has to be woken when something is shown.
+    Asleep,
+    /// It failed: what it shows does not count any more, and it will say why.
+    Withdrawn,
+}
+
 /// The board of a group whose ranks are all on one host. Nothing in it blocks.
 pub trait Board: Send {
     /// The number of ranks.
@@ -43,6 +54,8 @@ pub trait Board: Send {
     /// Tells the others whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
-    /// Whether `rank` has to be woken, asked after something was shown.
-    fn is_asleep(&self, rank: Rank) -> bool;
+    /// Tells the others that this rank failed. It cannot be taken back.
+    fn withdraw(&mut self);
+    /// What `rank` says of itself, asked after something was shown.
+    fn attention(&self, rank: Rank) -> Attention;
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::kernels;
 use crate::wire::frame::Header;
 use crate::{Error, Result};
 
@@ -315,8 +316,8 @@ impl Mailbox {
 
 fn deliver(peer: Rank, header: &Header, bytes: &[u8], sink: &mut dyn Sink) {
     match sink.announced(peer, header) {
-        Destination::Into(region) => {
-            region.write(|memory| memory.copy_from_slice(bytes));
+        Destination::Into(region, stores) => {
+            region.write(|memory| kernels::copy(memory, bytes, stores));
             drop(region);
             sink.arrived(peer, header, Arrived::InPlace);
         }

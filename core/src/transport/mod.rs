@@ -30,6 +30,7 @@ mod within_host;
 pub use self::compose::{Means, compose};
 #[cfg(feature = "tcp")]
 pub use self::within_host::WithinHost;
+use crate::kernels::Stores;
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -75,8 +76,9 @@ impl Payload {
 /// Where the payload of an arriving frame goes.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Straight into this memory, which is exactly as long as the payload.
-    Into(Region),
+    /// Straight into this memory, which is exactly as long as the payload; copied so, if the
+    /// transport copies it itself.
+    Into(Region, Stores),
     /// Into a buffer of the transport, shown to [`Sink::arrived`] and reused afterwards.
     Borrowed,
     /// Nowhere.

@@ -293,7 +293,7 @@ impl SimTransport {
 
     fn announce(&mut self, peer: Rank, header: &Header, sink: &mut dyn Sink) {
         let destination = sink.announced(peer, header);
-        if let Destination::Into(region) = &destination {
+        if let Destination::Into(region, _) = &destination {
             assert_eq!(region.len(), header.payload_bytes as usize, "memory for the payload");
             region.write(|memory| memory.fill(SPOILED));
         }
@@ -302,7 +302,7 @@ impl SimTransport {
 
     fn complete(&mut self, peer: Rank, header: &Header, bytes: &[u8], sink: &mut dyn Sink) {
         match self.announced[peer as usize].take() {
-            Some(Destination::Into(region)) => {
+            Some(Destination::Into(region, _)) => {
                 fill(region, bytes);
                 sink.arrived(peer, header, Arrived::InPlace);
             }

@@ -344,8 +344,8 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
  * An operation on one tensor that is started again and again, made by
  * {@link ProcessGroup.prepareAllreduce}.
  *
- * Each start is a call like any other: it has the next number in its group, and other ranks may take
- * part in it by an ordinary call.
+ * Each start is a call like any other: it has the next number in its group, and other ranks may
+ * take part in it by an ordinary call.
  */
 export class PreparedOperation<T = unknown> {
   private constructor();
@@ -355,8 +355,8 @@ export class PreparedOperation<T = unknown> {
    */
   start(): Work<T>;
   /**
-   * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what it
-   * failed with.
+   * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what
+   * it failed with.
    */
   wait(): Promise<T | undefined>;
 }

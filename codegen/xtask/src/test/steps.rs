@@ -143,6 +143,7 @@ impl Tools<'_> {
                 &["setup"],
                 Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
             ),
+            self.over_tcp(),
             step(
                 "strangers",
                 "strangers, closed and suspended tabs against a running job",
@@ -193,6 +194,19 @@ impl Tools<'_> {
                 Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
             ),
         ]
+    }
+
+    /// What ranks of one host use only if asked to.
+    fn over_tcp(&self) -> Step {
+        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
+        let mut over_tcp = self.cargo(
+            &[&["test", "-p", "polyrank-tests", "--all-features", "--no-fail-fast"], &suites[..]]
+                .concat(),
+        );
+        over_tcp.env("POLYRANK_TRANSPORT", "tcp");
+        let what =
+            "conformance and failures over TCP, which ranks of one host use only if asked to";
+        step("over-tcp", what, &[], Action::Run(over_tcp))
     }
 
     fn node_suites(&self) -> Vec<Step> {

@@ -129,8 +129,14 @@ function operationOf({ operation, form, reduction, count }, input, output) {
     reduce: (root) => pr.reduce(output, { dst: root, op }),
     broadcast: (root) => pr.broadcast(output, { src: root }),
     allgather: () => pr.allGatherIntoTensor(output, input),
-    gather: (root) => pr.gather(input, root === rank ? parts(output) : null, { dst: root }),
-    scatter: (root) => pr.scatter(output, root === rank ? parts(input) : null, { src: root }),
+    gather: (root) =>
+      root === rank
+        ? pr.gather(input, parts(output), { dst: root })
+        : pr.gather(input, { dst: root }),
+    scatter: (root) =>
+      root === rank
+        ? pr.scatter(output, parts(input), { src: root })
+        : pr.scatter(output, { src: root }),
     reduce_scatter: () => pr.reduceScatterTensor(output, input, { op }),
     alltoall: () => pr.allToAllSingle(output, input),
     barrier: () => pr.barrier(),

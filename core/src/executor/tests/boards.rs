@@ -136,7 +136,7 @@ fn frames_and_the_board_take_turns() {
         let mut calls = Vec::new();
         let mut tensors = Vec::new();
         for round in 0..40 {
-            if (round * 7 + seed as usize) % 3 == 0 {
+            if (round * 7 + seed as usize).is_multiple_of(3) {
                 for (completion, output, expected) in
                     issue_all(&mut world, Collective::Allreduce, 5, 0)
                 {
@@ -200,7 +200,8 @@ fn roots_that_wait_for_nobody_find_out_that_they_are_two() {
                 calls.push(world.issue(rank, call(small, 2, input, tensor())));
                 calls.push(allreduce(&mut world, rank, 4));
             }
-            let later: Vec<_> = calls.iter().skip(1).step_by(2).cloned().collect();
+            // Rank 2 agrees with one of them, and may be done with both calls.
+            let later = [calls[1].clone(), calls[3].clone()];
             world.run(&later);
             for error in errors(&later) {
                 let Error::CollectiveMismatch { sequence, .. } = &error else { panic!("{error}") };
@@ -290,6 +291,10 @@ fn a_deadline_on_the_board_names_who_is_late() {
             let Error::CollectiveTimeout { detail, .. } = &error else { panic!("{error}") };
             assert!(detail.contains("waiting for rank 0"), "{detail}");
         }
+        // What the others showed was for an operation that failed.
+        let late = allreduce(&mut world, 0, 10);
+        world.run(std::slice::from_ref(&late));
+        assert!(matches!(errors(&[late])[0], Error::CollectiveTimeout { .. }));
     });
 }
 
@@ -309,7 +314,9 @@ fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -
     let fingerprint = fingerprint(Collective::Allreduce, 1, 0);
     let mut number = (rank as i32 + sequence as i32).to_le_bytes();
     let mut flat = Flat::InPlace(&mut number);
-    let tried = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
+    let numbered = (sequence, &fingerprint);
+    let (tried, settling) = driver.try_small(numbered, &small, &mut flat, waiting);
+    drop(settling);
     if tried == Some(true) {
         return Ok(i32::from_le_bytes(number));
     }

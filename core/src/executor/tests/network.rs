@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use crate::kernels;
 use crate::transport::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::{Header, Kind};
 
@@ -144,8 +145,8 @@ impl Loopback {
     ) {
         *self.network.lock().unwrap().delivered.entry(header.kind).or_default() += 1;
         match destination {
-            Destination::Into(region) => {
-                region.write(|into| into.copy_from_slice(bytes));
+            Destination::Into(region, stores) => {
+                region.write(|into| kernels::copy(into, bytes, stores));
                 drop(region);
                 sink.arrived(peer, &header, Arrived::InPlace);
             }

@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 
-use super::super::processor::tests::{every_set, limited_to};
+use super::super::instructions::tests::{every_set, limited_to};
 use super::super::*;
 
 /// Elements of each operand: none, one, and about as many as are combined at a time, stored at a

@@ -13,8 +13,8 @@ use crate::schedule::{
 ///
 /// Blocks are cut into [`Layout::cells`] cells, the least common multiple of all cuts, so that
 /// every chunk is a range of cells exactly, whatever the block's size: a boundary `i/parts` is the
-/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element. Scratch memory of
-/// several times a block has as many times the cells, and cuts that keep the blocks whole.
+/// cell boundary `i*cells/parts`, and equal fractions are cut at the same element. Scratch memory
+/// of several times a block has as many times the cells, and cuts that keep the blocks whole.
 pub(super) struct Layout<'a> {
     schedules: &'a [Schedule],
     ranks: Vec<Memory>,

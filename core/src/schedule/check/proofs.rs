@@ -149,3 +149,42 @@ fn what_goes_between_hosts_is_stated_within_bounds() {
         }
     }
 }
+
+#[test]
+fn messages_peers_and_scratch_of_thousands_of_ranks_grow_as_stated() {
+    // The algorithms for many ranks; 16 on each of 256 hosts for those that follow them.
+    let on = Topology::blocks(256, 16);
+    let doublings = 12;
+    let most = |messages: u32, peers: usize, scratch: u32| (messages, peers, scratch);
+    for (collective, name, limits) in [
+        (Collective::Allreduce, "recursive_doubling", most(doublings, 12, 1)),
+        (Collective::Allreduce, "circulant", most(4 * doublings, 24, 0)),
+        (Collective::Allreduce, "double_tree", most(4, 5, 0)),
+        (Collective::Allreduce, "hierarchical", most(8 + 4, 8 + 4, 1)),
+        (Collective::Allreduce, "hierarchical_circulant", most(2 * 15 + 4 * 8, 15 + 16, 0)),
+        (Collective::Broadcast, "binomial", most(doublings, 12, 0)),
+        (Collective::Broadcast, "hierarchical", most(8 + 4, 8 + 4, 0)),
+        (Collective::Reduce, "double_tree", most(2, 4, 1)),
+        (Collective::Barrier, "dissemination", most(doublings, 24, 0)),
+        (Collective::Barrier, "hierarchical", most(8 + 4, 16 + 4, 0)),
+    ] {
+        let found = collective.algorithms().iter().find(|algorithm| algorithm.name == name);
+        let schedules = found.unwrap().schedules(0, &on);
+        let total = (found.unwrap().load)(&on).total();
+        for schedule in &schedules {
+            let actions = || schedule.steps.iter().map(|step| step.action);
+            let sent = actions().filter_map(|action| action.receiver()).count() as u32;
+            let received = actions().filter_map(|action| action.sender()).count() as u32;
+            let peers = actions().filter_map(|action| action.receiver().or(action.sender()));
+            let peers = peers.collect::<std::collections::HashSet<_>>().len();
+            let scratch: u32 = schedule.scratch.iter().map(|scratch| scratch.times).sum();
+            let found = (sent.max(received), peers, scratch);
+            assert!(
+                found.0 <= limits.0 && found.1 <= limits.1 && found.2 <= limits.2,
+                "{} by {name}: {found:?} (messages, peers, blocks of scratch), not {limits:?}",
+                collective.facts().name,
+            );
+            assert!(found.0 <= total.messages, "{name}: {found:?}, states {total:?}");
+        }
+    }
+}

@@ -199,7 +199,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_calibration_survives_the_journey(
-            links in proptest::array::uniform4(proptest::option::of((0.0..1.0, 0.0..1.0, 0.0..1.0))),
+            links in proptest::array::uniform4(proptest::option::of(
+                (0.0..1.0, 0.0..1.0, 0.0..1.0)
+            )),
             others in proptest::array::uniform3(proptest::option::of(0.0..1.0)),
         ) {
             let link = |(latency_s, overhead_s, byte_s)| Link { latency_s, overhead_s, byte_s };

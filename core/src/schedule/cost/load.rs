@@ -1,4 +1,5 @@
-//! What an algorithm sends, and its price. Knows no schedule but to derive the same figures from it.
+//! What an algorithm sends, and its price. Knows no schedule but to derive the same figures from
+//! it.
 
 use super::{Link, Prices, blocks_moved, rounds};
 use crate::schedule::{Action, Schedule, Step, Topology};

@@ -59,7 +59,8 @@ impl LinkClass {
 
     /// What such a link costs where nobody has measured it, the executor's share included.
     ///
-    /// All but the last are of a two-core virtual machine. Loopback: 64-byte round trips of the bare
+    /// All but the last are of a two-core virtual machine. Loopback: 64-byte round trips of the
+    /// bare
     /// transport took 4.7 µs, of which a write took 1.3 to 4.3 µs, and 256 KiB segments went at
     /// 3 GB/s. Shared memory: a bare exchange of 64 bytes took 0.4 µs, and 256 KiB slots went at
     /// 4 to 7 GB/s. A network is taken to be of 25 Gbit/s.

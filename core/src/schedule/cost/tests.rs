@@ -112,7 +112,8 @@ fn compare(collective: Collective, on: &Topology, bytes: u64) {
         .collect();
     assert!(
         seconds[chosen] <= limit * best,
-        "{} of {bytes} bytes, {} ranks on {} hosts: chose {} of (name, simulated, priced) {table:?}",
+        "{} of {bytes} bytes, {} ranks on {} hosts: chose {} of (name, simulated, priced) \
+         {table:?}",
         facts.name,
         on.size(),
         on.hosts(),

@@ -1,8 +1,8 @@
-//! Memory for tensors that other processes of this host can read where it lies. Knows nothing of who
-//! reads it.
+//! Memory for tensors that other processes of this host can read where it lies. Knows nothing of
+//! who reads it.
 //!
-//! Blocks lie in pools, each of them a file of memory; large blocks have one of their own. A pool is
-//! known by its number, so that another process maps it once and is then told places in it.
+//! Blocks lie in pools, each of them a file of memory; large blocks have one of their own. A pool
+//! is known by its number, so that another process maps it once and is then told places in it.
 
 #![allow(unsafe_code)]
 
@@ -113,10 +113,12 @@ fn small(bytes: usize) -> Option<Block> {
     if let Some(block) = known.and_then(|pool| pool.take(bytes)) {
         return Some(block);
     }
-    let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    let pools: Vec<Arc<Pool>> = pools.iter().filter_map(Weak::upgrade).collect();
-    let mut others = pools.iter().filter(|pool| pool.process_id == process_id);
-    if let Some(block) = others.find_map(|pool| pool.take(bytes)) {
+    let known: Vec<Arc<Pool>> = {
+        let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().filter_map(Weak::upgrade).collect()
+    };
+    let mut own = known.iter().filter(|pool| pool.process_id == process_id);
+    if let Some(block) = own.find_map(|pool| pool.take(bytes)) {
         return Some(block);
     }
     let pool = Pool::new(POOL_BYTES)?;

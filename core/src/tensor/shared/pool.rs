@@ -49,7 +49,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_come_back_whole(sizes in proptest::collection::vec((1_usize..40, 0_usize..9), 1..60)) {
+        fn parts_come_back_whole(
+            sizes in proptest::collection::vec((1_usize..40, 0_usize..9), 1..60),
+        ) {
             let mut free = FreeList::new(200);
             let mut taken: Vec<(usize, usize)> = Vec::new();
             for (bytes, victim) in sizes {

@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use super::memory::{File, Mapping};
 use super::ring::Shared;
 use crate::transport::Rank;
-use crate::transport::board::{BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
 use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
@@ -27,15 +27,19 @@ const LINE: usize = 64;
 /// What the file is and of which layout: the first word.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
 const NONCE_AT: usize = 8;
-const ASLEEP_AT: usize = 2 * LINE;
-const PASSED_AT: usize = 4 * LINE;
+pub(super) const ATTENTION_AT: usize = 2 * LINE;
+pub(super) const PASSED_AT: usize = 4 * LINE;
 const PLACES_AT: usize = 6 * LINE;
+
+/// What a rank says of itself; zero if it is awake.
+const ASLEEP: u64 = 1;
+const WITHDRAWN: u64 = 2;
 
 /// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
 const LENGTH_AT: usize = 8;
 const PASSED_THEN_AT: usize = 16;
 const FINGERPRINT_AT: usize = 24;
-const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
+pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
 const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
 
 /// Bytes of a rank's file.
@@ -112,7 +116,7 @@ fn find(card: &Card) -> Result<Mapping, String> {
 }
 
 /// A board over the memories of all ranks.
-struct SharedBoard<M> {
+pub(super) struct SharedBoard<M> {
     rank: Rank,
     /// By rank; this rank writes its own only.
     memories: Vec<M>,
@@ -122,7 +126,7 @@ struct SharedBoard<M> {
 
 impl<M: Shared> SharedBoard<M> {
     /// A board of `rank` over the memories of all ranks, whose places have only zeros.
-    fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
+    pub(super) fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
         let passed = vec![0; memories.len()];
         SharedBoard { rank, memories, passed }
     }
@@ -157,7 +161,8 @@ fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
     Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
 }
 
-fn place(sequence: u64) -> usize {
+/// Where in a file the place of an operation is.
+pub(super) fn place(sequence: u64) -> usize {
     PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
 }
 
@@ -214,12 +219,22 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
 
     fn set_asleep(&mut self, asleep: bool) {
         let own = self.own();
-        own.store(ASLEEP_AT, u64::from(asleep));
-        own.fence();
+        if own.load(ATTENTION_AT) != WITHDRAWN {
+            own.store(ATTENTION_AT, if asleep { ASLEEP } else { 0 });
+            own.fence();
+        }
     }
 
-    fn is_asleep(&self, rank: Rank) -> bool {
-        self.memories[rank as usize].load(ASLEEP_AT) != 0
+    fn withdraw(&mut self) {
+        self.own().store(ATTENTION_AT, WITHDRAWN);
+    }
+
+    fn attention(&self, rank: Rank) -> Attention {
+        match self.memories[rank as usize].load(ATTENTION_AT) {
+            0 => Attention::Awake,
+            WITHDRAWN => Attention::Withdrawn,
+            _ => Attention::Asleep,
+        }
     }
 }
 
@@ -292,11 +307,14 @@ mod tests {
     #[test]
     fn sleepers_are_seen() {
         let mut boards = in_one_process(2);
-        assert!(!boards[0].is_asleep(1));
+        assert_eq!(boards[0].attention(1), Attention::Awake);
         boards[1].set_asleep(true);
-        assert!(boards[0].is_asleep(1) && !boards[0].is_asleep(0));
+        assert!(boards[0].attention(1) == Attention::Asleep);
         boards[1].set_asleep(false);
-        assert!(!boards[0].is_asleep(1));
+        assert_eq!(boards[0].attention(1), Attention::Awake);
+        boards[1].withdraw();
+        boards[1].set_asleep(true);
+        assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
     }
 
     #[test]

@@ -139,12 +139,12 @@ impl Inbox {
         let payload_bytes = header.payload_bytes as usize;
         self.long = payload_bytes >= LONG_BYTES;
         let into = match sink.announced(peer, &header) {
-            Destination::Into(region) if region.len() != payload_bytes => {
+            Destination::Into(region, _) if region.len() != payload_bytes => {
                 let bytes = region.len();
                 let why = format!("{payload_bytes} bytes came for {bytes} bytes of memory");
                 return Err(Lost::Protocol(why));
             }
-            Destination::Into(region) => Into::Region(region),
+            Destination::Into(region, _) => Into::Region(region),
             Destination::Borrowed if bytes.len() >= payload_bytes => {
                 sink.arrived(peer, &header, Arrived::Borrowed(&bytes[..payload_bytes]));
                 return Ok(payload_bytes);

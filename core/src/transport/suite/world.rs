@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::kernels::Stores;
 use crate::tensor::Region;
 use crate::transport::{
     Arrived, Destination, Lost, Payload, Rank, Sink, Transport, inproc as in_process,
@@ -371,7 +372,9 @@ impl Sink for Recorder {
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
         let destination = match header.message % 3 {
             0 => Destination::Borrowed,
-            1 => Destination::Into(Region::zeroed(header.payload_bytes as usize)),
+            1 => {
+                Destination::Into(Region::zeroed(header.payload_bytes as usize), Stores::Streaming)
+            }
             _ => Destination::Discard,
         };
         let before = self.announced[peer as usize].replace((*header, destination.clone()));
@@ -384,7 +387,7 @@ impl Sink for Recorder {
             self.announced[peer as usize].take().expect("it was announced");
         assert_eq!(announced, *header);
         let bytes = match (destination, payload) {
-            (Destination::Into(region), Arrived::InPlace) => Some(region.read(<[u8]>::to_vec)),
+            (Destination::Into(region, _), Arrived::InPlace) => Some(region.read(<[u8]>::to_vec)),
             (Destination::Borrowed, Arrived::Borrowed(bytes)) => Some(bytes.to_vec()),
             (Destination::Borrowed, Arrived::Lent(bytes, holds)) => {
                 let bytes = bytes.to_vec();

@@ -1,7 +1,8 @@
-//! Payloads that the peer reads where they lie: until it has, they have not left; what is taken back
-//! is not believed; pools come and go.
+//! Payloads that the peer reads where they lie: until it has, they have not left; what is taken
+//! back is not believed; pools come and go.
 
 use super::*;
+use crate::kernels::Stores;
 use crate::transport::suite::world::{World, message};
 use crate::transport::{Arrived, Destination};
 use crate::{Region, wire::frame::Kind};
@@ -76,7 +77,7 @@ struct Reader<F> {
 impl<F: FnMut()> Sink for Reader<F> {
     fn announced(&mut self, _: Rank, _: &Header) -> Destination {
         match &self.into {
-            Some(region) => Destination::Into(region.clone()),
+            Some(region) => Destination::Into(region.clone(), Stores::Cached),
             None => Destination::Borrowed,
         }
     }

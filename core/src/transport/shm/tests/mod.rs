@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod board_model;
 mod lending;
 mod mad;
 mod model;

@@ -1,0 +1,163 @@
+//! The protocol of the board in a model checker, as `model` does it for the rings. One place and
+//! one word of payload are enough: places do not know of each other.
+
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Notify};
+
+use super::super::board::{ATTENTION_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
+use super::super::ring::Shared;
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::wire::frame::Fingerprint;
+
+/// The words of a rank's memory that the operations of the model use: what the head says, then the
+/// place without its payload.
+struct Words {
+    asleep: AtomicU64,
+    passed: AtomicU64,
+    place: Vec<AtomicU64>,
+    payload: UnsafeCell<u64>,
+}
+
+#[derive(Clone)]
+struct Memory(Arc<Words>);
+
+// SAFETY: the checker is told of each access to the payload, and fails if two threads have it.
+unsafe impl Sync for Words {}
+// SAFETY: as above.
+unsafe impl Send for Words {}
+
+impl Memory {
+    fn new() -> Memory {
+        Memory(Arc::new(Words {
+            asleep: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            place: (0..BYTES_AT / 8).map(|_| AtomicU64::new(0)).collect(),
+            payload: UnsafeCell::new(0),
+        }))
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        match at {
+            ATTENTION_AT => &self.0.asleep,
+            PASSED_AT => &self.0.passed,
+            _ => &self.0.place[(at - place(1)) / 8],
+        }
+    }
+}
+
+impl Shared for Memory {
+    fn load(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    fn swap(&self, at: usize, value: u64) -> u64 {
+        self.word(at).swap(value, Ordering::AcqRel)
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        assert_eq!(at, place(1) + BYTES_AT);
+        let value = u64::from_le_bytes(bytes.try_into().unwrap());
+        // SAFETY: the checker fails if another thread has it.
+        self.0.payload.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn read(&self, at: usize, into: &mut [u8]) {
+        assert_eq!(at, place(1) + BYTES_AT);
+        // SAFETY: the checker fails if another thread writes it.
+        let value = self.0.payload.with(|place| unsafe { *place });
+        into.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// The boards of two ranks.
+fn boards() -> [SharedBoard<Memory>; 2] {
+    let memories = vec![Memory::new(), Memory::new()];
+    [SharedBoard::new(0, memories.clone()), SharedBoard::new(1, memories)]
+}
+
+/// Two operations that have the same place.
+const FIRST: u64 = 1;
+const SECOND: u64 = FIRST + BOARD_PLACES;
+
+fn fingerprint(sequence: u64) -> Fingerprint {
+    Fingerprint { elements: sequence, detail: !sequence, ..Fingerprint::default() }
+}
+
+fn show(board: &mut SharedBoard<Memory>, sequence: u64) -> bool {
+    board.show(sequence, &fingerprint(sequence), &(sequence * 1000).to_le_bytes())
+}
+
+/// Whether the other rank shows something for `sequence`, which must be whole.
+fn read(board: &mut SharedBoard<Memory>, other: u32, sequence: u64) -> bool {
+    let mut into = [0; BOARD_BYTES];
+    match board.read(other, sequence, &mut into) {
+        Shown::Nothing => false,
+        shown => {
+            assert_eq!(shown, Shown::Bytes(8, fingerprint(sequence)));
+            assert_eq!(into[..8], (sequence * 1000).to_le_bytes());
+            true
+        }
+    }
+}
+
+fn explore(check: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+#[test]
+fn a_place_is_whole_whenever_it_is_read() {
+    explore(|| {
+        let [mut ours, mut theirs] = boards();
+        let thread = loom::thread::spawn(move || {
+            assert!(show(&mut theirs, FIRST));
+            theirs.pass(FIRST);
+            while !show(&mut theirs, SECOND) {
+                loom::thread::yield_now();
+            }
+        });
+        for sequence in [FIRST, SECOND] {
+            while !read(&mut ours, 1, sequence) {
+                loom::thread::yield_now();
+            }
+            ours.pass(sequence);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_what_is_shown() {
+    explore(|| {
+        let [mut ours, mut theirs] = boards();
+        let bell = Arc::new(Notify::new());
+        let ring = bell.clone();
+        let thread = loom::thread::spawn(move || {
+            assert!(show(&mut theirs, FIRST));
+            if theirs.attention(0) == Attention::Asleep {
+                ring.notify();
+            }
+        });
+        while !read(&mut ours, 1, FIRST) {
+            ours.set_asleep(true);
+            if !ours.shows(1, FIRST) {
+                // The checker finds a thread that nobody wakes any more.
+                bell.wait();
+            }
+            ours.set_asleep(false);
+        }
+        thread.join().unwrap();
+    });
+}
