@@ -333,7 +333,9 @@ fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &m
             sink.arrived(peer, header, Arrived::Borrowed(payload));
         }
         Destination::Borrowed => {
-            sink.arrived(peer, header, Arrived::Borrowed(&payload.to_vec()));
+            // What is read as more than values must not change meanwhile.
+            let copy = payload.to_vec();
+            sink.arrived(peer, header, Arrived::Borrowed(&copy));
         }
         Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
     }
