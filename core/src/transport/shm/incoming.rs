@@ -11,6 +11,7 @@ use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{Corrupt, Entry, Reader, Shared};
 use super::wire::Pools;
+use crate::kernels::{Stores, copy};
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
@@ -53,7 +54,7 @@ enum Frame {
 
 /// Where a payload in pieces goes.
 enum Into {
-    Region(Region),
+    Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
 }
@@ -236,8 +237,8 @@ impl Incoming {
             return Err(taken_back());
         }
         match sink.announced(peer, header) {
-            Destination::Into(region) => {
-                region.write(|into| into.copy_from_slice(payload));
+            Destination::Into(region, stores) => {
+                region.write(|into| copy(into, payload, stores));
                 if !holds() {
                     return Err(taken_back());
                 }
@@ -278,7 +279,7 @@ impl Incoming {
         sink: &mut dyn Sink,
     ) {
         let into = match sink.announced(peer, &header) {
-            Destination::Into(region) => Into::Region(region),
+            Destination::Into(region, stores) => Into::Region(region, stores),
             // A header announces no more than `MAX_PAYLOAD_BYTES`.
             Destination::Borrowed => {
                 Into::Buffer(Vec::with_capacity(header.payload_bytes as usize))
@@ -302,8 +303,8 @@ impl Incoming {
         let (header, start) = (partial.header, partial.have_bytes);
         let piece = memory.show(place, bytes);
         match &mut partial.into {
-            Into::Region(region) => {
-                region.write(|into| into[start..start + bytes].copy_from_slice(piece));
+            Into::Region(region, stores) => {
+                region.write(|into| copy(&mut into[start..start + bytes], piece, *stores));
             }
             Into::Buffer(buffer) => buffer.extend_from_slice(piece),
             Into::Nowhere => {}
@@ -314,7 +315,7 @@ impl Incoming {
             return;
         }
         match partial.into {
-            Into::Region(_) => sink.arrived(peer, &header, Arrived::InPlace),
+            Into::Region(..) => sink.arrived(peer, &header, Arrived::InPlace),
             Into::Buffer(buffer) => sink.arrived(peer, &header, Arrived::Borrowed(&buffer)),
             Into::Nowhere => sink.arrived(peer, &header, Arrived::Discarded),
         }
@@ -325,15 +326,15 @@ impl Incoming {
 fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &mut dyn Sink) {
     let payload = memory.show(place, header.payload_bytes as usize);
     match sink.announced(peer, header) {
-        Destination::Into(region) => {
-            region.write(|into| into.copy_from_slice(payload));
+        Destination::Into(region, stores) => {
+            region.write(|into| copy(into, payload, stores));
             sink.arrived(peer, header, Arrived::InPlace);
         }
         Destination::Borrowed if matches!(header.kind, Kind::Data | Kind::Message) => {
             sink.arrived(peer, header, Arrived::Borrowed(payload));
         }
         Destination::Borrowed => {
-            // What is read as more than values must not change meanwhile.
+            // What is decoded must not change meanwhile, whatever the peer does to its memory.
             let copy = payload.to_vec();
             sink.arrived(peer, header, Arrived::Borrowed(&copy));
         }
