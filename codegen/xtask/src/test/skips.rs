@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// The tests that were left out, wholly or in part, each with its reason: those of ours that write
-/// "skipped: NAME: REASON", "ok 3 - NAME # SKIP REASON" (Node), "SKIPPED [1] PLACE: REASON"
+/// "skipped: NAME: REASON", "ok 3 - NAME # SKIP REASON" (Node), `SKIPPED [1] PLACE: REASON`
 /// (pytest), and "test NAME ... ignored, REASON" (cargo).
 pub(super) fn skipped(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(skip).collect()
