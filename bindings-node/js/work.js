@@ -46,6 +46,10 @@ export function withWorks(addon) {
       addon.workIssue(this.#work);
     }
 
+    giveUp(why) {
+      addon.workGiveUp(this.#work, why);
+    }
+
     isDone() {
       return addon.workIsDone(this.#work);
     }
