@@ -60,8 +60,8 @@ struct Connection {
     ends: Option<Instant>,
 }
 
-/// What is known of a server with which no session stood yet, the more the greater: what one attempt
-/// has shown is not forgotten because a later one shows less.
+/// What is known of a server with which no session stood yet, the more the greater: what one
+/// attempt has shown is not forgotten because a later one shows less.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
     /// It never accepted a WebSocket; of why, browsers tell pages nothing.

@@ -87,8 +87,8 @@ export async function lostBeforeCopy({ group, store, rank, argument }) {
   const bytes = argument.isLarge ? 24 << 20 : 1024;
   const first = argument.isLarge ? new Float32Array(1) : new Float32Array(6 << 20).fill(1);
   const memory = new ArrayBuffer(bytes, { maxByteLength: bytes + 4 });
-  const array = argument.how === "transfer" ? new Float32Array(bytes / 4) : new Float32Array(memory);
-  array.fill(2);
+  const fixed = new Float32Array(bytes / 4);
+  const array = (argument.how === "transfer" ? fixed : new Float32Array(memory)).fill(2);
   // As many elements: the next operation could take the place of the lost one.
   const next = new Float32Array(bytes / 4).fill(100);
   const works = [group.allreduce(first), group.allreduce(array)];
