@@ -8,10 +8,7 @@ export function withWorks(addon) {
 
     constructor(work) {
       this.#work = work;
-    }
-
-    get id() {
-      return addon.workId(this.#work);
+      this.id = addon.workId(work);
     }
 
     get name() {
