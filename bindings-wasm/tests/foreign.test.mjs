@@ -81,7 +81,9 @@ const strangers = {
   }),
   "answers garbage": plain((socket) => socket.end(Buffer.alloc(4096, 0xa5))),
   "answers garbage for ever": plain((socket) => {
-    const more = () => socket.write(Buffer.alloc(65536, 0x41), () => setImmediate(more));
+    const more = () => {
+      socket.write(Buffer.alloc(65536, 0x41), (error) => error ?? setImmediate(more));
+    };
     more();
   }),
   "speaks HTTP alone": createHttpServer((_, response) => response.writeHead(404).end("no")),
