@@ -27,6 +27,8 @@ use crate::store::table::Refusal;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// A client lets others have their turn after this many bytes.
+const TURN_BYTES: usize = 256 << 10;
 /// A client with this many unsent bytes of replies is not read from.
 const HIGH_WATER_BYTES: usize = 1 << 20;
 /// Most bytes of unfinished requests, unsent replies and waits of all connections together.
@@ -157,7 +159,12 @@ impl Host {
         input: &mut Input,
         greeting: bool,
     ) -> Result<(), End> {
+        let mut turn_bytes = 0;
         loop {
+            if turn_bytes >= TURN_BYTES {
+                turn_bytes = 0;
+                tokio::task::yield_now().await;
+            }
             let reading = !input.paused;
             match poll_fn(|cx| self.poll_ready(client, from, reading, cx)).await? {
                 Ready::Write => {
@@ -169,6 +176,7 @@ impl Host {
                 }
                 Ready::Received(0) => return Err(End::Closed),
                 Ready::Received(bytes) => {
+                    turn_bytes += bytes;
                     // Nobody else has run since they were received.
                     self.take(client, input, &self.scratch.borrow()[..bytes])?;
                     client.flush()?;
