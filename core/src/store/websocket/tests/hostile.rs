@@ -184,7 +184,7 @@ fn pages_from_elsewhere_are_refused_with_advice() {
             other => panic!("{origin}: {other:?}"),
         }
     }
-    let origins = crate::wire::origin::AllowedOrigins::parse("https://good.example");
+    let origins = crate::wire::origin::AllowedOrigins::parse("https://good.example").unwrap();
     let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).allowed_origins(origins);
     let server = TcpStore::new(options).unwrap();
     assert!(connect(server.port(), Some("https://good.example")).is_ok());
