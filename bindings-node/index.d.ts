@@ -810,7 +810,7 @@ export class StoreTimeoutError extends DistStoreError {
   readonly waitedMs: number;
 }
 
-/** The store's value is not a number that `add` can add to. */
+/** The store's value is not a number that `add` can add to, or the sum has more than 64 bits. */
 export class NotACounterError extends DistStoreError {
   protected constructor();
   /** The kind of the error. */

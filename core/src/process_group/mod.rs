@@ -16,6 +16,7 @@ use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 
 mod check;
 mod create;
+mod disjoint;
 mod monitored_barrier;
 mod scope;
 mod split;

@@ -1,5 +1,7 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+#[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
+mod bell;
 mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
@@ -22,6 +24,8 @@ pub mod tcp;
 pub mod wait;
 pub mod websocket;
 
+#[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
+pub(crate) use self::bell::Bell;
 pub use self::compose::{Means, compose};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
