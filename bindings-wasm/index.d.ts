@@ -43,8 +43,10 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or shortened meanwhile rejects the operation, and is
- * not written. Memory of {@link alloc} is used without a copy.
+ * touch it in between. One that is detached or resized meanwhile rejects the operation, and is not
+ * written; if it was not copied yet, as a large one or one behind others, the group is aborted on
+ * all ranks, which count on this one. Operations on one array are carried out one after the other,
+ * in the order of the calls. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor;
 
@@ -534,11 +536,41 @@ export const WorkResult: {
 /** How an operation ended, as `Work.getFutureResult` gives it. */
 export type WorkResult = (typeof WorkResult)[keyof typeof WorkResult];
 
+/** The kinds of errors, the same in every language. */
+export type ErrorKind =
+  | "InvalidArgument"
+  | "InvalidType"
+  | "NotInitialized"
+  | "AlreadyInitialized"
+  | "InvalidGroup"
+  | "DuplicateGroup"
+  | "DuplicateBackend"
+  | "UnknownBackend"
+  | "BackendUnavailable"
+  | "Unsupported"
+  | "UnsupportedDType"
+  | "RankNotInGroup"
+  | "CollectiveMismatch"
+  | "CollectiveTimeout"
+  | "WaitTimeout"
+  | "RankFailed"
+  | "Aborted"
+  | "MessageSize"
+  | "RendezvousTimeout"
+  | "Rendezvous"
+  | "StoreTimeout"
+  | "Store"
+  | "NotACounter"
+  | "QueueEmpty"
+  | "Network"
+  | "MonitoredBarrier"
+  | "Backend";
+
 /** The root of all errors of polyrank. A failure that has no better class is one of it. */
 export class PolyrankError extends Error {
   protected constructor();
   /** The kind of error, the same in every language: `RankFailed`. */
-  readonly kind: string | undefined;
+  readonly kind: ErrorKind | undefined;
   /** The rank that it is about, if it is about one. */
   readonly rank?: number;
   /** The collective that failed, if one did. */
@@ -552,31 +584,43 @@ export class PolyrankError extends Error {
 /** An argument has a value that the call cannot take. */
 export class InvalidArgumentError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "InvalidArgument";
 }
 
 /** An argument has the wrong type, or no overload takes the arguments. */
 export class InvalidTypeError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "InvalidType";
 }
 
 /** The default group does not exist. */
 export class NotInitializedError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "NotInitialized";
 }
 
 /** The default group exists already. */
 export class AlreadyInitializedError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "AlreadyInitialized";
 }
 
 /** The group was destroyed, or does not belong to this process. */
 export class InvalidGroupError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "InvalidGroup";
 }
 
 /** A group of this name exists already. */
 export class DuplicateGroupError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "DuplicateGroup";
   /** The name. */
   readonly name: string;
 }
@@ -584,6 +628,8 @@ export class DuplicateGroupError extends PolyrankError {
 /** A backend of this name is registered already. */
 export class DuplicateBackendError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "DuplicateBackend";
   /** The name. */
   readonly name: string;
 }
@@ -591,6 +637,8 @@ export class DuplicateBackendError extends PolyrankError {
 /** No backend has this name. */
 export class UnknownBackendError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "UnknownBackend";
   /** The name. */
   readonly name: string;
   /** The names that are known. */
@@ -600,6 +648,8 @@ export class UnknownBackendError extends PolyrankError {
 /** The backend or this version does not have the operation. */
 export class UnsupportedError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Unsupported";
   /** The backend, store or group that was asked. */
   readonly who: string;
   /** The operation. */
@@ -609,6 +659,8 @@ export class UnsupportedError extends PolyrankError {
 /** The reduction has no meaning for the element type. */
 export class UnsupportedDTypeError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "UnsupportedDType";
   /** The operator. */
   readonly reduceOp: string;
   /** The element type. */
@@ -618,11 +670,15 @@ export class UnsupportedDTypeError extends PolyrankError {
 /** A rank is not part of a group. */
 export class RankNotInGroupError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "RankNotInGroup";
 }
 
 /** `Work.wait(timeout)` expired; the operation goes on. */
 export class WaitTimeoutError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "WaitTimeout";
   /** The collective. */
   readonly collective: string;
   /** Sequence number of the operation. */
@@ -634,6 +690,8 @@ export class WaitTimeoutError extends PolyrankError {
 /** A point-to-point message and the buffer for it differ in size. */
 export class MessageSizeError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "MessageSize";
   /** The sender. */
   readonly from: number;
   /** The receiver. */
@@ -649,21 +707,29 @@ export class MessageSizeError extends PolyrankError {
 /** Another failure of the rendezvous: a URL, a variable, a stale file. */
 export class RendezvousError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Rendezvous" | "RendezvousTimeout";
 }
 
 /** The store refused a request. */
 export class DistStoreError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Store" | "StoreTimeout" | "NotACounter" | "QueueEmpty";
 }
 
 /** A socket failed: connecting, binding, reading, writing. */
 export class DistNetworkError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Network";
 }
 
 /** A failure of a backend's own library. */
 export class DistBackendError extends PolyrankError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Backend" | "BackendUnavailable" | "CollectiveMismatch" | "CollectiveTimeout" | "RankFailed" | "Aborted" | "MonitoredBarrier";
   /** The backend. */
   readonly backend: string;
 }
@@ -671,6 +737,8 @@ export class DistBackendError extends PolyrankError {
 /** The backend exists, but cannot be used here. */
 export class BackendUnavailableError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "BackendUnavailable";
   /** The backend. */
   readonly backend: string;
   /** What was looked for, and what was found. */
@@ -680,6 +748,8 @@ export class BackendUnavailableError extends DistBackendError {
 /** Ranks called different operations, or the same with different arguments. */
 export class CollectiveMismatchError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "CollectiveMismatch";
   /** The group's name. */
   readonly group: string;
   /** Sequence number of the operation. */
@@ -697,6 +767,8 @@ export class CollectiveMismatchError extends DistBackendError {
 /** An operation passed its deadline; the group is broken. */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "CollectiveTimeout";
   /** The group's name. */
   readonly group: string;
   /** The collective. */
@@ -714,6 +786,8 @@ export class CollectiveTimeoutError extends DistBackendError {
 /** A rank died or cannot be reached. */
 export class RankFailedError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "RankFailed";
   /** The group's name. */
   readonly group: string;
   /** The rank that is gone. */
@@ -729,6 +803,8 @@ export class RankFailedError extends DistBackendError {
 /** The group was aborted. */
 export class AbortedError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Aborted";
   /** The group's name. */
   readonly group: string;
   /** By whom, why. */
@@ -738,11 +814,15 @@ export class AbortedError extends DistBackendError {
 /** Ranks did not come to the rendezvous in time. */
 export class RendezvousTimeoutError extends RendezvousError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "RendezvousTimeout";
 }
 
 /** A key was not there in time. */
 export class StoreTimeoutError extends DistStoreError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "StoreTimeout";
   /** The store's operation. */
   readonly operation: string;
   /** The keys that were waited for. */
@@ -751,9 +831,11 @@ export class StoreTimeoutError extends DistStoreError {
   readonly waitedMs: number;
 }
 
-/** The store's value is not a number that `add` can add to. */
+/** The store's value is not a number that `add` can add to, or the sum has more than 64 bits. */
 export class NotACounterError extends DistStoreError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "NotACounter";
   /** The key. */
   readonly key: string;
 }
@@ -761,11 +843,15 @@ export class NotACounterError extends DistStoreError {
 /** The queue has no element. */
 export class QueueEmptyError extends DistStoreError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "QueueEmpty";
 }
 
 /** A barrier found ranks missing. */
 export class MonitoredBarrierError extends DistBackendError {
   protected constructor();
+  /** The kind of the error. */
+  readonly kind: "MonitoredBarrier";
 }
 
 /** Options with which a group is made. */
@@ -1212,7 +1298,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  allreduce<T extends readonly TensorLike[]>(tensors: T, op: ReduceOp, options?: WaitOptions & {
+  allreduce<T extends readonly TensorLike[]>(tensors: T, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -1246,7 +1332,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  allreduce<T extends TensorLike>(tensor: T, op: ReduceOp, options?: WaitOptions & {
+  allreduce<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -1296,7 +1382,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  reduce<T extends TensorLike>(tensor: T, root: number, op: ReduceOp, options?: WaitOptions & {
+  reduce<T extends TensorLike>(tensor: T, root: number, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -1506,7 +1592,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  reduceScatter<T extends TensorLike>(output: T, input: readonly TensorLike[], op: ReduceOp, options?: WaitOptions & {
+  reduceScatter<T extends TensorLike>(output: T, input: readonly TensorLike[], op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -1554,7 +1640,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    */
-  reduceScatterSingle<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, op: ReduceOp, options?: WaitOptions & {
+  reduceScatterSingle<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -1858,11 +1944,14 @@ export class Store {
    *
    * The value reads as decimal text with `get`. Two ranks that add at once both count.
    *
+   * For a BigInt the result is a BigInt, and exact. For a number it is a number, which is
+   * rounded beyond `Number.MAX_SAFE_INTEGER`.
+   *
    * @param key - The key.
    * @param amount - What is added; it may be negative.
    * @throws {@link NotACounterError}
    */
-  add(key: string, amount: number | bigint, options?: WaitOptions): Promise<number>;
+  add<A extends number | bigint>(key: string, amount: A, options?: WaitOptions): Promise<A extends bigint ? bigint : number>;
   /**
    * Appends `value` to the value of `key`, which is made if it is not there.
    *
@@ -2156,7 +2245,7 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
  * @throws {@link NotInitializedError}
  * @throws {@link RendezvousTimeoutError}
  */
-export function newGroup(ranks: readonly number[] | null, options?: NewGroupOptions): Promise<GroupLike>;
+export function newGroup(ranks: readonly number[] | null | undefined, options?: NewGroupOptions): Promise<GroupLike>;
 
 /**
  * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
@@ -2174,7 +2263,7 @@ export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
  * @throws {@link InvalidArgumentError}
  * @throws {@link RendezvousTimeoutError}
  */
-export function splitGroup(parentPg: GroupLike | null, options?: WaitOptions & {
+export function splitGroup(parentPg: GroupLike | null | undefined, options?: WaitOptions & {
     /** Lists of ranks in the parent group; none: all ranks in one. */
     splitRanks?: readonly (readonly number[])[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
@@ -2447,7 +2536,7 @@ export function gather<T extends readonly TensorLike[] | null | undefined = unde
  * @param tensor - What this rank gives. Read only.
  * @param gatherList - What the results are written to.
  */
-export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T, options?: WaitOptions & {
+export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T | undefined, options?: WaitOptions & {
     /** The root's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -2479,7 +2568,7 @@ export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions &
  * @param tensor - What the result is written to.
  * @param scatterList - What this rank gives. Read only.
  */
-export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null, options?: WaitOptions & {
+export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null | undefined, options?: WaitOptions & {
     /** The root's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -2720,7 +2809,7 @@ export function gatherObject<T = any>(obj: T, options?: WaitOptions & {
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
-export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null, options?: WaitOptions & {
+export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null | undefined, options?: WaitOptions & {
     /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -2754,7 +2843,7 @@ export function scatterObjectList<T = any>(scatterObjectOutputList: T[], options
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
-export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[] | null, options?: WaitOptions & {
+export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[] | null | undefined, options?: WaitOptions & {
     /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */

@@ -225,9 +225,9 @@ dictionary StoreError {
   required DOMString message;
 };
 
-/// The store's value is not a number that `add` can add to.
+/// The store's value is not a number that `add` can add to, or the sum has more than 64 bits.
 [Error, Python=NotACounterError, Parent=StoreError, Bases=(TypeError),
- Message="value of key '{key}' is not a decimal number: add needs one"]
+ Message="cannot add to key '{key}': its value and the sum must be whole decimal numbers of 64 bits"]
 dictionary NotACounter {
   /// The key.
   required DOMString key;

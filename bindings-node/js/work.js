@@ -8,10 +8,7 @@ export function withWorks(addon) {
 
     constructor(work) {
       this.#work = work;
-    }
-
-    get id() {
-      return addon.workId(this.#work);
+      this.id = addon.workId(work);
     }
 
     get name() {
@@ -44,6 +41,10 @@ export function withWorks(addon) {
 
     issue() {
       addon.workIssue(this.#work);
+    }
+
+    giveUp(why) {
+      addon.workGiveUp(this.#work, why);
     }
 
     isDone() {

@@ -82,6 +82,13 @@ fn work_issue(env: Env, work: Unknown<'_>) -> Result<()> {
     this(work)?.go(env)
 }
 
+/// Gives it up, though it was called: its group is aborted on all ranks, for this reason.
+#[napi]
+fn work_give_up(work: Unknown<'_>, why: String) -> Result<()> {
+    this(work)?.staged.borrow_mut().give_up(&why);
+    Ok(())
+}
+
 /// Whether it is done; moves it once, without waiting.
 #[napi]
 fn work_is_done(work: Unknown<'_>) -> Result<bool> {

@@ -9,7 +9,7 @@ const SCENARIOS = scenarios("arrays");
 
 test("an array's class is its element type", async () => {
   for (const got of await onRanks(2, SCENARIOS, "everyArray")) {
-    const { Buffer, DataView, shared, subarray, ...arrays } = got;
+    const { Buffer, DataView, shared, sharedParts, subarray, ...arrays } = got;
     assert.ok(Object.keys(arrays).length >= 11);
     for (const [name, values] of Object.entries(arrays)) {
       assert.deepEqual(values, ["3", "20"], name);
@@ -17,6 +17,7 @@ test("an array's class is its element type", async () => {
     assert.deepEqual(Buffer, ["1", "200"]);
     assert.deepEqual(DataView, ["0", "11", "0", "0"], "the bytes around the view are left alone");
     assert.deepEqual(shared, ["1", "6"]);
+    assert.equal(sharedParts, "as they should be");
     assert.deepEqual(subarray, ["9", "1", "1", "9"], "the elements around it are left alone");
   }
 });

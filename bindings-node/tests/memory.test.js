@@ -24,6 +24,30 @@ for (const [name, text] of [
   });
 }
 
+const LOST = /transferred or detached|was resized|had \d+ bytes/;
+for (const how of ["transfer", "resize", "resizeOther"]) {
+  for (const isLarge of [false, true]) {
+    const size = isLarge ? "a large" : "a queued";
+    test(`${size} array that is lost (${how}) before it was copied fails the group`, async () => {
+      const argument = { how, isLarge };
+      const [zero, one] = await onRanks(2, SCENARIOS, "lostBeforeCopy", { argument });
+      assert.equal(zero.ended[1].kind, "InvalidArgument");
+      assert.match(zero.ended[1].message, LOST);
+      for (const error of [zero.ended[2], zero.ended[3], ...one.ended.slice(1)]) {
+        assert.equal(error?.kind, "Aborted");
+        assert.match(error.message, /rank 0: could not take part in allreduce: /);
+        assert.match(error.message, LOST);
+      }
+      assert.deepEqual([zero.next, one.next], [100, 100], "nothing was added to the next one");
+    });
+  }
+}
+
+test("operations on one array that are not awaited follow one another", async () => {
+  const results = await onRanks(2, SCENARIOS, "oneArray");
+  assert.deepEqual(results, [new Array(6).fill(true), new Array(6).fill(true)]);
+});
+
 for (const name of ["shrinkAndGrow", "forget"]) {
   test(`an operation ends well after ${name}`, async () => {
     const [zero] = await onRanks(2, SCENARIOS, name, options);

@@ -10,9 +10,8 @@ import { WebSocketServer } from "ws";
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
+import { EXCHANGES, HEAD, SIZES, line } from "./timed.js";
 
-const SIZES = [64, 64 << 10, 1 << 20, 4 << 20];
-const ROUNDS = 15;
 const CHUNK_BYTES = 64 << 10;
 
 /** Sends `bytes` in chunks, as browsers like them. */
@@ -68,23 +67,11 @@ async function prepare({ url, rawUrl }) {
   };
 }
 
-/** Runs in a page: the times of so many exchanges of each kind, ms; the kinds take turns. */
-async function measure({ bytes, rounds }) {
-  const [mine, theirs] = [new Uint8Array(bytes).fill(1), new Uint8Array(bytes)];
+/** Runs in a page. */
+async function measure({ bytes }) {
+  const { timed } = await import("/bindings-wasm/bench/timed.js");
   globalThis.begin(bytes);
-  const times = { raw: [], messages: [] };
-  for (let round = 0; round < rounds; round += 1) {
-    for (const [kind, list] of Object.entries(times)) {
-      const began = performance.now();
-      await globalThis.exchanges[kind](mine, theirs);
-      if (round >= 3) list.push(performance.now() - began);
-    }
-  }
-  return times;
-}
-
-function median(times) {
-  return times.toSorted((a, b) => a - b)[times.length >> 1];
+  return timed(globalThis.exchanges, bytes);
 }
 
 const servers = [startRaw(), serve(), startStore(), launchChromium()];
@@ -98,18 +85,14 @@ try {
     pr.initProcessGroup({ initMethod: `${store.url}/?rank=1&world_size=2` }),
     page.evaluate(prepare, { url: store.url, rawUrl: raw.url }),
   ]);
-  console.log("bytes     raw ms  messages ms  ratio");
+  console.log(HEAD);
   for (const bytes of SIZES) {
-    const rounds = ROUNDS + 3;
-    const timed = page.evaluate(measure, { bytes, rounds });
+    const times = page.evaluate(measure, { bytes });
     const [mine, theirs] = [new Uint8Array(bytes).fill(2), new Uint8Array(bytes)];
-    for (let round = 0; round < rounds; round += 1) {
+    for (let round = 0; round < EXCHANGES; round += 1) {
       await Promise.all([group.recv([theirs], 0), group.send([mine], 0)]);
     }
-    const times = await timed;
-    const [plain, ours] = [median(times.raw), median(times.messages)];
-    const columns = [plain, ours, ours / plain].map((it) => it.toFixed(2).padStart(10));
-    console.log(String(bytes).padEnd(9), columns.join(" "));
+    console.log(line(bytes, await times));
   }
   const leave = () => import("/bindings-wasm/js/index.js").then((it) => it.destroyProcessGroup());
   await Promise.all([pr.destroyProcessGroup(), page.evaluate(leave)]);

@@ -5,9 +5,7 @@
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
-
-const SIZES = [64, 64 << 10, 1 << 20, 4 << 20];
-const ROUNDS = 15;
+import { HEAD, SIZES, line } from "./timed.js";
 
 /** Runs in a page: joins, and leaves what is timed behind. */
 async function prepare({ url, rank }) {
@@ -30,22 +28,10 @@ async function prepare({ url, rank }) {
   };
 }
 
-/** Runs in a page: the times of so many exchanges of each kind, ms; the kinds take turns. */
-async function measure({ bytes, rounds }) {
-  const [mine, theirs] = [new Uint8Array(bytes).fill(1), new Uint8Array(bytes)];
-  const times = { raw: [], messages: [], allreduce: [] };
-  for (let round = 0; round < rounds + 3; round += 1) {
-    for (const [kind, list] of Object.entries(times)) {
-      const began = performance.now();
-      await globalThis.exchanges[kind](mine, theirs);
-      if (round >= 3) list.push(performance.now() - began);
-    }
-  }
-  return times;
-}
-
-function median(times) {
-  return times.toSorted((a, b) => a - b)[times.length >> 1];
+/** Runs in a page. */
+async function measure({ bytes }) {
+  const { timed } = await import("/bindings-wasm/bench/timed.js");
+  return timed(globalThis.exchanges, bytes);
 }
 
 const [server, store, browser] = await Promise.all([serve(), startStore(), launchChromium()]);
@@ -60,14 +46,11 @@ try {
     return Promise.all(pages.map(({ page, rank }) => page.evaluate(act, { ...told, rank })));
   };
   await onBoth(prepare, { url: store.url });
-  console.log("bytes     raw ms  messages ms  ratio  allreduce ms");
+  console.log(`${HEAD}  allreduce ms`);
   for (const bytes of SIZES) {
-    const times = await onBoth(measure, { bytes, rounds: ROUNDS });
-    const of = (kind) => median(times.flatMap((its) => its[kind]));
-    const [raw, messages, allreduce] = ["raw", "messages", "allreduce"].map(of);
-    const columns = [raw, messages, messages / raw, allreduce];
-    const padded = columns.map((it) => it.toFixed(2).padStart(10));
-    console.log(String(bytes).padEnd(9), padded.join(" "));
+    const [one, other] = await onBoth(measure, { bytes });
+    const both = Object.entries(one).map(([kind, times]) => [kind, [...times, ...other[kind]]]);
+    console.log(line(bytes, Object.fromEntries(both)));
   }
 } finally {
   await browser.close();

@@ -22,11 +22,14 @@ const BEAT: Duration = Duration::from_secs(10);
 /// says something every [`BEAT`], too.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long a server that does not answer is asked before the next attempt.
-const ATTEMPT: Duration = Duration::from_secs(5);
+/// How long a server that does not answer is asked before the next attempt. Chromium itself keeps a
+/// socket back for up to 5 s after a dozen that failed: given up sooner, none would ever open.
+const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// The pause between attempts while the server has never answered: it may not have started yet.
+/// The pause after the first attempt while the server has never answered: it may not have started
+/// yet. It grows to [`LONGEST_PAUSE`], so that the browser does not come to keep sockets back.
 const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a server that has never answered is tried at most. A page cannot know whether nobody
 /// listens yet or somebody who speaks no WebSocket, as PyTorch's store, and must not look as if it
@@ -57,6 +60,18 @@ struct Connection {
     ends: Option<Instant>,
 }
 
+/// What is known of a server with which no session stood yet, the more the greater: what one
+/// attempt has shown is not forgotten because a later one shows less.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    /// It never accepted a WebSocket; of why, browsers tell pages nothing.
+    Nothing,
+    /// It did, and says nothing.
+    Mute,
+    /// It closed one, and said why.
+    Said(String),
+}
+
 /// When the next socket is opened.
 enum Attempts {
     /// The server has not answered yet.
@@ -67,8 +82,10 @@ enum Attempts {
         until: Instant,
         /// When the console is told, if it was not.
         warn: Option<Instant>,
-        /// What went wrong last.
-        why: String,
+        /// How long to wait after an attempt that fails.
+        pause: Duration,
+        /// The best that is known of the server.
+        known: Known,
     },
     /// The session stood once.
     Again {
@@ -101,7 +118,7 @@ pub(crate) fn open(
         dialer,
         url,
         socket: None,
-        attempts: Attempts::First { next: now, until, warn, why: UNANSWERED.to_owned() },
+        attempts: Attempts::First { next: now, until, warn, pause: PAUSE, known: Known::Nothing },
         next_beat: now + BEAT,
         last_heard: now,
         ends: None,
@@ -139,8 +156,9 @@ impl Drop for Use {
 impl Connection {
     /// Moves what can be moved; false when it is over.
     fn advance(&mut self, now: Instant) -> bool {
-        self.dial(now);
+        // What came in time counts, however late this is called.
         self.listen(now);
+        self.dial(now);
         if now >= self.next_beat {
             self.beat(now);
         }
@@ -153,9 +171,9 @@ impl Connection {
     fn dial(&mut self, now: Instant) {
         match &mut self.attempts {
             Attempts::First { .. } if self.client.is_open() => return,
-            Attempts::First { next, until, warn, why } => {
+            Attempts::First { next, until, warn, known, .. } => {
                 if now >= *until {
-                    let why = unreachable(&self.url, why);
+                    let why = unreachable(&self.url, known.text());
                     self.client.lose(why);
                     return;
                 }
@@ -163,8 +181,9 @@ impl Connection {
                     let left = (*until - now).as_secs_f64().ceil();
                     let url = &self.url;
                     warning(&format!(
-                        "no store has answered at {url} yet ({why}); it is tried for {left} s \
-                         more. {ADVICE}"
+                        "no store has answered at {url} yet ({}); it is tried for {left} s \
+                         more. {ADVICE}",
+                        known.text()
                     ));
                 }
                 if now < *next {
@@ -196,9 +215,7 @@ impl Connection {
             match event {
                 SocketEvent::Opened => {
                     self.client.attach();
-                    if let Attempts::First { why, .. } = &mut self.attempts {
-                        *why = MUTE.to_owned();
-                    }
+                    self.attempts.learn(Known::Mute);
                 }
                 SocketEvent::Alive => {}
                 SocketEvent::Packet(packet) => self.receive(packet, now),
@@ -258,13 +275,13 @@ impl Connection {
             self.client.lose(format!("the store at {url} closed the connection: {said}"));
             return;
         }
+        if !reason.is_empty() {
+            self.attempts.learn(Known::Said(said));
+        }
         match &mut self.attempts {
-            Attempts::First { next, why, .. } => {
-                *next = now + PAUSE;
-                // Of a handshake that failed, browsers tell pages nothing.
-                if !reason.is_empty() {
-                    *why = said;
-                }
+            Attempts::First { next, pause, .. } => {
+                *next = now + *pause;
+                *pause = (*pause * 3 / 2).min(LONGEST_PAUSE);
             }
             Attempts::Again { reconnect, epoch } => reconnect.lost(ms(now, *epoch)),
         }
@@ -311,14 +328,30 @@ impl Connection {
     }
 }
 
+impl Attempts {
+    /// Notes what an attempt has shown, unless more is known.
+    fn learn(&mut self, shown: Known) {
+        if let Attempts::First { known, .. } = self
+            && shown >= *known
+        {
+            *known = shown;
+        }
+    }
+}
+
+impl Known {
+    fn text(&self) -> &str {
+        match self {
+            Known::Nothing => "no WebSocket could be opened",
+            Known::Mute => "it opened a WebSocket, but says nothing that a store would",
+            Known::Said(reason) => reason,
+        }
+    }
+}
+
 fn ms(now: Instant, epoch: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(epoch).as_millis()).unwrap_or(u64::MAX)
 }
-
-/// What is known of a server that never accepted a WebSocket.
-const UNANSWERED: &str = "no WebSocket could be opened";
-/// What is known of one that did, and says nothing.
-const MUTE: &str = "it opened a WebSocket, but says nothing that a store would";
 
 /// What to do about a server that cannot be reached.
 const ADVICE: &str = "Is the address right, is the store running, and may this page connect to it \

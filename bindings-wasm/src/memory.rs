@@ -5,9 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use js_sys::{Uint8Array, WebAssembly};
-use polyrank::Region;
+use polyrank::{Error, Region};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
+
+use crate::convert;
 
 thread_local! {
     static MEMORIES: RefCell<HashMap<u32, Region>> = RefCell::default();
@@ -59,12 +61,12 @@ impl Drop for NativeMemory {
 /// Cleared memory of `bytes`.
 ///
 /// # Errors
-/// A RangeError if there is not as much.
+/// [`Error::InvalidArgument`] if there is not as much.
 #[wasm_bindgen]
 pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
     let refused = || {
-        let message = format!("cannot allocate {bytes} bytes of WebAssembly memory");
-        JsValue::from(js_sys::RangeError::new(&message))
+        let message = format!("there is no memory for {bytes} bytes");
+        convert::error(&Error::InvalidArgument { message })
     };
     let fits = bytes >= 0.0 && bytes.fract() == 0.0 && bytes <= f64::from(i32::MAX);
     // Aligned for every element type, which an array that looks at it demands.

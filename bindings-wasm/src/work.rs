@@ -118,6 +118,12 @@ impl NativeWork {
         self.staged.borrow_mut().issue(Waiting::Later).map_err(raise)
     }
 
+    /// Gives it up, though it was called: its group is aborted on all ranks, for this reason.
+    #[wasm_bindgen(js_name = giveUp)]
+    pub fn give_up(&self, why: &str) {
+        self.staged.borrow_mut().give_up(why);
+    }
+
     /// Whether it is done. Moves things once.
     #[wasm_bindgen(js_name = isDone)]
     pub fn is_done(&self) -> bool {

@@ -92,7 +92,9 @@ impl WebSocketEnvironment {
         let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let origins = text(AllowedOrigins::VARIABLE).unwrap_or_default();
         Ok(Self {
-            allowed_origins: AllowedOrigins::parse(&origins),
+            allowed_origins: AllowedOrigins::parse(&origins).map_err(|why| Error::Rendezvous {
+                message: format!("environment variable {}: {why}", AllowedOrigins::VARIABLE),
+            })?,
             reconnect_grace_ms: number(GRACE, text(GRACE))?,
         })
     }
@@ -219,6 +221,8 @@ mod tests {
         assert!(settings.allowed_origins.allow(Some("https://any.example"), None));
         let error = read(&[("POLYRANK_RECONNECT_GRACE_MS", "soon")]).unwrap_err().to_string();
         assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS"), "{error}");
+        let error = read(&[("POLYRANK_ALLOWED_ORIGINS", "example.org")]).unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_ALLOWED_ORIGINS: 'example.org' is no origin"), "{error}");
     }
 
     #[test]

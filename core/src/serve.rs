@@ -8,9 +8,9 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Result;
 use crate::store::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 use crate::wire::origin::AllowedOrigins;
+use crate::{Error, Result};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -78,13 +78,19 @@ fn say(message: &str) {
 fn start(arguments: &StoreArguments) -> Result<TcpStore> {
     let mut options = TcpStoreOptions::new(arguments.host.as_str(), arguments.port);
     if !arguments.allow_origin.is_empty() {
-        options = options.allowed_origins(AllowedOrigins::new(&arguments.allow_origin));
+        options = options.allowed_origins(origins(arguments)?);
     }
     #[cfg(feature = "tls")]
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
         options = options.tls(certificate, key);
     }
     TcpStore::new(options.is_master(true))
+}
+
+/// The pages that may connect.
+fn origins(arguments: &StoreArguments) -> Result<AllowedOrigins> {
+    AllowedOrigins::new(&arguments.allow_origin)
+        .map_err(|why| Error::InvalidArgument { message: format!("--allow-origin: {why}") })
 }
 
 /// Where the store is, one URL a line.

@@ -119,6 +119,11 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
     };
     let trusting = run(&served.urls[2], true);
     assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stderr));
+    // A server without a certificate is told apart from one that is not trusted.
+    let bare = Served::start(&[], 2);
+    let refused = run(&format!("wss://localhost:{}", bare.port()), true);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("write ws://"), "{text}");
     // The same server goes on without TLS too.
     let plain = WebSocketStore::connect(&served.urls[1], LIMIT).unwrap();
     assert_eq!(plain.get("from the client").unwrap(), served.urls[2].as_bytes());
@@ -215,5 +220,21 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn wrong_options_are_refused_and_say_what_is_expected() {
+    for (words, says) in [
+        (&["--host", "nosuchhost.invalid"][..], "localhost"),
+        (&["--allow-origin", "example.org"], "https://example.org"),
+        (&["--allow-origin", ""], "https://example.org"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+        command.args(["store", "--port", "0"]).args(words);
+        let output = command.env_remove("POLYRANK_ALLOWED_ORIGINS").output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(words[1]), "{words:?}: {text}");
+        assert!(text.contains(says), "{words:?}: {text}");
     }
 }

@@ -56,12 +56,13 @@ export async function launchChromium(options = {}) {
   return chromium.launch({ executablePath, headless: true, ...options, args });
 }
 
-/** The numbers of a browser's processes. */
-export async function processesOf(browser) {
+/** The numbers of a browser's processes; of one kind, as the ones that run pages: "renderer". */
+export async function processesOf(browser, kind) {
   const devtools = await browser.newBrowserCDPSession();
   const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
   await devtools.detach();
-  return processInfo.map(({ id }) => id);
+  const wanted = processInfo.filter(({ type }) => kind === undefined || type === kind);
+  return wanted.map(({ id }) => id);
 }
 
 function isProgram(path) {

@@ -129,11 +129,19 @@ const freezes = async ({ page }) => {
 };
 waitedFor("that the browser froze", freezes, false);
 
-waitedFor("whose whole browser is stopped", async ({ browser }) => {
-  const processes = await processesOf(browser);
+// As a system does with a tab in the background that it takes the processor from: the page stands
+// still, while the browser goes on and answers the server's pings for it.
+waitedFor("that is suspended", ({ browser }) => stop(browser, "renderer"));
+
+waitedFor("whose whole browser is stopped", ({ browser }) => stop(browser));
+
+/** Stops processes of a browser; what lets them go on. */
+async function stop(browser, kind) {
+  const processes = await processesOf(browser, kind);
+  assert.ok(processes.length > 0, `no process is a ${kind}`);
   processes.forEach((number) => signal(number, "SIGSTOP"));
   return () => processes.forEach((number) => signal(number, "SIGCONT"));
-});
+}
 
 /** Signals a process, which may have ended with another one. */
 function signal(number, name) {

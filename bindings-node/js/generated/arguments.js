@@ -7,7 +7,8 @@ import { ReduceOp } from "./constants.js";
 import { InvalidArgumentError, InvalidTypeError } from "./errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
-import { Tensor, bytesOf, codeOf, described } from "./tensors.js";
+import { Tensor, codeOf, described } from "./tensors.js";
+import { bytesOf, bytesOfBuffer } from "./views.js";
 
 /** A call's arguments: those by position, and the options if the last one is an object of them. */
 export function split(spec, given) {
@@ -138,9 +139,20 @@ function one(value, ofObject) {
     case "function":
     case "symbol":
       return foreign(value);
+    case "number":
+      return exact(value);
     default:
       return value;
   }
+}
+
+/** A number, unless it is one whose last digits JavaScript has lost. */
+function exact(value) {
+  if (!Number.isInteger(value) || Number.isSafeInteger(value)) return value;
+  const bigint = Math.abs(value) < 2 ** 64 ? `, as ${BigInt(value)}n` : "";
+  throw new InvalidArgumentError(
+    `${value} is beyond 2^53, where numbers are not exact integers; give a BigInt${bigint}`,
+  );
 }
 
 function takeTensor(call, object) {
@@ -164,7 +176,7 @@ function takeTensor(call, object) {
 
 function plainObject(object) {
   if (ArrayBuffer.isView(object)) return bytesOf(object);
-  if (object instanceof ArrayBuffer) return new Uint8Array(object);
+  if (object instanceof ArrayBuffer) return bytesOfBuffer(object);
   return otherObject(object, plainObject);
 }
 

@@ -109,7 +109,7 @@ name(RendezvousTimeoutError, "RendezvousTimeoutError", "RendezvousTimeout");
 export class StoreTimeoutError extends DistStoreError {}
 name(StoreTimeoutError, "StoreTimeoutError", "StoreTimeout");
 
-/** The store's value is not a number that `add` can add to. */
+/** The store's value is not a number that `add` can add to, or the sum has more than 64 bits. */
 export class NotACounterError extends DistStoreError {}
 name(NotACounterError, "NotACounterError", "NotACounter");
 

@@ -2,9 +2,10 @@
 // What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
 // together, the names of backends.
 
-import { duration, split } from "./arguments.js";
+import { duration, signalOf, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative, operate } from "./calls.js";
 import {
+  AlreadyInitializedError,
   InvalidArgumentError,
   InvalidTypeError,
   RendezvousError,
@@ -83,17 +84,62 @@ export function rendezvous(url, options = {}) {
   });
 }
 
+/** The call that makes the default group now, if one does. */
+let beginning = null;
+
 /** Makes the default group, and gives it. */
 export function initProcessGroup(spec, given) {
-  const { initMethod, ...others } = split(spec, given).options ?? {};
+  const { options } = split(spec, given);
+  // A call that was given up may take a moment until it is over.
+  if (beginning?.signal?.aborted) return beginning.over.then(() => initProcessGroup(spec, given));
+  if (beginning !== null) {
+    const text = "trying to initialize the default process group twice!";
+    return Promise.reject(new AlreadyInitializedError(text, {}));
+  }
+  const call = new Beginning(signalOf(options));
+  beginning = call;
+  try {
+    const begun = begin(spec, given, options ?? {}, (answer) => call.watch(answer));
+    begun.catch(() => {}).then(() => call.watch(null));
+    return begun.then(() => invoke(DEFAULT_GROUP, null, []));
+  } catch (error) {
+    call.end();
+    throw error;
+  }
+}
+
+/** A call of `initProcessGroup` that is under way. */
+class Beginning {
+  #isWatched = false;
+  #resolve;
+
+  constructor(signal) {
+    this.signal = signal;
+    this.over = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** It is over when the native half's answer, if it was asked, is there. */
+  watch(answer) {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    if (answer === null) this.end();
+    else answer.then(() => this.end(), () => this.end());
+  }
+
+  end() {
+    beginning = null;
+    this.#resolve();
+  }
+}
+
+function begin(spec, given, { initMethod, ...others }, watch) {
   const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
-  const begun =
-    handler === undefined
-      ? invokeAsync(spec, null, given)
-      : meet(handler, initMethod, others).then((met) => {
-          return invokeAsync(spec, null, [{ ...others, ...met }]);
-        });
-  return begun.then(() => invoke(DEFAULT_GROUP, null, []));
+  if (handler === undefined) return invokeAsync(spec, null, given, watch);
+  return meet(handler, initMethod, others).then((met) => {
+    return invokeAsync(spec, null, [{ ...others, ...met }], watch);
+  });
 }
 
 function handlerOf(url) {

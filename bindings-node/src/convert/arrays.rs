@@ -1,4 +1,8 @@
 //! Views on a JavaScript thread's memory, for the moment of a copy. Knows nothing of tensors.
+//!
+//! Nobody but this thread touches an ArrayBuffer, and it does not run JavaScript meanwhile: its
+//! memory can be lent as a slice. A SharedArrayBuffer other threads write to at any time: it is
+//! copied by atomic loads and stores, which give any of the values that were there.
 
 #![allow(unsafe_code)]
 
@@ -9,12 +13,15 @@ use napi::{Result, sys};
 use polyrank::calls::staged::{CallerMemory, copy_part};
 
 use super::js::{Js, check};
+use super::shared::Shared;
 
 /// The memory of a `Uint8Array` as it is now. JavaScript must not run while it is used.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     start: *mut u8,
     bytes: usize,
+    /// Whether other threads may have it, too.
+    shared: bool,
     _call: PhantomData<&'a ()>,
 }
 
@@ -30,6 +37,7 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let (mut kind, mut bytes, mut start) = (0, 0, ptr::null_mut());
+        let mut buffer = ptr::null_mut();
         // SAFETY: as above; what is not asked for may be null.
         check(unsafe {
             sys::napi_get_typedarray_info(
@@ -38,7 +46,7 @@ impl<'a> View<'a> {
                 &mut kind,
                 &mut bytes,
                 &mut start,
-                ptr::null_mut(),
+                &mut buffer,
                 ptr::null_mut(),
             )
         })?;
@@ -46,7 +54,10 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let bytes = if start.is_null() { 0 } else { bytes };
-        Ok(Some(View { start: start.cast(), bytes, _call: PhantomData }))
+        let mut alone = false;
+        // SAFETY: as above; the buffer is Node's. A SharedArrayBuffer is no ArrayBuffer to it.
+        check(unsafe { sys::napi_is_arraybuffer(env, buffer, &mut alone) })?;
+        Ok(Some(View { start: start.cast(), bytes, shared: !alone, _call: PhantomData }))
     }
 
     /// Where it begins; to tell which arrays share memory.
@@ -70,11 +81,18 @@ impl CallerMemory for View<'_> {
     fn read(&self, at: usize, into: &mut [u8]) {
         let last = at.checked_add(into.len());
         assert!(last.is_some_and(|last| last <= self.bytes), "a read outside of the array");
-        if !into.is_empty() {
-            // SAFETY: in bounds, as was just checked, of memory that is there as long as JavaScript
-            // does not run. Another thread may write to a SharedArrayBuffer meanwhile: then these
-            // bytes, of which nothing is assumed, are any of both values.
-            let from = unsafe { slice::from_raw_parts(self.start.add(at), into.len()) };
+        if into.is_empty() {
+            return;
+        }
+        // SAFETY: in bounds, as was just checked, of memory that is there as long as JavaScript
+        // does not run.
+        let start = unsafe { self.start.add(at) };
+        if self.shared {
+            // SAFETY: as above, for as many bytes.
+            unsafe { Shared::new(start, into.len()) }.load(into);
+        } else {
+            // SAFETY: as above; nobody writes to it meanwhile.
+            let from = unsafe { slice::from_raw_parts(start, into.len()) };
             copy_part(into, from, self.bytes);
         }
     }
@@ -82,9 +100,17 @@ impl CallerMemory for View<'_> {
     fn write(&self, at: usize, from: &[u8]) {
         let last = at.checked_add(from.len());
         assert!(last.is_some_and(|last| last <= self.bytes), "a write outside of the array");
-        if !from.is_empty() {
+        if from.is_empty() {
+            return;
+        }
+        // SAFETY: as in `read`.
+        let start = unsafe { self.start.add(at) };
+        if self.shared {
             // SAFETY: as in `read`.
-            let into = unsafe { slice::from_raw_parts_mut(self.start.add(at), from.len()) };
+            unsafe { Shared::new(start, from.len()) }.store(from);
+        } else {
+            // SAFETY: as in `read`; nobody else looks at it meanwhile.
+            let into = unsafe { slice::from_raw_parts_mut(start, from.len()) };
             copy_part(into, from, self.bytes);
         }
     }
@@ -95,7 +121,7 @@ pub(crate) fn views<'a>(list: Js<'a>) -> Result<Vec<View<'a>>> {
     if list.is_nothing()? {
         return Ok(Vec::new());
     }
-    let nothing = View { start: ptr::null_mut(), bytes: 0, _call: PhantomData };
+    let nothing = View { start: ptr::null_mut(), bytes: 0, shared: false, _call: PhantomData };
     let views = (0..list.len()?).map(|index| Ok(View::of(list.at(index)?)?.unwrap_or(nothing)));
     views.collect()
 }

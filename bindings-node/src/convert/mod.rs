@@ -6,6 +6,7 @@ mod arrays;
 mod errors;
 mod js;
 mod memory;
+mod shared;
 mod tensors;
 mod wake;
 

@@ -134,9 +134,19 @@ test("stores take bytes of any kind and give numbers that are exact", async () =
   await store.set("k", new Uint8Array([5]).buffer);
   assert.deepEqual(last().args, ["k", new Uint8Array([5])]);
   native.answers.set("STORE_ADD", 41n);
-  assert.equal(await store.add("k", 1n), 41);
-  native.answers.set("STORE_ADD", 2n ** 53n);
-  await assert.rejects(store.add("k", 1), { name: "InvalidArgumentError" });
+  assert.equal(await store.add("k", 1n), 41n);
+  assert.equal(await store.add("k", 1), 41);
+  native.answers.set("STORE_ADD", 41);
+  assert.equal(await store.add("k", 1n), 41n);
+  native.answers.set("STORE_ADD", 2n ** 53n + 1n);
+  assert.equal(await store.add("k", 1n), 2n ** 53n + 1n);
+  assert.equal(await store.add("k", 1), 2 ** 53);
+  const count = native.calls.length;
+  for (const inexact of [2 ** 53, -(2 ** 53), 1e300]) {
+    const expected = { name: "InvalidArgumentError", message: /beyond 2\^53.*BigInt/ };
+    assert.throws(() => store.add("k", inexact), expected);
+  }
+  assert.equal(native.calls.length, count, "nothing was added");
   native.answers.set("STORE_GET", new Uint8Array([1]));
   assert.deepEqual(await store.get("k"), new Uint8Array([1]));
   native.answers.set("STORE_GET", () => Promise.reject(nativeError("StoreTimeout", "late")));
@@ -173,6 +183,84 @@ test("one process group is one object", async () => {
   assert.throws(() => new pr.ProcessGroup(), /made by ProcessGroup\.join/);
   assert.throws(() => new pr.TCPStore("127.0.0.1", 0), /made by TCPStore\.connect/);
   assert.ok(store instanceof pr.Store);
+});
+
+test("the default group is made once at a time", async () => {
+  let answer;
+  const key = "DISTRIBUTED_INIT_PROCESS_GROUP";
+  native.answers.set(key, () => new Promise((resolve) => (answer = resolve)));
+  const first = pr.initProcessGroup({ backend: "tcp" });
+  await assert.rejects(pr.initProcessGroup({ backend: "tcp" }), pr.AlreadyInitializedError);
+  answer();
+  assert.equal(await first, pr.defaultGroup());
+
+  // One that was given up is waited for: the native half is not through with it yet.
+  const controller = new AbortController();
+  const given = pr.initProcessGroup({ signal: controller.signal });
+  const endFirst = answer;
+  controller.abort();
+  await assert.rejects(given, { name: "AbortError" });
+  const count = native.calls.length;
+  const next = pr.initProcessGroup();
+  await Promise.resolve();
+  assert.equal(native.calls.length, count);
+  endFirst();
+  while (native.calls.length === count) await Promise.resolve();
+  answer();
+  await next;
+
+  native.answers.set(key, nativeError("InvalidType", "no such form"));
+  assert.throws(() => pr.initProcessGroup(5), pr.InvalidTypeError);
+  native.answers.delete(key);
+  await pr.initProcessGroup();
+});
+
+test("a method without its object says so", () => {
+  const { allreduce, getGroupStore } = pr.defaultGroup();
+  const { add } = store;
+  const count = native.calls.length;
+  for (const call of [
+    () => allreduce(new Float32Array(1)),
+    () => getGroupStore(),
+    () => add("k", 1),
+    () => pr.ProcessGroup.prototype.groupName,
+  ]) {
+    assert.throws(call, { name: "InvalidTypeError", message: /needs its object/ });
+  }
+  assert.throws(() => allreduce(new Float32Array(1)), /group\.allreduce\.bind\(group\)/);
+  assert.equal(native.calls.length, count);
+});
+
+test("a view is what it is, whatever its own properties say", async () => {
+  const array = Float32Array.of(1, 2);
+  for (const name of ["length", "byteLength", "byteOffset", "buffer"]) {
+    Object.defineProperty(array, name, { value: 77 });
+  }
+  Object.defineProperty(array, Symbol.toStringTag, { value: "Int8Array" });
+  await pr.allReduce(array);
+  const { infos } = last();
+  await pr.allReduce(Float32Array.of(1));
+  assert.deepEqual(infos, last().infos);
+  await store.set("k", array);
+  assert.deepEqual(last().args[1], new Uint8Array(Float32Array.of(1, 2).buffer));
+});
+
+test("an array whose memory was given away before the call is refused", async () => {
+  const count = native.calls.length;
+  for (const make of [
+    () => new Float32Array(4),
+    () => new Uint8Array(4),
+    () => new DataView(new ArrayBuffer(4)),
+    () => new ArrayBuffer(4),
+  ]) {
+    const array = make();
+    const buffer = array.buffer ?? array;
+    structuredClone(buffer, { transfer: [buffer] });
+    const expected = { kind: "InvalidArgument", message: /given away/ };
+    if (ArrayBuffer.isView(array)) assert.throws(() => pr.allReduce(array), expected);
+    assert.throws(() => store.set("k", array), expected);
+  }
+  assert.equal(native.calls.length, count);
 });
 
 test("a group that this process is not in makes functions do nothing", async () => {

@@ -252,20 +252,124 @@ test("arrays that are detached or shrink in flight are not written", () =>
     assert.deepEqual([...new Uint8Array(memory)], [...Array(64).fill(6), ...Array(64).fill(0)]);
   }));
 
-test("an array that is detached before it was copied does not stop those behind it", async () => {
+test("a call that cannot be carried out is given up on all ranks, with the reason", async () => {
   const pg = await group(11);
-  const large = new Uint8Array(9 * MIB);
-  const blocked = pg.allreduce(large);
-  const gone = new Uint8Array(16);
-  const lost = pg.allreduce(gone);
-  const behind = pg.allreduce(new Uint8Array(16));
-  structuredClone(gone.buffer, { transfer: [gone.buffer] });
-  await assert.rejects(lost, { name: "InvalidArgumentError" });
-  await Promise.all([blocked, behind]);
+  const other = await group(12);
+  const transfer = ({ buffer }) => structuredClone(buffer, { transfer: [buffer] });
+  const memory = new ArrayBuffer(16, { maxByteLength: 32 });
+  const refuse = () => {
+    last().issue = () => {
+      throw nativeError("Backend", "it is broken");
+    };
+  };
+  for (const [array, spoil, text] of [
+    [new Uint8Array(16), transfer, /detached/],
+    [new Float32Array(memory), () => memory.resize(32), /resized/],
+    [new Uint8Array(16), refuse, /broken/],
+  ]) {
+    const blocking = pg.allreduce(new Uint8Array(9 * MIB));
+    const lost = pg.allreduce(array);
+    const native_ = last();
+    spoil(array);
+    const elsewhere = other.allreduce(new Uint8Array(16));
+    await assert.rejects(lost, (error) => text.test(error.message));
+    assert.match(native_.givenUp, text);
+    assert.equal(native_.issued, false);
+    await Promise.all([blocking, elsewhere]);
+  }
+  assert.equal(native.works.filter((work) => work.givenUp !== null).length, 3);
 });
 
+test("operations on one array follow one another", () =>
+  manually(async () => {
+    const pg = await group(20);
+    const array = new Uint8Array(8).fill(1);
+    const double = (bytes) => bytes.forEach((byte, at) => (bytes[at] = 2 * byte));
+    const works = [1, 2, 3].map(() => pg.allreduce(array));
+    const natives = native.works.slice(-3);
+    // Another group's operations, and those on other arrays, behind them.
+    const elsewhere = (await group(21)).allreduce(new Uint8Array(8));
+    native.end(last());
+    await elsewhere;
+    const behind = pg.allreduce(new Uint8Array(8));
+    const behindNative = last();
+    for (const [index, work] of natives.entries()) {
+      await until(() => work.issued);
+      assert.ok(natives.slice(index + 1).every(({ issued }) => !issued));
+      if (index < 2) assert.equal(behindNative.issued, false, "the order of the calls");
+      native.end(work, { change: double });
+      await works[index];
+      assert.equal(array[0], 2 ** (index + 1));
+    }
+    await until(() => behindNative.issued);
+    native.end(behindNative);
+    await behind;
+  }));
+
+test("operations on other parts of an array, or that only read it, wait for nobody", () =>
+  manually(async () => {
+    const pg = await group(22);
+    const buffer = new ArrayBuffer(64);
+    const parts = [0, 1, 2, 3].map((part) => new Float32Array(buffer, 16 * part, 4));
+    const matrix = new Float32Array(16);
+    const columns = [0, 1, 2, 3].map((offset) => {
+      return pr.tensor(matrix, { offset, shape: [4], strides: [4] });
+    });
+    const works = [...parts, ...columns].map((part) => pg.allreduce(part));
+    const natives = native.works.slice(-8);
+    await until(() => natives.every(({ issued }) => issued));
+    for (const one of natives) native.end(one);
+    await Promise.all(works);
+
+    native.writes = false;
+    const array = new Uint8Array(8);
+    const reading = [pg.send([array], 1), pg.send([array], 2)];
+    const readers = native.works.slice(-2);
+    await until(() => readers.every(({ issued }) => issued));
+    native.writes = true;
+    for (const one of readers) native.end(one);
+    await Promise.all(reading);
+
+    // What polyrank owns is used where it lies: who writes it waits for who reads it.
+    native.writes = false;
+    const own = pr.alloc("f32", [4]);
+    const sending = pg.send([own], 1);
+    const sender = last();
+    native.writes = true;
+    const receiving = pg.recv([own], 1);
+    const receiver = last();
+    await turn();
+    assert.equal(receiver.issued, false);
+    native.end(sender);
+    await sending;
+    await until(() => receiver.issued);
+    native.end(receiver);
+    await receiving;
+  }));
+
+test("a signal whose reason is null fails what it ends", () =>
+  manually(async () => {
+    const pg = await group(23);
+    for (const reason of [null, 0, ""]) {
+      const controller = new AbortController();
+      const work = pg.allreduce(new Uint8Array(4), { signal: controller.signal });
+      const wait = work.wait({ signal: controller.signal });
+      const native_ = last();
+      controller.abort(reason);
+      const late = pg.allreduce(new Uint8Array(4), { signal: controller.signal });
+      for (const promise of [work, wait, late]) {
+        const ended = await promise.then(() => "success", (error) => ({ error }));
+        assert.deepEqual(ended, { error: reason });
+      }
+      assert.equal(work.isSuccess(), false);
+      assert.equal(await work.getFutureResult(), pr.WorkResult.UNKNOWN);
+      native.end(native_);
+      await until(() => native_.isWatched);
+    }
+  }));
+
 test("wrong arguments throw at the call", async () => {
-  const pg = await group(12);
+  const pg = await group(13);
   native.answers.set("PROCESS_GROUP_ALLREDUCE", nativeError("InvalidType", "no such form"));
   assert.throws(() => pg.allreduce("x"), { name: "InvalidTypeError", message: "no such form" });
   native.answers.delete("PROCESS_GROUP_ALLREDUCE");

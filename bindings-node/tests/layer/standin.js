@@ -50,6 +50,8 @@ class StandIn {
   warnings = [];
   cancelled = [];
   copiedInTurn = [0];
+  /** Whether operations write their tensors. */
+  writes = true;
   #completed = () => {};
   #cancellations = 0;
 
@@ -123,6 +125,8 @@ class StandInWork {
   timeoutMs = LIMIT_MS;
   issued = false;
   isWatched = false;
+  /** Why it is never issued, once that is known. */
+  givenUp = null;
   #done = false;
   #failure = null;
   #copiedIn = 0;
@@ -135,7 +139,7 @@ class StandInWork {
     this.method = method;
     this.staged = tensors.map((tensor) => new Uint8Array(tensor.byteLength));
     this.bytes = this.staged.reduce((all, { byteLength }) => all + byteLength, 0);
-    this.outputs = tensors.map((_, index) => index);
+    this.outputs = native.writes ? tensors.map((_, index) => index) : [];
   }
 
   copyIn(tensors, budget) {
@@ -154,6 +158,10 @@ class StandInWork {
     this.issued = true;
     this.sequence = this.native.issuedInOrder.push(this) - 1;
     if (this.native.completesAtOnce) this.#done = true;
+  }
+
+  giveUp(why) {
+    this.givenUp = why;
   }
 
   isDone() {

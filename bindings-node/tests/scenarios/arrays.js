@@ -24,6 +24,18 @@ export async function everyArray({ pr, group, rank }) {
   shared.set([rank, 3]);
   await group.allreduce(shared);
   got.shared = [...shared].map(String);
+  // Shared memory is copied by words; these begin and end in the middle of some.
+  got.sharedParts = "as they should be";
+  for (let start = 0; start < 9; start += 1) {
+    for (let bytes = 0; bytes < 28; bytes += 3) {
+      const all = new Uint8Array(new SharedArrayBuffer(40)).fill(7);
+      const part = all.subarray(start, start + bytes);
+      for (const at of part.keys()) part[at] = at + rank;
+      await group.allreduce(part);
+      const expected = (at) => (at >= start && at < start + bytes ? 2 * (at - start) + 1 : 7);
+      if (!all.every((value, at) => value === expected(at))) got.sharedParts = [...all].join();
+    }
+  }
   const whole = Float32Array.of(9, rank, rank, 9);
   await group.allreduce(whole.subarray(1, 3));
   got.subarray = [...whole].map(String);

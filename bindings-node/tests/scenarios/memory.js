@@ -76,6 +76,46 @@ export function shrinkAndGrow(given) {
   });
 }
 
+/** An array that rank 0 loses after the call, before it was copied: others are copied first, or it
+ * is so large that this takes some turns of the event loop. */
+export async function lostBeforeCopy({ group, store, rank, argument }) {
+  const lose = {
+    transfer: (array) => structuredClone(array.buffer, { transfer: [array.buffer] }),
+    resize: (array) => array.buffer.resize(0),
+    resizeOther: (array) => array.buffer.resize(array.byteLength + 4),
+  }[argument.how];
+  const bytes = argument.isLarge ? 24 << 20 : 1024;
+  const first = argument.isLarge ? new Float32Array(1) : new Float32Array(6 << 20).fill(1);
+  const memory = new ArrayBuffer(bytes, { maxByteLength: bytes + 4 });
+  const fixed = new Float32Array(bytes / 4);
+  const array = (argument.how === "transfer" ? fixed : new Float32Array(memory)).fill(2);
+  // As many elements: the next operation could take the place of the lost one.
+  const next = new Float32Array(bytes / 4).fill(100);
+  const works = [group.allreduce(first), group.allreduce(array)];
+  if (rank === 0) lose(array);
+  works.push(group.allreduce(next));
+  const ended = await Promise.all(works.map(failure));
+  const last = await failure(group.barrier());
+  // Whoever gave up stays until the other has heard why.
+  if (rank === 0) await store.get("heard");
+  else await store.set("heard", "1");
+  return { ended: [...ended, last], next: next[0], staysOpen: true };
+}
+
+/** Operations that are not awaited, on one array. */
+export async function oneArray({ pr, group }) {
+  const results = [];
+  for (const elements of [1, ELEMENTS, 3 << 20]) {
+    for (const tensor of [new Float32Array(elements), pr.alloc("f32", elements)]) {
+      (tensor.data ?? tensor).fill(1);
+      const works = Array.from({ length: 4 }, () => group.allreduce(tensor));
+      await Promise.all(works);
+      results.push((tensor.data ?? tensor).every((value) => value === 16));
+    }
+  }
+  return results;
+}
+
 /** Owned memory whose tensor and views are collected while an operation uses it. */
 export function forget({ pr, ...given }) {
   const make = () => {

@@ -91,8 +91,10 @@ export async function stores(): Promise<void> {
   await base.set("key", new Uint8Array(2));
   same<Uint8Array, Awaited<ReturnType<typeof base.get>>>();
   const value: Uint8Array = await store.get("key", { signal });
-  const count: number = (await store.add("n", 1)) + (await store.add("n", 1n));
-  void [value, count, store.port];
+  const count: number = await store.add("n", 1);
+  const exact: bigint = await store.add("n", 1n);
+  const either: number | bigint = await store.add("n", count as number | bigint);
+  void [value, count, exact, either, store.port];
   await store.wait(["a", "b"], { timeout: 5 });
   await store.queuePop("q", { block: false });
   const view = new pr.PrefixStore("job", new pr.HashStore());
@@ -152,4 +154,20 @@ export function meetings(): void {
     void [url, timeout];
     return { store: new pr.HashStore(), rank, worldSize };
   });
+}
+
+export async function undecided(group: pr.ProcessGroup, op?: pr.ReduceOp): Promise<void> {
+  const array = new Float32Array(1);
+  await group.allreduce(array, op);
+  await group.allreduce(array, op, { timeout: 5 });
+  await group.reduce(array, 0, op, { timeout: 5 });
+}
+
+export function narrowed(error: pr.RankFailedError | pr.WaitTimeoutError): number {
+  return error.kind === "RankFailed" ? error.rank : error.waitedMs;
+}
+
+export function known(error: pr.PolyrankError): boolean {
+  const kind: pr.ErrorKind | undefined = error.kind;
+  return kind === "StoreTimeout";
 }

@@ -51,9 +51,11 @@ export async function results(): Promise<void> {
   const half: pr.ProcessGroup = await pr.newGroup([0]);
   // @ts-expect-error: a promise is no number
   const count: number = store.add("n", 1);
+  // @ts-expect-error: a BigInt comes for a BigInt
+  const sum: number = await store.add("n", 1n);
   // @ts-expect-error: values are bytes
   const text: string = await store.get("k");
-  void [wrong, half, count, text];
+  void [wrong, half, count, sum, text];
 }
 
 export function construction(): void {
@@ -80,6 +82,8 @@ export function construction(): void {
 export function errors(error: pr.RankFailedError): void {
   // @ts-expect-error: another kind's field
   error.waitedMs;
+  // @ts-expect-error: the kind of this class is another one
+  if (error.kind === "WaitTimeout") return;
   // @ts-expect-error: errors are thrown by the package
   new pr.RankFailedError("x");
 }

@@ -342,7 +342,7 @@ class DistStoreError(PolyrankError):
     message: str
 
 class NotACounterError(DistStoreError, TypeError):
-    """The store's value is not a number that `add` can add to."""
+    """The store's value is not a number that `add` can add to, or the sum has more than 64 bits."""
 
     key: str
 

@@ -167,7 +167,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "NotACounterError",
         parent: Some("Store"),
         bases: &["TypeError"],
-        doc: "The store's value is not a number that `add` can add to.",
+        doc: "The store's value is not a number that `add` can add to, or the sum has more than 64 bits.",
     },
     ErrorClass {
         kind: "QueueEmpty",

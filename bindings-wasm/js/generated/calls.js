@@ -6,8 +6,8 @@
 
 import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
 import {
-  InvalidArgumentError,
   InvalidGroupError,
+  InvalidTypeError,
   UnsupportedError,
   asError,
   wrapped,
@@ -15,7 +15,7 @@ import {
 import { handleOf, isHandle, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { Operation, start, startWithin } from "./operations.js";
+import { start } from "./operations.js";
 import { untilAborted } from "./signals.js";
 import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
 
@@ -24,25 +24,33 @@ export function invoke(spec, self, given) {
   const call = split(spec, given);
   if (isOutside(spec, call)) return nothing(spec);
   const { args, keywords } = plainArguments(spec, call);
-  return answer(spec, wrapped(() => native.invoke(handleOf(self), spec.key, args, keywords)));
+  const handle = receiver(spec, self);
+  return answer(spec, wrapped(() => native.invoke(handle, spec.key, args, keywords)));
 }
 
-/** A call that waits: wrong arguments throw here, what fails later rejects. */
-export function invokeAsync(spec, self, given) {
+/** A call that waits: wrong arguments throw here, what fails later rejects. `watch` is given what
+ * the native half promises, which a signal does not end at once. */
+export function invokeAsync(spec, self, given, watch) {
   const call = split(spec, given);
   const signal = signalOf(call.options);
   if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
   const { args, keywords } = plainArguments(spec, call);
-  return invokeNative(spec, self, args, keywords, signal).then((value) => answer(spec, value));
+  const isExact = args.some((value) => typeof value === "bigint");
+  return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
+    // Beyond 2^53 a number is the nearest one; a BigInt has all digits.
+    if (spec.gives === "integer") return isExact ? BigInt(value) : Number(value);
+    return answer(spec, value);
+  });
 }
 
 /** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. */
-export function invokeNative(spec, self, args, keywords, signal) {
-  const handle = handleOf(self);
+export function invokeNative(spec, self, args, keywords, signal, watch) {
+  const handle = receiver(spec, self);
   return untilAborted(signal, (cancellation) => {
     const promise = wrapped(() => {
       return native.invokeAsync(handle, spec.key, args, keywords, cancellation);
     });
+    watch?.(promise);
     return promise.catch((error) => {
       throw asError(error);
     });
@@ -56,19 +64,20 @@ export function make(spec, given) {
 }
 
 /** A collective or a message: its handle. */
-export function operate(spec, self, given) {
-  const call = split(spec, given);
+export function operate(spec, self, values) {
+  const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
   if (isOutside(spec, call)) return doNothing(spec, value);
   if (signal?.aborted) return failed(signal.reason, value);
-  const { args, keywords, tensors, infos, views, arrays, bytes } = tensorArguments(spec, call);
-  const handle = handleOf(self);
-  const work = wrapped(() => {
-    return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin(bytes));
+  const handle = receiver(spec, self);
+  const given = tensorArguments(spec, call);
+  const { args, keywords, tensors, infos, arrays } = given;
+  const operation = start(given, (startWithin) => {
+    return wrapped(() => {
+      return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin);
+    });
   });
-  const operation = new Operation(work, tensors, views, bytes);
-  start(operation);
   if (signal !== null) endWith(signal, operation);
   return new Work(MADE_HERE, operation, value, arrays);
 }
@@ -103,6 +112,17 @@ export function nothing(spec) {
   throw new InvalidGroupError(`Invalid process group specified: ${message}`, {});
 }
 
+/** The native half of the object that a method is called on; none for a function. */
+function receiver(spec, self) {
+  if (self === null) return null;
+  const handle = handleOf(self);
+  if (handle !== null) return handle;
+  const name = spec.name ?? "this attribute";
+  throw new InvalidTypeError(
+    `${name} needs its object: write group.${name}(…), or bind it: group.${name}.bind(group)`,
+  );
+}
+
 function answer(spec, value) {
   if (value === null || value === undefined) {
     return spec.gives === "group" ? NON_GROUP_MEMBER : spec.gives === "nothing" ? undefined : null;
@@ -112,17 +132,10 @@ function answer(spec, value) {
 }
 
 function converted(value) {
-  if (typeof value === "bigint") return safe(value);
+  if (typeof value === "bigint") return Number(value);
   if (typeof value !== "object" || value === null) return value;
   if (isHandle(value)) return wrap(value);
   return Array.isArray(value) ? value.map(converted) : value;
-}
-
-/** A 64-bit integer as a number, if it is exactly one. */
-function safe(value) {
-  const number = Number(value);
-  if (Number.isSafeInteger(number)) return number;
-  throw new InvalidArgumentError(`${value} is too large for a number of JavaScript`, {});
 }
 
 function doNothing(spec, value) {
@@ -133,7 +146,8 @@ function doNothing(spec, value) {
 }
 
 function failed(reason, value) {
-  const ended = { ...NOTHING_TO_DO, error: reason, whenEnded: (listener) => listener(reason) };
+  const failure = { error: reason };
+  const ended = { ...NOTHING_TO_DO, failure, whenEnded: (listener) => listener(failure) };
   return new Work(MADE_HERE, ended, value, []);
 }
 

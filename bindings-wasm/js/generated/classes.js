@@ -312,7 +312,7 @@ register("ProcessGroup", ProcessGroup, ["ProcessGroup"]);
 
 const STORE_SET = { key: "STORE_SET", name: "set", required: 2, gives: "nothing" };
 const STORE_GET = { key: "STORE_GET", name: "get", required: 1 };
-const STORE_ADD = { key: "STORE_ADD", name: "add", required: 2 };
+const STORE_ADD = { key: "STORE_ADD", name: "add", required: 2, gives: "integer" };
 const STORE_APPEND = { key: "STORE_APPEND", name: "append", required: 2, gives: "nothing" };
 const STORE_CHECK = { key: "STORE_CHECK", name: "check", required: 1 };
 const STORE_CLONE = { key: "STORE_CLONE", name: "clone", required: 0 };

@@ -93,6 +93,8 @@ export interface NativeWork {
   copyIn(tensors: Uint8Array[], budget: number): number;
   /** Issues it, when nothing is left to copy in. Throws as the core does. */
   issue(): void;
+  /** It will not be issued, though it was called: its group is aborted on all ranks. */
+  giveUp(why: string): void;
   /** Whether it ended. Moves things once, does not block. */
   isDone(): boolean;
   /** Has `onCompleted` name its id once it ended, soon if it has. Keeps the process alive. */

@@ -5,8 +5,10 @@
 // each slice is handed the arrays anew, so that one that was detached is noticed and not touched.
 // Knows nothing of promises or of arguments.
 
+import { claim, disclaim, overlaps, predecessors } from "./claims.js";
 import { InvalidArgumentError, asError } from "./errors.js";
 import { native, platform, whenInstalled } from "./native.js";
+import { byteLengthOf } from "./views.js";
 
 /** As much is copied at once without counting. */
 const SMALL_BYTES = 64 * 1024;
@@ -19,6 +21,8 @@ const LEAST_BYTES = 4096;
 
 /** Operations that are not issued, in order, by group. */
 const queues = new Map();
+/** Those whose first operation must wait for another one, on the same memory. */
+const blocked = new Map();
 /** Operations whose results are being copied out. */
 const arriving = new Set();
 /** Operations that are issued, by the number of their native half. */
@@ -31,21 +35,29 @@ let turnIsDue = false;
 export class Operation {
   /** "queued" | "running" | "arriving" | "ended" */
   state = "queued";
-  /** What it ended with: null, or an error. */
-  error = null;
+  /** What it ended with: null, or a record with the error, which may be any value. */
+  failure = null;
   #listeners = null;
   #abandoned = false;
 
-  constructor(nativeWork, tensors, views, bytes) {
+  /** Where its tensors lie, while it is in flight. */
+  spans = [];
+  /** Operations in flight that must be over before this one copies in. */
+  predecessors = null;
+  /** Operations that wait for this one so. */
+  successors = null;
+
+  constructor(nativeWork, { tensors, infos, views, bytes }) {
     this.native = nativeWork;
     this.tensors = tensors;
+    this.infos = infos;
     this.views = views;
     this.bytes = bytes;
   }
 
-  /** Calls `listener` once with the error or null, at once if it has ended. */
+  /** Calls `listener` once with the failure or null, at once if it has ended. */
   whenEnded(listener) {
-    if (this.state === "ended") listener(this.error);
+    if (this.state === "ended") listener(this.failure);
     else (this.#listeners ??= new Set()).add(listener);
   }
 
@@ -63,7 +75,13 @@ export class Operation {
   abandon(reason) {
     if (this.state === "ended") return;
     this.#abandoned = true;
-    this.#tell(reason);
+    this.#tell({ error: reason });
+  }
+
+  /** It cannot be issued, though the other ranks count on it. */
+  giveUp(error) {
+    this.native.giveUp(error?.message ?? String(error));
+    this.end({ error });
   }
 
   /** It was issued. */
@@ -80,10 +98,10 @@ export class Operation {
     if (this.#abandoned) return this.#release();
     try {
       const failure = this.native.error();
-      if (failure !== null) return this.end(asError(failure));
+      if (failure !== null) return this.end({ error: asError(failure) });
       return this.copyOut(allowance(this.bytes));
     } catch (error) {
-      return this.end(asError(error));
+      return this.end({ error: asError(error) });
     }
   }
 
@@ -106,16 +124,16 @@ export class Operation {
     return askForTurn();
   }
 
-  /** It ended, with `error` or well. */
-  end(error) {
-    if (!this.#abandoned) this.#tell(error);
+  /** It ended, with `failure` or well. */
+  end(failure) {
+    if (!this.#abandoned) this.#tell(failure);
     this.#release();
   }
 
   /** The native half sees that an array is detached or shorter; a longer one has other bytes. */
   #checkLengths() {
     this.views.forEach((view, index) => {
-      if (view.byteLength === this.tensors[index].byteLength) return;
+      if (byteLengthOf(view) === byteLengthOf(this.tensors[index])) return;
       throw new InvalidArgumentError("an array was resized while an operation used it", {});
     });
   }
@@ -123,36 +141,80 @@ export class Operation {
   #release() {
     running.delete(this.native.id);
     arriving.delete(this);
+    release(this);
     this.tensors = null;
+    this.infos = null;
     this.views = null;
   }
 
-  #tell(error) {
+  #tell(failure) {
     this.state = "ended";
-    this.error = error;
+    this.failure = failure;
     const listeners = this.#listeners;
     this.#listeners = null;
-    if (listeners !== null) for (const listener of listeners) listener(error);
+    if (listeners !== null) for (const listener of listeners) listener(failure);
   }
 }
 
-/** How many bytes a call with tensors of `bytes` may copy in at once; -1: it must not start yet. */
-export function startWithin(bytes) {
-  return queues.size > 0 ? -1 : allowance(bytes);
-}
-
-/** Puts a prepared operation on its way. */
-export function start(operation) {
+/** The operation of a call, on its way. `prepare` makes its native half; it is given how many bytes
+ * that may copy in at once, -1: it must not start yet. */
+export function start(call, prepare) {
+  const shared = overlaps(call);
+  const isFree = queues.size === 0 && blocked.size === 0 && shared.length === 0;
+  const operation = new Operation(prepare(isFree ? allowance(call.bytes) : -1), call);
   if (operation.native.issued) {
-    spend(operation.bytes);
+    spend(call.bytes);
     operation.run();
-    return;
+    // Most small ones are over by now.
+    if (operation.tensors !== null) claim(operation);
+    return operation;
   }
+  if (shared.length > 0) follow(operation, predecessors(shared, operation.native));
+  claim(operation);
+  enqueue(operation);
+  return operation;
+}
+
+/** Has `operation` wait until those before it are over. */
+function follow(operation, before) {
+  operation.predecessors = before;
+  for (const other of before) (other.successors ??= []).push(operation);
+}
+
+/** Lets those go on that waited for `operation`. */
+function release(operation) {
+  disclaim(operation);
+  if (operation.successors === null) return;
+  for (const next of operation.successors) next.predecessors.delete(operation);
+  operation.successors = null;
+  for (const [group, queue] of blocked) {
+    if (isBlocked(queue[0])) continue;
+    blocked.delete(group);
+    queues.set(group, queue);
+    askForTurn();
+  }
+}
+
+function isBlocked(operation) {
+  return operation.predecessors !== null && operation.predecessors.size > 0;
+}
+
+function enqueue(operation) {
   const group = operation.native.group;
-  const queue = queues.get(group);
-  if (queue === undefined) queues.set(group, [operation]);
+  const queue = queues.get(group) ?? blocked.get(group);
+  if (queue === undefined) requeue(group, [operation]);
   else queue.push(operation);
-  askForTurn();
+}
+
+/** Has the queue's first operation copied in, when it may be. */
+function requeue(group, queue) {
+  if (queue.length === 0) return;
+  if (isBlocked(queue[0])) {
+    blocked.set(group, queue);
+  } else {
+    queues.set(group, queue);
+    askForTurn();
+  }
 }
 
 function allowance(bytes) {
@@ -193,7 +255,7 @@ function sliceOut(operation) {
   try {
     operation.copyOut(slice());
   } catch (error) {
-    operation.end(asError(error));
+    operation.end({ error: asError(error) });
   }
 }
 
@@ -202,18 +264,17 @@ function sliceIn(group, queue) {
   const operation = queue[0];
   queues.delete(group);
   let isOver = true;
+  let failure = null;
   try {
     isOver = operation.copyIn(slice());
     if (isOver) operation.native.issue();
   } catch (error) {
-    queue.shift();
-    if (queue.length > 0) queues.set(group, queue);
-    operation.end(asError(error));
-    return;
+    failure = { error: asError(error) };
   }
   if (isOver) queue.shift();
-  if (queue.length > 0) queues.set(group, queue);
-  if (isOver) operation.run();
+  requeue(group, queue);
+  if (failure !== null) operation.giveUp(failure.error);
+  else if (isOver) operation.run();
 }
 
 function slice() {

@@ -41,15 +41,15 @@ pub(super) struct Meeting {
     pub(super) sessions: Vec<(u32, u64)>,
 }
 
-/// Publishes this rank in `store`, waits for the others and listens for them.
+/// Publishes this rank of the group `name` in `store`, waits for the others and listens for them.
 ///
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that did not come; [`Error::Rendezvous`] if this
 /// rank is there already, or another runs a different version.
 pub(super) async fn meet(
     store: &Arc<dyn Store>,
-    rank: u32,
-    size: u32,
+    name: &str,
+    (rank, size): (u32, u32),
     timeout: Duration,
 ) -> Result<Meeting> {
     if size == 1 {
@@ -65,7 +65,7 @@ pub(super) async fn meet(
             prices: Prices::of(LinkClass::Process),
         });
     }
-    rendezvous::join_async(&**store, "group", rank, size, timeout).await?;
+    rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     let means = means(&**store)?;
     meet_with(store, rank, size, timeout, means).await
 }

@@ -62,7 +62,7 @@ impl ScheduledBackend {
         timeout: Duration,
     ) -> Result<ScheduledBackend> {
         let overrides = overrides()?;
-        let meeting = meet::meet(store, rank, size, timeout).await?;
+        let meeting = meet::meet(store, name, (rank, size), timeout).await?;
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);
         let transport: Box<dyn Transport> = meeting.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };

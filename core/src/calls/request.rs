@@ -292,8 +292,12 @@ fn splits(name: &str, value: Value) -> Result<Vec<usize>, String> {
 
 fn rank(name: &str, value: &Value) -> Result<u32, String> {
     match value {
-        Value::Int(number) => u32::try_from(*number)
-            .map_err(|_| format!("argument '{name}' must not be negative, not {number}")),
+        Value::Int(number @ ..0) => {
+            Err(format!("argument '{name}' must not be negative, not {number}"))
+        }
+        Value::Int(number) => u32::try_from(*number).map_err(|_| {
+            format!("argument '{name}' must be a rank, not {number}: no group has so many")
+        }),
         other => Err(format!("argument '{name}' must be int, not {other}")),
     }
 }

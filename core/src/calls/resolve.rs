@@ -362,9 +362,19 @@ fn converted(value: Value, ty: &Type, unit: TimeUnit) -> Result<Value, String> {
         TimeUnit::Seconds => (number, "seconds"),
         TimeUnit::Milliseconds => (number / 1000.0, "milliseconds"),
     };
-    Duration::try_from_secs_f64(seconds)
-        .map(Value::Duration)
-        .map_err(|_| format!("be a number of {name} that is not negative, not {number}"))
+    Duration::try_from_secs_f64(seconds).map(Value::Duration).map_err(|_| match number >= 0.0 {
+        // As few digits as tell it apart, for it may have hundreds.
+        true => format!("be at most {:e} {name}, not {number:e}; None is the default", most(unit)),
+        false => format!("be a number of {name} that is not negative, not {number}"),
+    })
+}
+
+/// About the longest time that is a length of time.
+fn most(unit: TimeUnit) -> f64 {
+    match unit {
+        TimeUnit::Seconds => 1e19,
+        TimeUnit::Milliseconds => 1e22,
+    }
 }
 
 /// An options record whose members have their types.

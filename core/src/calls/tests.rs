@@ -227,6 +227,14 @@ fn defaults_and_conversions_are_filled_in() {
     assert_eq!(request.reduce_op, ReduceOp::Sum);
     assert_eq!(request.timeout, Some(Duration::from_millis(1500)));
     assert_eq!((request.inputs.len(), request.outputs.len()), (0, 1));
+    for (seconds, says) in
+        [(1e300, "at most 1e19 seconds, not 1e300"), (f64::INFINITY, "not inf"), (-1.0, "not -1")]
+    {
+        let keywords = vec![("timeout", Value::Float(seconds))];
+        let refused = resolve(&ALLREDUCE, call(vec![tensor(&[2])], keywords));
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(says), "{text}");
+    }
 }
 
 #[test]
@@ -359,6 +367,8 @@ fn a_free_function_translates_global_ranks() {
     assert_eq!(error.to_string(), "Can't specify both group_rank and global_rank");
     let negative = gather(vec![("dst", Value::Int(-1))]).unwrap_err();
     assert_eq!(negative.to_string(), "gather(): argument 'dst' must not be negative, not -1");
+    let far = gather(vec![("dst", Value::Int(1 << 32))]).unwrap_err().to_string();
+    assert!(far.contains("'dst' must be a rank, not 4294967296"), "{far}");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::driver::{Driver, bell, ring, silence};
+use super::driver::Driver;
 use crate::clock::Instant;
-use crate::transport::{Interest, wait};
+use crate::transport::{Bell, Interest, wait};
 use crate::{Error, Result};
 
 /// How long a thread that issued an operation may take until it waits for it itself.
@@ -35,9 +35,7 @@ static FIRST: OnceLock<Box<Background>> = OnceLock::new();
 /// The background thread of a process, started or not.
 pub(super) struct Background {
     process_id: u32,
-    bell: Interest,
-    /// Whether the bell has been rung and not been heard.
-    rung: AtomicBool,
+    bell: Bell,
     started: AtomicBool,
     /// Drivers that the thread does not know yet.
     newcomers: Mutex<Vec<Weak<Driver>>>,
@@ -88,8 +86,7 @@ impl Background {
     fn new() -> Result<Background> {
         Ok(Background {
             process_id: crate::clock::process_id(),
-            bell: bell()?,
-            rung: AtomicBool::new(false),
+            bell: Bell::new()?,
             started: AtomicBool::new(false),
             newcomers: Mutex::default(),
             heir: OnceLock::new(),
@@ -117,9 +114,7 @@ impl Background {
     /// Asks the thread to look at all drivers, after a grace.
     pub(super) fn attend(&'static self) {
         self.start();
-        if !self.rung.swap(true, Ordering::SeqCst) {
-            ring(&self.bell);
-        }
+        self.bell.ring();
     }
 
     fn run(&self) {
@@ -129,7 +124,7 @@ impl Background {
         loop {
             self.welcome(&mut entries);
             interests.clear();
-            interests.push(self.bell.clone());
+            interests.extend(self.bell.interest());
             let now = Instant::now();
             let mut moved = false;
             let mut until: Option<Instant> = None;
@@ -150,10 +145,8 @@ impl Background {
             }
             let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
             let woken = wait::wait(&interests, timeout);
-            if self.rung.load(Ordering::SeqCst) {
-                // In this order: a ring in between is answered by the look that follows.
-                silence(&self.bell);
-                self.rung.store(false, Ordering::SeqCst);
+            if self.bell.heard() {
+                // What it was rung for is looked at after this.
                 std::thread::sleep(GRACE);
             } else if woken {
                 fruitless += 1;

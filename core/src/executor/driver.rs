@@ -6,12 +6,9 @@
 //! sleeps in the system, and moves everything), and the others sleep until they are done or the
 //! leader leaves.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
-
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::background::Background;
 use super::{
@@ -20,7 +17,7 @@ use super::{
 };
 use crate::clock::Instant;
 use crate::fork;
-use crate::transport::{Interest, Rank, wait};
+use crate::transport::{Bell, Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
@@ -45,7 +42,7 @@ pub struct Driver {
     spin_ns: AtomicU32,
     background: &'static Background,
     /// Ends the leader's sleep.
-    bell: Interest,
+    bell: Bell,
     /// Whether the leader sleeps, or is about to.
     polling: AtomicBool,
     /// Threads in [`Driver::wait`].
@@ -83,7 +80,7 @@ impl Driver {
             forks: fork::forks(),
             spin,
             spin_ns: AtomicU32::new(nanos(spin.limit())),
-            bell: bell()?,
+            bell: Bell::new()?,
             polling: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
             turn: Mutex::default(),
@@ -319,7 +316,7 @@ impl Driver {
         };
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened here, or have changed.
-            ring(&self.bell);
+            self.bell.ring();
         }
         progress.moved
     }
@@ -412,7 +409,7 @@ impl Driver {
         // A rank that has to sleep takes part in something long enough to lose a peer in.
         self.background.start();
         interests.clear();
-        interests.push(self.bell.clone());
+        interests.extend(self.bell.interest());
         let (sleepy, deadline) = {
             let mut executor = self.lock();
             let sleepy = executor.prepare_to_sleep(interests);
@@ -430,7 +427,7 @@ impl Driver {
             wait::wait(interests, timeout);
         }
         self.polling.store(false, Ordering::SeqCst);
-        silence(&self.bell);
+        self.bell.heard();
     }
 
     /// Spins longer next time if a little more would have saved the sleep, else shorter.
@@ -536,27 +533,6 @@ impl Drop for Driver {
         // A forked child leaves the connections to its parent.
         self.close();
     }
-}
-
-/// A descriptor that one thread makes readable to wake another.
-pub(super) fn bell() -> Result<Interest> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-    let bell: OwnedFd = bell.map_err(|error| Error::Network {
-        message: format!("cannot make an event descriptor: {error}"),
-    })?;
-    Ok(Interest { fd: Arc::new(bell), writable: false })
-}
-
-/// Makes the bell readable.
-pub(super) fn ring(bell: &Interest) {
-    // It fails only if it was rung 2^64 - 2 times without being heard.
-    let _ = rustix::io::write(&bell.fd, &1_u64.to_ne_bytes());
-}
-
-/// Makes the bell unreadable again.
-pub(super) fn silence(bell: &Interest) {
-    // It fails only if it was not rung.
-    let _ = rustix::io::read(&bell.fd, &mut [0_u8; 8][..]);
 }
 
 fn nanos(duration: Duration) -> u32 {

@@ -208,8 +208,10 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
-    /// The store's value is not a number that `add` can add to.
-    #[error("value of key '{key}' is not a decimal number: add needs one")]
+    /// The store's value is not a number that `add` can add to, or the sum has more than 64 bits.
+    #[error(
+        "cannot add to key '{key}': its value and the sum must be whole decimal numbers of 64 bits"
+    )]
     NotACounter {
         /// The key.
         key: String,

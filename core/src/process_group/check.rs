@@ -1,5 +1,6 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
+use super::disjoint::{Twice, disjoint};
 use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
 /// One operation of a request, checked.
@@ -179,44 +180,7 @@ fn sizes(request: &Request, input: &[Tensor], output: &[Tensor], rank: u32) -> R
     Ok(())
 }
 
-/// Whether a list may have the very same memory more than once.
-#[derive(Clone, Copy, PartialEq)]
-enum Twice {
-    Allowed,
-    Refused,
-}
-
-/// Two outputs over the same memory have no result that can be promised, unless all outputs get the
-/// same result and the two are the same bytes.
-fn disjoint(request: &Request, output: &[Tensor], twice: Twice) -> Result<()> {
-    if output.len() < 2 {
-        return Ok(());
-    }
-    let mut spans: Vec<(usize, usize, usize)> = output
-        .iter()
-        .enumerate()
-        .filter(|(_, tensor)| tensor.is_contiguous() && tensor.bytes() > 0)
-        .map(|(index, tensor)| {
-            let start = tensor.region().address();
-            (start, start + tensor.bytes(), index)
-        })
-        .collect();
-    spans.sort_unstable();
-    if twice == Twice::Allowed {
-        spans.dedup_by_key(|&mut (start, end, _)| (start, end));
-    }
-    match spans.windows(2).find(|pair| pair[0].1 > pair[1].0) {
-        None => Ok(()),
-        Some(pair) => invalid(format!(
-            "{}: output tensors {} and {} share memory",
-            request.name,
-            pair[0].2.min(pair[1].2),
-            pair[0].2.max(pair[1].2)
-        )),
-    }
-}
-
-fn invalid<T>(message: String) -> Result<T> {
+pub(super) fn invalid<T>(message: String) -> Result<T> {
     Err(Error::InvalidArgument { message })
 }
 
@@ -272,6 +236,39 @@ mod tests {
         request.outputs[1] = vec![part(8..24)];
         let error = check(&request, 0, 2).unwrap_err();
         assert!(error.to_string().contains("output tensors 0 and 1 share memory"), "{error}");
+    }
+
+    #[test]
+    fn strides_that_lead_to_an_element_twice_are_refused() {
+        let memory = Region::zeroed(4 * 12);
+        let view = |shape: &[usize], strides: &[isize], from: usize| {
+            let elements = (from + 1)..13;
+            let region = memory.slice(4 * (elements.start - 1)..4 * (elements.end - 1));
+            Tensor::strided(region, DType::F32, shape.to_vec(), strides.to_vec(), 0)
+        };
+        let allreduce = |tensor: Tensor| {
+            let mut request = Request::new(Collective::Allreduce);
+            request.outputs = vec![vec![tensor]];
+            check(&request, 0, 2).map(drop).map_err(|error| error.to_string())
+        };
+        for (shape, strides) in
+            [(&[4][..], &[0][..]), (&[3, 2], &[1, 1]), (&[2, 3], &[2, 1]), (&[2, 2, 2], &[3, 2, 1])]
+        {
+            let error = allreduce(view(shape, strides, 0)).unwrap_err();
+            assert!(error.contains("output tensor 0 share memory"), "{shape:?}: {error}");
+        }
+        for (shape, strides) in
+            [(&[2, 2][..], &[3, 2][..]), (&[3, 4], &[1, 3]), (&[1, 4], &[0, 2]), (&[0], &[0])]
+        {
+            assert_eq!(allreduce(view(shape, strides, 0)), Ok(()), "{shape:?}");
+        }
+        // Columns of one matrix are apart, unless one is there twice.
+        let mut request = allgather(4, &[4, 4, 4]);
+        request.outputs[0] = (0..3).map(|column| view(&[4], &[3], column)).collect();
+        assert!(check(&request, 0, 3).is_ok());
+        request.outputs[0][2] = view(&[2, 2], &[1, 4], 1);
+        let error = check(&request, 0, 3).unwrap_err().to_string();
+        assert!(error.contains("output tensors 0 and 2 share memory"), "{error}");
     }
 
     #[test]

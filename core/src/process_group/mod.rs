@@ -17,6 +17,7 @@ use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
 mod at_once;
 mod check;
 mod create;
+mod disjoint;
 mod monitored_barrier;
 mod prepared;
 mod scope;
@@ -157,6 +158,11 @@ impl ProcessGroup {
     /// Fails everything in flight and everything later, on all ranks.
     pub fn abort(&self) {
         self.inner.cpu.abort(&format!("rank {} called abort()", self.rank()));
+    }
+
+    /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
+    pub(crate) fn abort_because(&self, why: &str) {
+        self.inner.cpu.abort(why);
     }
 
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
@@ -328,7 +334,8 @@ impl ProcessGroup {
         Ok(Work::new("recv", vec![(issued, self.cpu())], vec![tensor]))
     }
 
-    fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
+    /// Whether a message can be exchanged with `peer`, this rank's `role` for it.
+    pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
         let message = if peer == self.rank() {
             format!(
                 "Invalid {role} rank: {role} rank should not be the same as the rank of the \

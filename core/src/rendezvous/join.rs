@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::blocking::block_on;
-use crate::store::Store;
+use crate::store::{Deadline, Expired, Store, expired};
 use crate::{Error, Result};
 
 /// The verdict when all came.
@@ -21,6 +21,10 @@ const MISTAKE: u8 = b'm';
 const LINGER: Duration = Duration::from_secs(2);
 /// Most ranks that a message names.
 const NAMED_RANKS: usize = 16;
+/// Ranks that are looked for at once.
+const LOOKED_FOR: u32 = 256;
+/// How long may be looked for ranks that are missing: their number is known without.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Waits until all `world_size` ranks of the group have called this with the same store.
 ///
@@ -152,13 +156,12 @@ async fn await_verdict(
     match store.wait_async(&[&verdict], Some(timeout)).await {
         Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
-            let missing = missing(store, keys, world_size).await?;
-            // The last rank may have come between the end of the wait and now.
-            if missing.is_empty() {
-                return decide(store, keys, JOINED).await;
-            }
-            let verdict = verdict_of(TIMED_OUT, &absence(&missing, world_size, timeout));
-            decide(store, keys, &verdict).await
+            let absence = match missing(store, keys, world_size).await? {
+                Some(missing) => missing.tell(world_size, timeout),
+                // The last rank has come between the end of the wait and now.
+                None => return decide(store, keys, JOINED).await,
+            };
+            decide(store, keys, &verdict_of(TIMED_OUT, &absence)).await
         }
         Err(error) => Err(error),
     }
@@ -175,29 +178,61 @@ fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
     [&[kind], message.as_bytes()].concat()
 }
 
-async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<Vec<u32>> {
-    let mut missing = Vec::new();
-    for rank in 0..world_size {
-        if !store.check_async(&[&keys.of(rank)]).await? {
-            missing.push(rank);
-        }
-    }
-    Ok(missing)
+/// Who did not come.
+struct Missing {
+    /// The first of them.
+    named: Vec<u32>,
+    others: u32,
 }
 
-/// "ranks 2, 3 of 4 did not join within 30 s".
-fn absence(missing: &[u32], world_size: u32, timeout: Duration) -> String {
-    let named: Vec<_> = missing.iter().take(NAMED_RANKS).map(u32::to_string).collect();
-    let more = match missing.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
-    let limit = match timeout.as_millis() {
-        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
-        ms => format!("{ms} ms"),
-    };
-    format!("{ranks} {}{more} of {world_size} did not join within {limit}", named.join(", "))
+/// Who is missing, if anybody is. That takes no longer than [`LOOK`], however many ranks there are
+/// to be, and ends when the thread is interrupted.
+async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<Option<Missing>> {
+    let came = store.add_async(&keys.of("count"), 0).await?;
+    let missing = world_size.saturating_sub(u32::try_from(came).unwrap_or(u32::MAX));
+    let limit = Deadline::after(LOOK);
+    let (mut named, mut from) = (Vec::new(), 0);
+    while from < world_size && named.len() < NAMED_RANKS {
+        match limit.slice(LOOK) {
+            Ok(_) => {}
+            Err(Expired::TimedOut) => break,
+            Err(why) => return Err(expired(why, "join", &[keys.group_name], &limit)),
+        }
+        let until = world_size.min(from.saturating_add(LOOKED_FOR));
+        let ranks: Vec<String> = (from..until).map(|rank| keys.of(rank)).collect();
+        let all: Vec<&str> = ranks.iter().map(String::as_str).collect();
+        if !store.check_async(&all).await? {
+            for (rank, key) in (from..until).zip(all) {
+                if named.len() < NAMED_RANKS && !store.check_async(&[key]).await? {
+                    named.push(rank);
+                }
+            }
+        }
+        from = until;
+    }
+    let saw_all = from == world_size && named.len() < NAMED_RANKS;
+    // There are never more names than ranks.
+    let others = if saw_all { 0 } else { missing.saturating_sub(named.len() as u32) };
+    Ok((!named.is_empty() || others > 0).then_some(Missing { named, others }))
+}
+
+impl Missing {
+    /// "ranks 2, 3 of 4 did not join within 30 s".
+    fn tell(&self, world_size: u32, timeout: Duration) -> String {
+        let names: Vec<_> = self.named.iter().map(u32::to_string).collect();
+        let names = names.join(", ");
+        let who = match (self.named.len(), self.others) {
+            (0, others) => format!("{others} ranks"),
+            (1, 0) => format!("rank {names}"),
+            (_, 0) => format!("ranks {names}"),
+            (_, others) => format!("ranks {names} and {others} more"),
+        };
+        let limit = match timeout.as_millis() {
+            ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+            ms => format!("{ms} ms"),
+        };
+        format!("{who} of {world_size} did not join within {limit}")
+    }
 }
 
 /// Stays until everyone who is there knows that the group failed. What goes wrong here would only

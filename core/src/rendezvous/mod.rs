@@ -292,7 +292,20 @@ fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous
     Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false, hosted: false })
 }
 
+/// Most ranks of a group: each publishes a card that all others read.
+const MAX_WORLD_SIZE: u32 = 1 << 20;
+
 fn check_rank(rank: u32, world_size: u32) -> Result<()> {
+    if world_size == 0 {
+        return Err(failed(
+            "world size 0 makes no group; it is the number of ranks, 1 or more".into(),
+        ));
+    }
+    if world_size > MAX_WORLD_SIZE {
+        return Err(failed(format!(
+            "world size {world_size} is more than {MAX_WORLD_SIZE}, the most that is supported"
+        )));
+    }
     if rank < world_size {
         return Ok(());
     }

@@ -1,11 +1,15 @@
 //! URLs, handlers, and ranks that meet, or do not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod counting;
+
 use std::net::TcpListener;
+use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::store::HashStore;
 use crate::store::suite::TemporaryFile;
+use counting::Counting;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
@@ -45,6 +49,37 @@ fn everyone_who_is_there_hears_who_is_not() {
     let expected = "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more of \
                     100 did not join within 1 s";
     assert_eq!(many.to_string(), expected);
+}
+
+#[test]
+fn a_group_that_is_not_complete_is_called_by_its_name() {
+    let options = crate::GroupOptions::default().timeout(SHORT);
+    let group =
+        crate::ProcessGroup::new(std::sync::Arc::new(HashStore::new()), 0, 2, "mine", options);
+    assert!(matches!(group, Err(Error::RendezvousTimeout { .. })));
+    let store = std::sync::Arc::new(HashStore::new());
+    let again = || {
+        let options = crate::GroupOptions::default().timeout(SHORT);
+        crate::ProcessGroup::new(store.clone(), 0, 2, "mine", options).unwrap_err().to_string()
+    };
+    again();
+    let twice = again();
+    assert!(twice.contains("group 'mine'"), "{twice}");
+}
+
+#[test]
+fn a_large_group_is_given_up_as_soon_as_a_small_one() {
+    let store = Counting::default();
+    let error = join(&store, "g", 3, MAX_WORLD_SIZE, SHORT).unwrap_err();
+    let expected = "ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1048559 more \
+                    of 1048576 did not join within 50 ms";
+    assert_eq!(error.to_string(), expected);
+    let asked = store.asked.load(Ordering::Relaxed);
+    assert!(asked < 300, "{asked} requests");
+    for (size, says) in [(0, "world size 0 makes no group"), (MAX_WORLD_SIZE + 1, "the most")] {
+        let error = join(&store, "h", 0, size, SHORT).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

@@ -28,8 +28,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use deadline::Deadline;
-use deadline::Expired;
+pub(crate) use deadline::{Deadline, Expired};
 use table::Refusal;
 
 use crate::transport::websocket::Relay;
@@ -165,7 +164,7 @@ fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
 }
 
 /// The error of an operation that stopped waiting for `keys`.
-fn expired(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
+pub(crate) fn expired(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
     let keys = keys.join(", ");
     match why {
         Expired::TimedOut => Error::StoreTimeout {

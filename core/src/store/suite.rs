@@ -219,8 +219,12 @@ fn add_counts(Mounted { store, .. }: &Mounted) {
     assert_eq!(store.get("n").unwrap(), b"-2");
     store.set("n", b" 12abc").unwrap();
     assert_eq!(store.add("n", 1).unwrap(), 13);
-    assert_eq!(store.add("n", i64::MAX).unwrap(), i64::MIN + 12);
-    assert_eq!(store.get("n").unwrap(), (i64::MIN + 12).to_string().as_bytes());
+    assert_eq!(store.add("n", i64::MAX - 13).unwrap(), i64::MAX);
+    for amount in [1, i64::MAX] {
+        assert!(matches!(store.add("n", amount), Err(Error::NotACounter { .. })), "{amount}");
+    }
+    assert_eq!(store.get("n").unwrap(), i64::MAX.to_string().as_bytes());
+    assert_eq!(store.add("n", i64::MIN).unwrap(), -1);
 }
 
 fn add_refuses_what_is_no_number(Mounted { store, .. }: &Mounted) {

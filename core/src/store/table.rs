@@ -11,7 +11,7 @@ const ENTRY_BYTES: usize = 160;
 /// Why the table refused a change. It is unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The value is not a decimal number.
+    /// The value is not a decimal number, or the sum would be none of 64 bits.
     NotANumber,
     /// The table would outgrow its limit.
     Full,
@@ -157,7 +157,7 @@ impl Table {
             None => 0,
             Some(value) => parse_number(value.bytes()).ok_or(Refusal::NotANumber)?,
         };
-        let sum = present.wrapping_add(amount);
+        let sum = present.checked_add(amount).ok_or(Refusal::NotANumber)?;
         self.set(key, sum.to_string().as_bytes())?;
         Ok(sum)
     }

@@ -16,6 +16,29 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
     true
 }
 
+/// Whether no two indices lead to the same element, where that is seen at once: each stride leaps
+/// over all that the smaller ones reach, or it is 0.
+pub(super) fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
+    if shape.contains(&0) {
+        return Some(true);
+    }
+    let dimensions = shape.iter().zip(strides).filter(|(length, _)| **length > 1);
+    let mut dimensions: Vec<_> =
+        dimensions.map(|(&length, s)| (s.unsigned_abs(), length)).collect();
+    dimensions.sort_unstable();
+    let mut reach = 0;
+    for (stride, length) in dimensions {
+        if stride == 0 {
+            return Some(false);
+        }
+        if stride <= reach {
+            return None;
+        }
+        reach += (length - 1) * stride;
+    }
+    Some(true)
+}
+
 /// How many elements lie below index (0, …, 0), and how many the view spans in all.
 #[cfg(feature = "ndarray")]
 pub(crate) fn extent(shape: &[usize], strides: &[isize]) -> (usize, usize) {
@@ -69,7 +92,7 @@ pub(super) fn scatter(
 }
 
 /// Calls `f` with the position, in elements, of each index in C order.
-fn visit(shape: &[usize], strides: &[isize], origin: usize, mut f: impl FnMut(usize)) {
+pub(super) fn visit(shape: &[usize], strides: &[isize], origin: usize, mut f: impl FnMut(usize)) {
     if shape.contains(&0) {
         return;
     }

@@ -99,6 +99,57 @@ impl Tensor {
         self.strides.is_none()
     }
 
+    /// Whether two of its indices lead to the same element, as strides of 0 do.
+    pub(crate) fn overlaps_itself(&self) -> bool {
+        let Some(strides) = &self.strides else { return false };
+        if let Some(apart) = strided::is_apart(&self.shape, strides) {
+            return !apart;
+        }
+        let mut seen = vec![false; self.region.len() / self.dtype.size_bytes()];
+        let mut twice = false;
+        strided::visit(&self.shape, strides, self.origin, |at| {
+            twice |= std::mem::replace(&mut seen[at], true);
+        });
+        twice
+    }
+
+    /// Whether this tensor and `other` have memory in common.
+    pub(crate) fn shares_elements(&self, other: &Tensor) -> bool {
+        if !self.region.overlaps(&other.region) || self.bytes() == 0 || other.bytes() == 0 {
+            return false;
+        }
+        if self.is_contiguous() && other.is_contiguous() {
+            return true;
+        }
+        let start = self.region.address();
+        let mut seen = vec![false; self.region.len()];
+        self.visit_bytes(|at, bytes| seen[at - start..at - start + bytes].fill(true));
+        let mut shared = false;
+        other.visit_bytes(|at, bytes| {
+            let (from, until) = (at.max(start), (at + bytes).min(start + seen.len()));
+            shared |= from < until && seen[from - start..until - start].contains(&true);
+        });
+        shared
+    }
+
+    /// Whether it is the same memory in the same order.
+    pub(crate) fn is_same_view(&self, other: &Tensor) -> bool {
+        let place = |it: &Tensor| (it.region.address(), it.region.len(), it.origin);
+        let alike = self.strides.is_none() || self.shape == other.shape;
+        place(self) == place(other) && self.strides == other.strides && alike
+    }
+
+    /// Calls `f` with address and length of each piece of the memory, in bytes.
+    pub(crate) fn visit_bytes(&self, mut f: impl FnMut(usize, usize)) {
+        let (start, size) = (self.region.address(), self.dtype.size_bytes());
+        match &self.strides {
+            None => f(start, self.region.len()),
+            Some(strides) => {
+                strided::visit(&self.shape, strides, self.origin, |at| f(start + at * size, size));
+            }
+        }
+    }
+
     /// The memory; for a tensor with strides, from its lowest to its highest element.
     pub fn region(&self) -> &Region {
         &self.region

@@ -1,5 +1,7 @@
 //! How bytes move between ranks. Knows nothing of schedules, groups or process groups.
 
+#[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
+mod bell;
 pub mod board;
 mod compose;
 #[cfg(feature = "tcp")]
@@ -27,6 +29,8 @@ pub mod websocket;
 #[cfg(feature = "tcp")]
 mod within_host;
 
+#[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
+pub(crate) use self::bell::Bell;
 pub use self::compose::{Means, compose};
 #[cfg(feature = "tcp")]
 pub use self::within_host::WithinHost;

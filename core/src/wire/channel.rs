@@ -78,7 +78,8 @@ pub enum StoreFlag {
     /// To the server: the asker waits no longer. From it: the end of the reply; from the WAIT on
     /// that was under way, nothing was carried out.
     Cancelled = 2,
-    /// From the server: the end of the reply; ADD met a value that is no number.
+    /// From the server: the end of the reply; ADD met a value that is no number, or
+    /// one to which so much cannot be added.
     NotANumber = 3,
     /// From the server: the end of the reply; the store is full.
     Full = 4,

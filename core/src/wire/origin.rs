@@ -12,27 +12,50 @@ pub struct AllowedOrigins {
     listed: Vec<String>,
 }
 
+/// A text that no browser would send as a page's origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{given}' is no origin of web pages: a scheme and a host are expected, and no path, as in \
+     https://example.org or http://10.0.0.5:8080; * is for all pages"
+)]
+pub struct WrongOrigin {
+    /// The text.
+    pub given: String,
+}
+
 impl AllowedOrigins {
     /// The variable that [`AllowedOrigins::parse`] is usually given.
     pub const VARIABLE: &str = "POLYRANK_ALLOWED_ORIGINS";
 
     /// Reads a list of origins as browsers write them (`https://example.org`,
     /// `http://10.0.0.5:8080`), separated by commas or blanks; `*` allows every page.
-    pub fn parse(list: &str) -> AllowedOrigins {
-        AllowedOrigins::new(list.split(|letter: char| letter == ',' || letter.is_whitespace()))
+    ///
+    /// # Errors
+    /// One of them is no origin, so that no page would ever match it.
+    pub fn parse(list: &str) -> Result<AllowedOrigins, WrongOrigin> {
+        let origins = list.split(|letter: char| letter == ',' || letter.is_whitespace());
+        AllowedOrigins::new(origins.filter(|origin| !origin.is_empty()))
     }
 
     /// As [`AllowedOrigins::parse`], taken apart already.
-    pub fn new<T: AsRef<str>>(origins: impl IntoIterator<Item = T>) -> AllowedOrigins {
+    ///
+    /// # Errors
+    /// As [`AllowedOrigins::parse`].
+    pub fn new<T: AsRef<str>>(
+        origins: impl IntoIterator<Item = T>,
+    ) -> Result<AllowedOrigins, WrongOrigin> {
         let mut allowed = AllowedOrigins::default();
         for origin in origins {
-            match origin.as_ref().trim().trim_end_matches('/') {
-                "" => {}
+            let given = origin.as_ref().trim();
+            match given.strip_suffix('/').unwrap_or(given) {
                 "*" => allowed.all = true,
-                origin => allowed.listed.push(serialized(origin)),
+                // What browsers say for pages that have none, as those in files.
+                "null" => allowed.listed.push("null".to_owned()),
+                origin if is_origin(origin) => allowed.listed.push(serialized(origin)),
+                _ => return Err(WrongOrigin { given: given.to_owned() }),
             }
         }
-        allowed
+        Ok(allowed)
     }
 
     /// Whether a page of `origin`, the header's value if there is one, may connect to the address
@@ -82,6 +105,24 @@ fn serialized(origin: &str) -> String {
     origin
 }
 
+/// Whether it is a scheme, a host and perhaps a port.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "+-._~".contains(letter);
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) if address.parse::<std::net::Ipv6Addr>().is_ok() => {
+            ("ipv6", rest.strip_prefix(':').or((!rest.is_empty()).then_some("")))
+        }
+        Some(_) => return false,
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let are_names = [scheme, host].iter().all(|part| !part.is_empty() && part.chars().all(is_name));
+    are_names && port.is_none_or(is_port)
+}
+
 /// The host of an origin whose scheme is a web page's.
 fn host(origin: &str) -> Option<&str> {
     let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
@@ -106,7 +147,8 @@ mod tests {
 
     #[test]
     fn pages_of_this_host_and_listed_ones_may_connect() {
-        let allowed = AllowedOrigins::parse("https://example.org, http://Example.com:8080/");
+        let allowed =
+            AllowedOrigins::parse("https://example.org, http://Example.com:8080/").unwrap();
         let local = Some("192.168.1.5".parse().unwrap());
         for (origin, expected) in [
             ("https://example.org", true),
@@ -136,10 +178,40 @@ mod tests {
             assert_eq!(allowed.allow(Some(origin), local), expected, "{origin}");
         }
         assert!(allowed.allow(None, local));
-        assert!(AllowedOrigins::parse("*").allow(Some("https://anyone.example"), None));
-        assert_eq!(AllowedOrigins::parse(" , "), AllowedOrigins::default());
+        assert!(AllowedOrigins::parse("*").unwrap().allow(Some("https://anyone.example"), None));
+        assert_eq!(AllowedOrigins::parse(" , ").unwrap(), AllowedOrigins::default());
         let mapped = Some("::ffff:192.168.1.5".parse().unwrap());
         assert!(AllowedOrigins::default().allow(Some("http://192.168.1.5"), mapped));
+    }
+
+    #[test]
+    fn what_could_never_match_is_refused_with_an_example() {
+        for wrong in [
+            "example.org",
+            "example.org:80",
+            "http://",
+            "http://a/b",
+            "http://a:x",
+            "//a",
+            "a b",
+            "http://a:99999",
+            "http://[::1",
+            "http://[x]",
+            "http://[::1]9",
+            "**",
+            "http://é.example",
+            "https://a.example?x",
+        ] {
+            let error = AllowedOrigins::new([wrong]).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains("https://example.org"), "{error}");
+        }
+        assert!(AllowedOrigins::new([""]).is_err());
+        assert!(AllowedOrigins::parse("https://a.example example.org").is_err());
+        for right in
+            ["null", "*", "chrome-extension://abcdef", "http://[2001:db8::1]:80", "http://A/"]
+        {
+            assert!(AllowedOrigins::new([right]).is_ok(), "{right}");
+        }
     }
 
     #[test]
@@ -155,7 +227,7 @@ mod tests {
             ("http://a.example:8080", "http://a.example:80", false),
             ("http://a.example", "https://a.example", false),
         ] {
-            let allowed = AllowedOrigins::parse(listed);
+            let allowed = AllowedOrigins::parse(listed).unwrap();
             assert_eq!(allowed.allow(Some(origin), None), expected, "{listed}, {origin}");
         }
     }

@@ -50,6 +50,15 @@ fn is_payload(name: &str) -> bool {
     name == "obj" || name.ends_with("list")
 }
 
+/// Whether a call gives a 64-bit integer for one: a BigInt for a BigInt.
+pub(super) fn is_exact(method: &Method) -> bool {
+    let is_exact = |overload: &Overload| {
+        let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
+        overload.returns == Type::LongLong && types.any(|ty| *ty == Type::LongLong)
+    };
+    kind(method) == Kind::Waits && method.overloads.iter().all(is_exact)
+}
+
 /// The parameter that the result of an operation is written to.
 pub(super) fn output(overload: &Overload) -> Option<(usize, &Parameter)> {
     let is_output = |role: Role| matches!(role, Role::Out | Role::InOut | Role::FlatOut);
@@ -91,6 +100,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
         Some(Type::Undefined) => fields.push("gives: \"nothing\"".to_owned()),
+        Some(Type::LongLong) if is_exact(method) => fields.push("gives: \"integer\"".to_owned()),
         Some(Type::Nullable(inner)) if is_function && is_group(inner) => {
             fields.push("gives: \"group\"".to_owned());
         }

@@ -7,9 +7,9 @@ use super::docs::{comment, plain, text};
 use super::forms::{Form, Named, Place, forms};
 use super::spelling::{aliases, dtype, error_class, functions, interfaces, methods, name};
 use super::types::{accepted, default, returned};
-use super::values::{errors_in_order, numbered};
+use super::values::{errors_in_order, kind, numbered};
 use crate::languages::stamp;
-use crate::model::{Api, Dictionary, Interface, Method, Role, Type};
+use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Role, Type};
 
 /// What has a form of its own in JavaScript, declared by hand.
 const OWN: &str = include_str!("../../../templates/javascript/runtime/own.d.ts");
@@ -27,6 +27,8 @@ pub(super) struct Declarations {
     ops: Vec<Value>,
     numbers: Vec<Numbers>,
     texts: Vec<Texts>,
+    /// The kinds of all errors, each in quotes.
+    kinds: Vec<String>,
     errors: Vec<Error>,
     records: Vec<Record>,
     classes: Vec<Class>,
@@ -58,6 +60,8 @@ struct Texts {
 
 struct Error {
     class: String,
+    /// `"RankFailed"`: its kind, and those of the classes below it.
+    kinds: String,
     parent: String,
     doc: String,
     fields: Vec<Field>,
@@ -141,6 +145,7 @@ pub(super) fn view(api: &Api) -> Declarations {
         ops: api.reduce_ops.iter().map(|it| valued(api, &it.name, &it.doc)).collect(),
         numbers: numbers(api),
         texts: texts(api),
+        kinds: api.errors.iter().map(|error| format!("\"{}\"", kind(error))).collect(),
         errors: errors(api),
         records,
         classes,
@@ -185,6 +190,7 @@ fn texts(api: &Api) -> Vec<Texts> {
 fn errors(api: &Api) -> Vec<Error> {
     let errors = errors_in_order(api).into_iter().map(|error| Error {
         class: error_class(api, &error.name),
+        kinds: kinds_under(api, error),
         parent: match &error.parent {
             Some(parent) => error_class(api, parent),
             None => "PolyrankError".to_owned(),
@@ -203,6 +209,14 @@ fn errors(api: &Api) -> Vec<Error> {
             .collect(),
     });
     errors.collect()
+}
+
+/// The kind of an error and of those that are cases of it: `"Store" | "StoreTimeout"`.
+fn kinds_under(api: &Api, error: &ErrorKind) -> String {
+    let mut kinds = vec![format!("\"{}\"", kind(error))];
+    let is_case = |other: &&ErrorKind| other.parent.as_ref() == Some(&error.name);
+    kinds.extend(api.errors.iter().filter(is_case).map(|case| kinds_under(api, case)));
+    kinds.join(" | ")
 }
 
 fn records(api: &Api) -> Vec<Record> {

@@ -1,8 +1,13 @@
 //! Doc comments of the IDL as TSDoc: parameters, results and errors as tags, names in camelCase.
 
 use super::LANGUAGE;
+use super::calls::is_exact;
 use super::spelling::{camel, error_class};
 use crate::model::{Api, Method, Parameter, Role, Type};
+
+/// What becomes of integers that a number of JavaScript cannot be.
+const EXACT: &str = "For a BigInt the result is a BigInt, and exact. For a number it is a number, \
+    which is rounded beyond `Number.MAX_SAFE_INTEGER`.";
 
 /// A doc comment in its parts.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,9 @@ impl Doc {
             } else {
                 doc.lines.push(text(api, &paragraph));
             }
+        }
+        if is_exact(method) {
+            doc.lines.push(EXACT.to_owned());
         }
         if method.notes.unbuilt {
             doc.lines.push("Not built in this version.".to_owned());

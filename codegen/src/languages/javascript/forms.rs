@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Kind, is_option, is_spread, kind, objects, output};
+use super::calls::{Kind, is_exact, is_option, is_spread, kind, objects, output};
 use super::docs::{Doc, comment};
 use super::spelling::{has, name, pascal};
 use super::types::{accepted, default, returned};
@@ -104,7 +104,9 @@ impl Writer<'_> {
         for parameter in required.iter().chain(by_position) {
             let spelt = name(&parameter.name, &parameter.notes);
             let mark = if parameter.optional && may_be_absent { "?" } else { "" };
-            arguments.push(format!("{spelt}{mark}: {}", self.taken(parameter)));
+            // Given by position, it may be a variable without a value all the same.
+            let or = if parameter.optional && mark.is_empty() { " | undefined" } else { "" };
+            arguments.push(format!("{spelt}{mark}: {}{or}", self.taken(parameter)));
             said.push((spelt, self.doc.parameter(parameter)));
         }
         if let Some(options) = self.options(options, named) {
@@ -128,6 +130,9 @@ impl Writer<'_> {
         let is_function = self.place == Place::Module;
         if self.is_result(parameter) {
             return "T".into();
+        }
+        if is_exact(self.method) && parameter.ty == Type::LongLong {
+            return "A".into();
         }
         if kind(self.method) == Kind::Objects
             && objects(self.method).iter().any(|known| known.name == parameter.name)
@@ -159,6 +164,7 @@ impl Writer<'_> {
                 }
                 format!("<T extends {bound}>")
             }
+            _ if is_exact(self.method) => "<A extends number | bigint>".into(),
             _ => String::new(),
         }
     }
@@ -180,6 +186,7 @@ impl Writer<'_> {
                 (Type::Undefined, true) => "Promise<void>".into(),
                 _ => "Promise<number>".into(),
             },
+            _ if is_exact(self.method) => "Promise<A extends bigint ? bigint : number>".into(),
             _ => {
                 let value = returned(self.api, &self.overload.returns, is_function);
                 if self.method.notes.waits { format!("Promise<{value}>") } else { value }

@@ -31,6 +31,7 @@ const LANGUAGE: &str = "javascript";
 const RUNTIME: &[(&str, &str)] = &[
     ("arguments.js", include_str!("../../../templates/javascript/runtime/arguments.js")),
     ("calls.js", include_str!("../../../templates/javascript/runtime/calls.js")),
+    ("claims.js", include_str!("../../../templates/javascript/runtime/claims.js")),
     ("codec.js", include_str!("../../../templates/javascript/runtime/codec.js")),
     ("handles.js", include_str!("../../../templates/javascript/runtime/handles.js")),
     ("members.js", include_str!("../../../templates/javascript/runtime/members.js")),
@@ -41,6 +42,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("own.js", include_str!("../../../templates/javascript/runtime/own.js")),
     ("signals.js", include_str!("../../../templates/javascript/runtime/signals.js")),
     ("tensors.js", include_str!("../../../templates/javascript/runtime/tensors.js")),
+    ("views.js", include_str!("../../../templates/javascript/runtime/views.js")),
     ("work.js", include_str!("../../../templates/javascript/runtime/work.js")),
 ];
 

@@ -30,8 +30,10 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or shortened meanwhile rejects the operation, and is
- * not written. Memory of {@link alloc} is used without a copy.
+ * touch it in between. One that is detached or resized meanwhile rejects the operation, and is not
+ * written; if it was not copied yet, as a large one or one behind others, the group is aborted on
+ * all ranks, which count on this one. Operations on one array are carried out one after the other,
+ * in the order of the calls. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor;
 

@@ -4,6 +4,7 @@
 import { DTYPES } from "./constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "./errors.js";
 import { native } from "./native.js";
+import { byteLengthOf, classOf } from "./views.js";
 
 /** The element type of an array, by the name of its class. */
 const OF_ARRAY = {
@@ -46,16 +47,28 @@ const VIEWS = {
   c128: Float64Array,
 };
 
-/** The bytes of a view on a buffer: the same memory. */
-export function bytesOf(view) {
-  return view instanceof Uint8Array
-    ? view
-    : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-}
+/** Bytes of one element, by the number of its type. */
+const SIZES = new Map([...DTYPES.values()].map(({ code, bytes }) => [code, bytes]));
 
 /** The number of the element type of a typed array or a DataView. */
 export function codeOf(view) {
-  return CODES.get(view[Symbol.toStringTag]);
+  return CODES.get(classOf(view));
+}
+
+/** Where a tensor lies: in which memory, from which byte to which. Where its elements have gaps
+ * between them, `step` is from one to the next; 0: they have none, or it is not as simple. */
+export function spanOf(tensorBytes, info) {
+  const { buffer, byteOffset, byteLength } = tensorBytes;
+  if (typeof info === "number") {
+    const to = byteOffset + byteLength;
+    return { memory: buffer, from: byteOffset, to, step: 0, bytes: 1, isOwned: false };
+  }
+  const bytes = SIZES.get(info.dtype);
+  const isOwned = info.memory !== undefined;
+  const from = (isOwned ? 0 : byteOffset) + (info.offset ?? 0) * bytes;
+  const to = from + extent(info.shape, info.strides ?? rowMajor(info.shape)) * bytes;
+  const step = info.strides?.length === 1 ? info.strides[0] * bytes : 0;
+  return { memory: isOwned ? info.memory : buffer, from, to, step, bytes, isOwned };
 }
 
 /** What the native half is told of a tensor, and the array to copy: empty if it owns the memory. */
@@ -140,13 +153,14 @@ export function tensor(data, options = {}) {
     );
   }
   const { shape, strides, offset = 0 } = options ?? {};
-  const dtype = dtypeOf(options?.dtype ?? OF_ARRAY[data[Symbol.toStringTag]], "tensor");
+  const dtype = dtypeOf(options?.dtype ?? OF_ARRAY[classOf(data)], "tensor");
   const { bytes, code } = DTYPES.get(dtype);
-  if (data.byteLength % bytes !== 0) {
-    const text = `tensor(): ${data.byteLength} bytes are no whole number of ${dtype} elements`;
+  const dataBytes = byteLengthOf(data);
+  if (dataBytes % bytes !== 0) {
+    const text = `tensor(): ${dataBytes} bytes are no whole number of ${dtype} elements`;
     throw new InvalidArgumentError(text);
   }
-  const elements = data.byteLength / bytes;
+  const elements = dataBytes / bytes;
   checkCount(offset, "offset");
   const sizes = shape === undefined ? [elements - offset] : counts(shape, "shape");
   const steps = strides === undefined ? undefined : counts(strides, "strides");

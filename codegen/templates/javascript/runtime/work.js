@@ -47,11 +47,11 @@ export class Work {
   }
 
   isSuccess() {
-    return this.isCompleted() && this.#operation.error === null;
+    return this.isCompleted() && this.#operation.failure === null;
   }
 
   exception() {
-    return this.isCompleted() ? this.#operation.error : null;
+    return this.isCompleted() ? (this.#operation.failure?.error ?? null) : null;
   }
 
   result() {
@@ -72,7 +72,9 @@ export class Work {
   }
 
   getFutureResult() {
-    return new Promise((resolve) => this.#operation.whenEnded((error) => resolve(codeOf(error))));
+    return new Promise((resolve) => {
+      this.#operation.whenEnded((failure) => resolve(codeOf(failure)));
+    });
   }
 
   synchronize() {
@@ -93,26 +95,30 @@ export class Work {
 
   #promise() {
     this.#settled ??= new Promise((resolve, reject) => {
-      this.#operation.whenEnded((error) => (error === null ? resolve(this.#value) : reject(error)));
+      this.#operation.whenEnded((failure) => {
+        if (failure === null) resolve(this.#value);
+        else reject(failure.error);
+      });
     });
     return this.#settled;
   }
 
   #race(limit, signal, resolve, reject) {
     let timer = null;
-    const settle = (error) => {
+    const settle = (failure) => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);
       this.#operation.forget(settle);
-      if (error === null) resolve(this.#value);
-      else reject(error);
+      if (failure === null) resolve(this.#value);
+      else reject(failure.error);
     };
-    const onAbort = () => settle(signal.reason);
+    const onAbort = () => settle({ error: signal.reason });
     if (signal?.aborted) return onAbort();
     this.#operation.poll();
     if (limit !== null && this.#operation.state !== "ended") {
       const started = performance.now();
-      timer = setTimeout(() => settle(this.#expired(performance.now() - started)), limit);
+      const expire = () => settle({ error: this.#expired(performance.now() - started) });
+      timer = setTimeout(expire, limit);
     }
     signal?.addEventListener("abort", onAbort);
     return this.#operation.whenEnded(settle);
@@ -134,7 +140,7 @@ export class Work {
 /** What stands for the operation where there is nothing to do. */
 export const NOTHING_TO_DO = Object.freeze({
   state: "ended",
-  error: null,
+  failure: null,
   native: Object.freeze({
     name: "nothing",
     sequence: -1,
@@ -159,9 +165,9 @@ function limitOf(timeout) {
   return timeout > LONGEST_TIMER_MS ? null : timeout;
 }
 
-function codeOf(error) {
-  if (error === null) return WorkResult.SUCCESS;
-  switch (error.kind) {
+function codeOf(failure) {
+  if (failure === null) return WorkResult.SUCCESS;
+  switch (failure.error?.kind) {
     case "CollectiveTimeout":
       return WorkResult.TIMEOUT;
     case "RankFailed":

@@ -202,6 +202,20 @@ impl Staged {
         Ok(())
     }
 
+    /// Gives up an operation that is not issued, though the call that prepared it has returned. The
+    /// other ranks run it, and would take this rank's next operation for it: the group is aborted,
+    /// and `why` is told to every rank.
+    pub fn give_up(&mut self, why: &str) {
+        if matches!(self.state, State::Issued(_)) {
+            return;
+        }
+        self.state = State::Over;
+        self.tensors = Tensors::default();
+        if let Some(group) = &self.group {
+            group.abort_because(&format!("could not take part in {}: {why}", self.name));
+        }
+    }
+
     /// Bytes that are still to be copied out.
     pub fn bytes_out(&self) -> usize {
         match &self.state {

@@ -58,6 +58,9 @@ fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
     let (input, output) = (tensor(Role::In)?, tensor(Role::Out)?);
     let other = if output.is_some() { "src" } else { "dst" };
     let peer = rank_of(group, other, global, in_group)?;
+    let (role, checked) =
+        if output.is_some() { ("source", "recv") } else { ("destination", "send") };
+    peer.map_or(Ok(()), |peer| group.check_peer(checked, role, peer))?;
     match (input, output, peer) {
         (Some(tensor), None, Some(peer)) => Ok(Operation::Send { tensor, peer, tag }),
         (Some(_), None, None) => Err(Error::InvalidArgument {

@@ -177,11 +177,11 @@ impl Store for FileStore {
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.with(Access::Write, |locked| {
             let present = match locked.log.table.get(key.as_bytes()) {
-                None => 0,
-                Some(value) => parse_number(value.bytes())
-                    .ok_or_else(|| Error::NotACounter { key: key.into() })?,
+                None => Some(0),
+                Some(value) => parse_number(value.bytes()),
             };
-            let sum = present.wrapping_add(amount);
+            let sum = present.and_then(|present| present.checked_add(amount));
+            let sum = sum.ok_or_else(|| Error::NotACounter { key: key.into() })?;
             locked.write(&user_key(key), sum.to_string().as_bytes())?;
             Ok(sum)
         })

@@ -146,7 +146,7 @@ impl Client {
         connection.request.number(amount);
         let sum = connection.send(&[], &deadline).and_then(|()| connection.number(&deadline));
         match sum {
-            // The server's only answer to a value that is no number is to hang up.
+            // The server's only answer is to hang up, if it cannot add.
             Err(Fault::Closed(why)) => {
                 if !self.come_back(&mut state) {
                     return Err(lost(&mut state, why));
@@ -156,7 +156,7 @@ impl Client {
                     stored(connection, wire_key, &check).ok().flatten()
                 });
                 match present {
-                    Some(value) if parse_number(&value).is_none() => {
+                    Some(value) if !can_add(&value, amount) => {
                         Err(Error::NotACounter { key: key.into() })
                     }
                     _ => Err(lost(&mut state, why)),
@@ -418,6 +418,11 @@ fn fail(
             expired(why, operation, keys, deadline)
         }
     }
+}
+
+/// Whether `value` is a number, and the sum with `amount` one of 64 bits.
+fn can_add(value: &[u8], amount: i64) -> bool {
+    parse_number(value).and_then(|present| present.checked_add(amount)).is_some()
 }
 
 fn lost(state: &mut State, why: String) -> Error {

@@ -252,7 +252,7 @@ impl Store for TcpStore {
     }
 
     /// # Errors
-    /// [`Error::NotACounter`] if the value is not a number.
+    /// [`Error::NotACounter`] if the value is not a number, or the sum has more than 64 bits.
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.client.add(key, amount)
     }

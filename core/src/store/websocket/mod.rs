@@ -14,6 +14,8 @@ mod client;
 mod connect;
 mod link;
 #[cfg(feature = "websocket")]
+mod measured;
+#[cfg(feature = "websocket")]
 mod native;
 #[cfg(feature = "websocket")]
 mod packets;
@@ -31,6 +33,8 @@ mod tls;
 mod url;
 
 pub use client::Client;
+#[cfg(feature = "websocket")]
+pub(in crate::store) use measured::{Measured, Unfinished};
 #[cfg(feature = "websocket")]
 pub(in crate::store) use packets::{Ended, PacketSocket, Packets};
 pub use store::WebSocketStore;

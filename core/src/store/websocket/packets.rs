@@ -13,6 +13,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
+use super::measured::TooMuch;
 use crate::transport::websocket::{Closed, close_code};
 use crate::wire::session::Packet;
 
@@ -20,6 +21,9 @@ use crate::wire::session::Packet;
 const PING: Duration = Duration::from_secs(10);
 /// Without any sign of life for so long, the socket is lost.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How many pings and pongs may come from one ping of this side to the next: they cost the other
+/// side next to nothing.
+const MAX_SIGNS: u32 = 64;
 /// Packets that one socket moves before another gets its turn.
 const TURN: usize = 32;
 
@@ -28,6 +32,8 @@ pub(in crate::store) struct PacketSocket<S> {
     stream: WebSocketStream<S>,
     pings: Interval,
     heard: Instant,
+    /// Pings and pongs since this side's last ping.
+    signs: u32,
 }
 
 /// Who gives and takes the packets of a socket.
@@ -62,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
         let mut pings = tokio::time::interval(PING);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset();
-        PacketSocket { stream, pings, heard: Instant::now() }
+        PacketSocket { stream, pings, heard: Instant::now(), signs: 0 }
     }
 
     pub(in crate::store) fn stream(&mut self) -> &mut WebSocketStream<S> {
@@ -138,7 +144,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
             self.heard = Instant::now();
             return Poll::Ready(match message {
                 Ok(Message::Binary(packet)) => Ok(packet.into()),
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+                Ok(Message::Ping(_) | Message::Pong(_)) if self.signs < MAX_SIGNS => {
+                    self.signs += 1;
+                    continue;
+                }
+                Ok(Message::Ping(_) | Message::Pong(_)) => {
+                    Err(Ended::Refused(1008, "too many pings"))
+                }
+                Ok(Message::Frame(_)) => continue,
                 Ok(Message::Text(_)) => Err(Ended::Refused(1003, "polyrank speaks no text")),
                 Ok(Message::Close(frame)) => {
                     let code = frame.as_ref().map_or(close_code::NO_STATUS, |it| it.code.into());
@@ -152,6 +165,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
                     Err(Ended::Refused(1002, "a WebSocket frame is malformed"))
                 }
                 Err(Error::Utf8(_)) => Err(Ended::Refused(1007, "text is not UTF-8")),
+                Err(Error::Io(why)) if why.get_ref().is_some_and(|why| why.is::<TooMuch>()) => {
+                    Err(Ended::Refused(1008, "too many bytes came without a message"))
+                }
                 Err(error) => Err(Ended::Lost(error.to_string())),
             });
         }
@@ -168,6 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
                 return Some(Ended::Lost(format!("nothing came for {} s", SILENCE.as_secs())));
             }
             packets.acknowledge();
+            self.signs = 0;
             let mut stream = Pin::new(&mut self.stream);
             if let Poll::Ready(Ok(())) = stream.as_mut().poll_ready(context) {
                 // If it fails, so does the next read.

@@ -3,12 +3,11 @@
 
 use bytes::Bytes;
 
-use super::bell::Bell;
 use super::client::Client;
 use super::pipes::PipeName;
 use crate::clock::Instant;
 use crate::transport::websocket::{Pipe, PipeState, Relay};
-use crate::transport::{Interest, Lost};
+use crate::transport::{Bell, Interest, Lost};
 use crate::wire::channel::CHUNK_COST_BYTES;
 use crate::wire::session::HEADER_BYTES;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, crypto::ring};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The client's side of a TLS handshake with `host`. A failure says why, and whether it would be
@@ -39,6 +39,18 @@ pub(super) async fn secure(
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     connected.map_err(|error| {
         let is_final = error.kind() == io::ErrorKind::InvalidData;
-        (format!("TLS handshake failed: {error}"), is_final)
+        let advice = if speaks_no_tls(&error) { NO_TLS } else { "" };
+        (format!("TLS handshake failed: {error}{advice}"), is_final)
     })
+}
+
+/// What is said of a server that does not answer as one with a certificate does.
+const NO_TLS: &str = ". Whoever answers may speak no TLS: a store does if it was started with a \
+                      certificate (`polyrank store --certificate FILE --key FILE`); else write ws://";
+
+/// Whether a handshake failed as it does where nobody expects one.
+fn speaks_no_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidMessage(_)))
+        || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }

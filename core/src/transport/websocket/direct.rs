@@ -17,13 +17,17 @@ use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
 use crate::wire::session::{
     DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session,
-    Violation,
 };
 
 /// The channel of chunks; there is no other.
 const CHUNKS: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
 const BUFFERED_BYTES: usize = 256 << 10;
+/// Events of a socket that are heard before others have their turn.
+const TURN_EVENTS: usize = 32;
+/// How many pings and pongs may come from one sign of life of this side to the next: they cost the
+/// other side next to nothing.
+const MAX_SIGNS: u32 = 64;
 /// How often the other side is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(10);
 /// How long the other side may give no sign of life before its socket counts as broken.
@@ -40,6 +44,11 @@ pub(super) struct DirectPipe {
     closing: Option<Closing>,
     next_beat: Instant,
     last_heard: Instant,
+    /// Pings and pongs since the last beat.
+    signs: u32,
+    /// Whoever is at the other end was dialled, or has said something that was listened to; until
+    /// then one message must do.
+    known: bool,
 }
 
 /// Where the next socket comes from.
@@ -101,6 +110,7 @@ impl DirectPipe {
         state: PipeState,
         now: Instant,
     ) -> DirectPipe {
+        let known = matches!(end, End::Client(_));
         DirectPipe {
             session,
             end,
@@ -110,6 +120,8 @@ impl DirectPipe {
             closing: None,
             next_beat: now + BEAT,
             last_heard: now,
+            signs: 0,
+            known,
         }
     }
 
@@ -155,20 +167,33 @@ impl DirectPipe {
         }
     }
 
-    /// Hears what the socket has to tell.
+    /// Hears what the socket has to tell, as far as one turn goes.
     fn listen(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        while let Some(socket) = &mut self.socket {
-            let Some(event) = socket.receive() else { break };
+        for _ in 0..TURN_EVENTS {
+            if !self.known && self.session.has_message() {
+                break;
+            }
+            let event = self.socket.as_mut().and_then(|socket| socket.receive());
+            let Some(event) = event else { break };
             moved = true;
+            if self.is_over() {
+                // Whoever was told that it is over is heard out, and no more.
+                if let SocketEvent::Closed(_) = event {
+                    self.end_socket();
+                }
+                continue;
+            }
             self.last_heard = now;
             match event {
                 SocketEvent::Opened => self.session.attach(),
-                SocketEvent::Alive => {}
+                SocketEvent::Alive => self.sign_came(),
                 SocketEvent::Packet(packet) => match self.session.receive(packet.into()) {
                     Ok(Received::Welcome) => self.connected(now),
-                    Ok(Received::Message | Received::Ack) => {}
-                    Err(violation) => self.violated(violation),
+                    Ok(Received::Message | Received::Ack | Received::Alive) => {}
+                    Err(violation) => {
+                        self.accuse(violation.close_code(), &violation.to_string());
+                    }
                 },
                 SocketEvent::Closed(closed) => self.socket_closed(closed, now),
             }
@@ -179,7 +204,8 @@ impl DirectPipe {
 
     /// Gives packets to the socket, and closes it behind them.
     fn pump(&mut self) -> bool {
-        let Some(socket) = &mut self.socket else {
+        let over = self.is_over();
+        let Some(socket) = self.socket.as_mut().filter(|_| !over) else {
             return false;
         };
         let mut moved = false;
@@ -210,11 +236,21 @@ impl DirectPipe {
         }
     }
 
-    fn violated(&mut self, violation: Violation) {
-        if let Some(socket) = &mut self.socket {
-            socket.close(violation.close_code(), &violation.to_string());
+    fn sign_came(&mut self) {
+        self.signs += 1;
+        if self.signs > MAX_SIGNS {
+            self.accuse(close_code::POLICY, "too many pings");
         }
-        self.end(Lost::Protocol(violation.to_string()));
+    }
+
+    /// Ends it for what the other side did, which is told: the socket stays until it has heard.
+    fn accuse(&mut self, code: u16, why: &str) {
+        if let Some(socket) = &mut self.socket {
+            socket.close(code, why);
+        }
+        self.state = PipeState::Lost(Lost::Protocol(why.to_owned()));
+        self.broken = None;
+        self.closing = Some(Closing::Said);
     }
 
     fn socket_closed(&mut self, closed: Closed, now: Instant) {
@@ -279,6 +315,7 @@ impl DirectPipe {
             return false;
         }
         self.next_beat = now + BEAT;
+        self.signs = 0;
         if let Some(socket) = &mut self.socket
             && self.session.is_open()
         {
@@ -294,8 +331,12 @@ impl DirectPipe {
 
     fn end(&mut self, why: Lost) {
         self.state = PipeState::Lost(why);
-        self.socket = None;
         self.broken = None;
+        self.end_socket();
+    }
+
+    fn end_socket(&mut self) {
+        self.socket = None;
         if self.closing.is_some() {
             self.closing = Some(Closing::Done);
         }
@@ -339,6 +380,7 @@ impl Pipe for DirectPipe {
 
     fn receive(&mut self) -> Option<Bytes> {
         let message = self.session.take()?;
+        self.known = true;
         // The other side may have to hear that there is room.
         self.pump();
         Some(Bytes::from_owner(Body(message)))

@@ -19,6 +19,13 @@ use crate::{Result, random};
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
 /// oldest: whoever was put out tries again.
 const SOCKETS: usize = 128;
+/// Events of one such socket that are heard before others have their turn.
+const TURN_EVENTS: usize = 8;
+/// What such a socket may tell: that it is open, a few pings, and which session it carries; or,
+/// after it was refused, what was under way.
+const MAX_EVENTS: usize = 64;
+/// How long a socket that was refused may take to hear why.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before
 /// there is a session that could be lost.
 const READY: usize = 64;
@@ -63,6 +70,21 @@ struct Fresh {
     until: Instant,
     /// It was refused; its end is waited for.
     refused: bool,
+    /// What it told.
+    events: usize,
+}
+
+impl Fresh {
+    fn new(socket: Box<dyn Socket>, until: Instant) -> Fresh {
+        Fresh { socket, until, refused: false, events: 0 }
+    }
+
+    /// Tells it why it is sent away.
+    fn refused(mut socket: Box<dyn Socket>, code: u16, why: &str, now: Instant) -> Fresh {
+        tracing::debug!(why, "refused a WebSocket");
+        socket.close(code, why);
+        Fresh { refused: true, ..Fresh::new(socket, now + FAREWELL) }
+    }
 }
 
 impl Reception {
@@ -73,24 +95,29 @@ impl Reception {
 
     /// Hears what `fresh` says; gives it back if there is more to wait for.
     fn hear(&mut self, mut fresh: Fresh, now: Instant) -> (bool, Option<Fresh>) {
-        let mut moved = false;
-        loop {
-            match fresh.socket.receive() {
-                None if now >= fresh.until => return (true, None),
-                None => return (moved, Some(fresh)),
-                Some(SocketEvent::Closed(_)) => return (true, None),
-                Some(SocketEvent::Packet(packet)) if !fresh.refused => {
-                    moved = true;
-                    let Err((mut socket, code, why)) = self.open(fresh.socket, &packet, now) else {
+        for turn in 0..TURN_EVENTS {
+            let Some(event) = fresh.socket.receive() else {
+                let moved = turn > 0;
+                return if now >= fresh.until { (true, None) } else { (moved, Some(fresh)) };
+            };
+            fresh.events += 1;
+            match event {
+                SocketEvent::Closed(_) => return (true, None),
+                SocketEvent::Packet(packet) if !fresh.refused => {
+                    let Err((socket, code, why)) = self.open(fresh.socket, &packet, now) else {
                         return (true, None);
                     };
-                    tracing::debug!(why, "refused a WebSocket");
-                    socket.close(code, &why);
-                    fresh = Fresh { socket, until: fresh.until, refused: true };
+                    fresh = Fresh::refused(socket, code, &why, now);
                 }
-                Some(_) => moved = true,
+                _ if fresh.events <= MAX_EVENTS => {}
+                _ if fresh.refused => return (true, None),
+                _ => {
+                    let why = "too many pings, and no hello";
+                    fresh = Fresh::refused(fresh.socket, close_code::POLICY, why, now);
+                }
             }
         }
+        (true, Some(fresh))
     }
 
     /// Opens the session that `packet` asks for, or goes on with it.
@@ -150,7 +177,7 @@ impl Acceptor for Reception {
                 self.fresh.pop_front();
             }
             let until = now + self.options.hello_timeout;
-            self.fresh.push_back(Fresh { socket, until, refused: false });
+            self.fresh.push_back(Fresh::new(socket, until));
             moved = true;
         }
         for _ in 0..self.fresh.len() {

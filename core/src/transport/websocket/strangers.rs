@@ -76,7 +76,11 @@ impl Strangers {
             let chunk = if stranger.closing { None } else { stranger.pipe.receive() };
             let Some(chunk) = chunk else {
                 if finished || now >= stranger.until {
-                    self.pipes.swap_remove(at);
+                    let Stranger { pipe, closing, .. } = self.pipes.swap_remove(at);
+                    if !closing && !pipe.is_flushed() {
+                        // It is told why.
+                        self.dismiss(pipe, now);
+                    }
                     moved = true;
                 } else {
                     at += 1;

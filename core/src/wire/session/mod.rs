@@ -45,6 +45,10 @@ pub const DEFAULT_WINDOW_BYTES: u32 = 1 << 20;
 /// the death of a browser is known within two seconds.
 pub const DEFAULT_GRACE_MS: u32 = 1500;
 
+/// How many acknowledgements that acknowledge nothing a client may send from one of the server's
+/// own to the next: they cost it nothing, and a client's timer is as slow as the server's.
+const MAX_IDLE_ACKS: u32 = 64;
+
 /// One side of a session.
 #[derive(Debug)]
 pub struct Session {
@@ -71,6 +75,8 @@ pub struct Session {
     untold_bytes: usize,
     /// An acknowledgement is due even if little was taken.
     tell: bool,
+    /// Acknowledgements that came and acknowledged nothing, since this side's timer last spoke.
+    idle_acks: u32,
 }
 
 #[derive(Debug)]
@@ -96,6 +102,8 @@ pub enum Received {
     Message,
     /// The peer took messages: there may be room.
     Ack,
+    /// A sign of life: the peer took nothing.
+    Alive,
 }
 
 /// What the other side must not do. The session is over.
@@ -125,6 +133,9 @@ pub enum Violation {
         /// The window.
         window_bytes: u32,
     },
+    /// Acknowledgements came that acknowledge nothing, one after the other.
+    #[error("too many acknowledgements acknowledge nothing")]
+    Idle,
     /// The window is smaller than a message or larger than is accepted.
     #[error("a window of {window_bytes} bytes is not accepted")]
     Window {
@@ -151,9 +162,10 @@ impl Violation {
             | Violation::Number { .. }
             | Violation::Acknowledged { .. }
             | Violation::Window { .. } => 1002,
-            Violation::Overrun { .. } | Violation::Version { .. } | Violation::UnknownSession => {
-                1008
-            }
+            Violation::Overrun { .. }
+            | Violation::Idle
+            | Violation::Version { .. }
+            | Violation::UnknownSession => 1008,
         }
     }
 }
@@ -240,11 +252,23 @@ impl Session {
                 Ok(Received::Message)
             }
             (Decoded::Ack { taken }, Socket::Open) => {
-                self.acknowledged(taken)?;
-                Ok(Received::Ack)
+                if self.acknowledged(taken)? {
+                    return Ok(Received::Ack);
+                }
+                self.idle_acks += 1;
+                // A server is not asked to come, and a client may have slept for long.
+                if matches!(self.side, Side::Server { .. }) && self.idle_acks > MAX_IDLE_ACKS {
+                    return Err(Violation::Idle);
+                }
+                Ok(Received::Alive)
             }
             _ => Err(Violation::Malformed),
         }
+    }
+
+    /// Whether a message was received and not taken.
+    pub fn has_message(&self) -> bool {
+        !self.inbox.is_empty()
     }
 
     /// The next message that was received. Taking it makes room for the other side.
@@ -295,9 +319,10 @@ impl Session {
     }
 
     /// Makes the next packet an acknowledgement if nothing else says as much: a sign of life, and
-    /// the end of what the peer keeps. For a timer.
+    /// the end of what the peer keeps. For a timer, which bounds how often the peer may do so.
     pub fn acknowledge(&mut self) {
         self.tell = true;
+        self.idle_acks = 0;
     }
 
     /// Bytes of messages, header included, that can be sent without waiting for the other side.
@@ -364,6 +389,7 @@ impl Session {
             taken: 0,
             untold_bytes: 0,
             tell: false,
+            idle_acks: 0,
         }
     }
 
@@ -412,6 +438,7 @@ impl Session {
         self.socket = Socket::Open;
         // What was told on the socket before may have been lost with it.
         self.tell = true;
+        self.idle_acks = 0;
     }
 
     /// The peer has received `received` messages: the others that were sent go again. Those that
@@ -425,12 +452,12 @@ impl Session {
         Ok(())
     }
 
-    /// The peer has taken `taken` messages.
-    fn acknowledged(&mut self, taken: u64) -> Result<(), Violation> {
+    /// The peer has taken `taken` messages; whether that is news.
+    fn acknowledged(&mut self, taken: u64) -> Result<bool, Violation> {
         let before = self.sent - self.kept.len() as u64;
         // Packets that are sent again state what was true when they were sent first.
         if taken < before {
-            return Ok(());
+            return Ok(false);
         }
         if taken > self.sent - self.again as u64 {
             return Err(Violation::Acknowledged { taken });
@@ -438,7 +465,7 @@ impl Session {
         for packet in self.kept.drain(..(taken - before) as usize) {
             self.kept_bytes -= packet.cost_bytes();
         }
-        Ok(())
+        Ok(taken > before)
     }
 
     /// `taken`, which the peer is about to be told.

@@ -223,9 +223,18 @@ async fn accept(listener: tokio::net::TcpListener, host: std::rc::Rc<Host>) {
 
 /// Sockets that listen for clients of `host`: the loopback addresses if it is one, else all.
 fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
-    let addresses: Vec<SocketAddr> =
-        (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-    if addresses.is_empty() || !addresses.iter().all(|address| address.ip().is_loopback()) {
+    // To listen everywhere for a name that is mistyped would open the store to the network.
+    let addresses: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| {
+            let why = format!(
+                "no address of '{host}' is known ({error}); \
+                an address of this host, or localhost, is expected"
+            );
+            io::Error::new(error.kind(), why)
+        })?
+        .collect();
+    if !addresses.iter().all(|address| address.ip().is_loopback()) {
         let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
         let listener = bind(all).or_else(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Err(error),

@@ -104,6 +104,50 @@ fn each_mistake_closes_its_own_connection_with_a_reason() {
     }
 }
 
+/// Sends `frames` again and again until the server has enough; its close frame.
+fn flood(socket: &mut WebSocket<TcpStream>, frames: &[u8]) -> (u16, String) {
+    let many = frames.repeat((32 << 10) / frames.len());
+    let mut writer = socket.get_ref().try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        let mut sent = 0;
+        while sent < 64 << 20 && writer.write_all(&many).is_ok() {
+            sent += many.len();
+        }
+        sent
+    });
+    let close = closing(socket);
+    let _ = socket.get_ref().shutdown(std::net::Shutdown::Both);
+    assert!(writer.join().unwrap() < 64 << 20, "all of it was listened to");
+    close
+}
+
+#[test]
+fn whoever_sends_without_end_what_costs_nothing_is_sent_away() {
+    let server = server();
+    let port = server.port();
+    let witness = WebSocketStore::connect(&url(port), LIMIT).unwrap();
+    // Frames as a page sends them, with masks that change nothing.
+    let frame =
+        |first: u8, body: &[u8]| [&[first, 0x80 | body.len() as u8, 0, 0, 0, 0], body].concat();
+    let ack = frame(0x82, &[[4, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat());
+    let (ping, begin, part) = (frame(0x89, &[]), frame(0x02, &[]), frame(0x00, &[]));
+    let cases: [(bool, &[u8], &[u8], &str); 5] = [
+        (true, &[], &ack, "acknowledge nothing"),
+        (true, &[], &ping, "too many pings"),
+        (false, &[], &ping, "too many pings"),
+        (true, &begin, &part, "without a message"),
+        (false, &begin, &part, "without a message"),
+    ];
+    for (stands, begin, frames, says) in cases {
+        let mut socket = if stands { welcomed(port) } else { connect(port, None).unwrap() };
+        socket.get_mut().write_all(begin).unwrap();
+        let (code, why) = flood(&mut socket, frames);
+        assert_eq!(code, 1008, "{says}: {why}");
+        assert!(why.contains(says), "{says}: {why}");
+        witness.set(says, b"still there").unwrap();
+    }
+}
+
 #[test]
 fn a_session_that_is_not_known_is_not_resumed() {
     let server = server();
@@ -140,7 +184,7 @@ fn pages_from_elsewhere_are_refused_with_advice() {
             other => panic!("{origin}: {other:?}"),
         }
     }
-    let origins = crate::wire::origin::AllowedOrigins::parse("https://good.example");
+    let origins = crate::wire::origin::AllowedOrigins::parse("https://good.example").unwrap();
     let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).allowed_origins(origins);
     let server = TcpStore::new(options).unwrap();
     assert!(connect(server.port(), Some("https://good.example")).is_ok());

@@ -1,7 +1,7 @@
 //! A WebSocket by tungstenite, of either side, from the first byte of the upgrade to the end. Knows
 //! nothing of what it carries.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const REASON_BYTES: usize = 123;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 16 << 20;
 /// Most of these bytes that are read at once.
-const LINGER_TURN_BYTES: usize = 1 << 20;
+const LINGER_TURN_BYTES: usize = 128 << 10;
 
 /// A WebSocket of this process.
 pub(super) struct NativeSocket {
@@ -76,7 +76,7 @@ impl Lingering {
     fn is_over(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         for _ in 0..LINGER_TURN_BYTES / buffer.len() {
-            match self.socket.get_mut().read(&mut buffer) {
+            match self.socket.get_mut().take(&mut buffer) {
                 Ok(bytes) if bytes > 0 && bytes < self.left_bytes => self.left_bytes -= bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 _ => return true,
@@ -179,6 +179,9 @@ impl NativeSocket {
             Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
                 broken("the connection ended without a closing handshake".to_owned())
             }
+            Error::Io(ref why) if why.kind() == ErrorKind::InvalidData => {
+                return self.accuse(close_code::POLICY, why);
+            }
             Error::Protocol(_) | Error::Utf8(_) => {
                 return self.accuse(close_code::PROTOCOL, &error);
             }
@@ -216,7 +219,13 @@ impl NativeSocket {
     /// What the other side says.
     fn hear(&mut self) -> Option<SocketEvent> {
         loop {
-            let message = self.with(WebSocket::read)?;
+            let message = self.with(|socket| {
+                let read = socket.read();
+                if read.is_ok() {
+                    socket.get_mut().read_bytes = 0;
+                }
+                read
+            })?;
             return Some(match message {
                 Message::Binary(packet) => SocketEvent::Packet(packet),
                 Message::Ping(_) | Message::Pong(_) => SocketEvent::Alive,

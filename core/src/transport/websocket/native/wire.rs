@@ -8,6 +8,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use crate::wire::session::MAX_PACKET_BYTES;
+
+/// How many bytes may come without a message that is complete: more than the longest takes, and far
+/// fewer than empty fragments without end would be.
+const MAX_UNFINISHED_BYTES: usize = 4 * MAX_PACKET_BYTES;
 /// Most buffers full of bytes that are read and dropped when a socket is closed.
 const DRAINED_BUFFERS: usize = 64;
 
@@ -17,6 +22,8 @@ pub(super) struct Wire {
     fd: Arc<OwnedFd>,
     /// Bytes that come before those of the socket.
     before: Vec<u8>,
+    /// Bytes that were read; whoever sees a message in them sets it back.
+    pub(super) read_bytes: usize,
     /// Bytes that the system took.
     pub(super) written_bytes: u64,
     /// Whether the last attempt to write found no room.
@@ -27,7 +34,7 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(fd: Arc<OwnedFd>, before: Vec<u8>) -> Wire {
         let process_id = std::process::id();
-        Wire { fd, before, written_bytes: 0, is_full: false, process_id }
+        Wire { fd, before, read_bytes: 0, written_bytes: 0, is_full: false, process_id }
     }
 
     /// Nothing more will be written; the other side gets to know that.
@@ -39,6 +46,19 @@ impl Wire {
 
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read_bytes > MAX_UNFINISHED_BYTES {
+            let why = "too many bytes came without a message";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let bytes = self.take(buffer)?;
+        self.read_bytes += bytes;
+        Ok(bytes)
+    }
+}
+
+impl Wire {
+    /// As [`Read::read`], of bytes in which nobody looks for a message.
+    pub(super) fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.before.is_empty() {
             let bytes = self.before.len().min(buffer.len());
             buffer[..bytes].copy_from_slice(&self.before[..bytes]);

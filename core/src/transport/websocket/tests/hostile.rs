@@ -20,7 +20,7 @@ use crate::wire::session::{
 };
 
 /// A group of rank 0, which listens, and rank 1, which dials; and where rank 0 listens.
-fn group() -> (World, SocketAddr) {
+pub(super) fn group() -> (World, SocketAddr) {
     let dialer: Arc<dyn Dialer> = Arc::new(NativeDialer);
     let (means, cards) = means(2, |rank| rank == 1, &dialer);
     let address = cards[0].tcp[0];
@@ -46,7 +46,10 @@ fn stream(address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn socket(address: SocketAddr, origin: Option<&str>) -> Result<WebSocket<TcpStream>, String> {
+pub(super) fn socket(
+    address: SocketAddr,
+    origin: Option<&str>,
+) -> Result<WebSocket<TcpStream>, String> {
     let mut request = format!("ws://{address}/").into_client_request().unwrap();
     if let Some(origin) = origin {
         request.headers_mut().insert("Origin", origin.parse().unwrap());
@@ -75,7 +78,7 @@ fn closing(address: SocketAddr, messages: Vec<Message>) -> (u16, String) {
     }
 }
 
-fn session_hello(token: ResumeToken) -> Message {
+pub(super) fn session_hello(token: ResumeToken) -> Message {
     let hello = session::Hello {
         version: SESSION_VERSION,
         token,

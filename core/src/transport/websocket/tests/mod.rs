@@ -5,6 +5,8 @@
 
 #[cfg(feature = "websocket")]
 mod breaking;
+#[cfg(feature = "websocket")]
+mod floods;
 mod greetings;
 #[cfg(feature = "websocket")]
 pub(crate) mod groups;

@@ -28,12 +28,12 @@ use super::Settings;
 use super::connection::Host;
 use super::service::Service;
 use super::waiters::ClientId;
-use crate::store::websocket::PacketSocket;
+use crate::store::websocket::{Measured, PacketSocket, Unfinished};
 use crate::wire::channel::RelayKind;
 use crate::wire::origin::AllowedOrigins;
 use crate::wire::session::{DEFAULT_GRACE_MS, ResumeToken};
 use sessions::{Fault, Newcomer, Sessions, SocketId};
-use socket::End;
+use socket::{Carried, End};
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
 const GREETING: Duration = Duration::from_secs(10);
@@ -164,9 +164,13 @@ where
     let socket = host.web.last_socket.get() + 1;
     host.web.last_socket.set(socket);
     host.web.sockets.set(host.web.sockets.get() + 1);
+    let (stream, unfinished) = Measured::new(stream);
     let accepted = upgrade::accept(stream, &host.web.origins, local);
     match tokio::time::timeout(GREETING, accepted).await {
-        Ok(Ok(stream)) => converse(&host, stream, Newcomer { socket, source }).await,
+        Ok(Ok(stream)) => {
+            let newcomer = Newcomer { socket, source };
+            converse(&host, stream, &unfinished, newcomer).await;
+        }
         Ok(Err(why)) => tracing::warn!("the store's server refused a WebSocket: {why}"),
         Err(_) => tracing::debug!("a client took too long to ask for a WebSocket"),
     }
@@ -179,7 +183,8 @@ where
 /// A client's packets, from its hello to the end of the socket.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     host: &Rc<Host>,
-    stream: WebSocketStream<S>,
+    stream: WebSocketStream<Measured<S>>,
+    unfinished: &Unfinished,
     newcomer: Newcomer,
 ) {
     let mut socket = PacketSocket::new(stream);
@@ -191,7 +196,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let end = match greeted {
         Ok(number) => {
-            let end = socket::run(&mut socket, host, number, newcomer.socket).await;
+            let carried = Carried { host, number, socket: newcomer.socket, unfinished };
+            let end = socket::run(&mut socket, carried).await;
             over(host, number, newcomer.socket, &end);
             end
         }
@@ -237,14 +243,14 @@ fn over(host: &Rc<Host>, number: u64, id: SocketId, end: &End) {
 /// Says why a client is sent away, and gives it time to hear that: closing while it still sends
 /// would have the system throw the reason away.
 async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: WebSocketStream<S>,
+    stream: WebSocketStream<Measured<S>>,
     code: u16,
     reason: &str,
 ) {
     let said = tokio::time::timeout(LINGER, async {
         let mut stream = stream;
         socket::close(&mut stream, code, reason).await;
-        hear_out(stream.into_inner()).await;
+        hear_out(stream.into_inner().into_inner()).await;
     });
     let _ = said.await;
 }

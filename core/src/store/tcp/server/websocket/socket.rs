@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::sessions::{Fault, SocketId};
 use crate::store::tcp::server::connection::Host;
-use crate::store::websocket::{Ended, PacketSocket, Packets};
+use crate::store::websocket::{Ended, PacketSocket, Packets, Unfinished};
 use crate::transport::websocket::close_code;
 use crate::wire::session::Packet;
 
@@ -74,20 +74,19 @@ impl From<Ended<Option<Fault>>> for End {
 }
 
 /// The packets of a session, as long as `socket` is its socket.
-struct Carried<'a> {
-    host: &'a Host,
-    number: u64,
-    socket: SocketId,
+pub(super) struct Carried<'a> {
+    pub(super) host: &'a Host,
+    pub(super) number: u64,
+    pub(super) socket: SocketId,
+    /// To be set back when a packet came.
+    pub(super) unfinished: &'a Unfinished,
 }
 
-/// Moves the packets of session `number` until the socket ends, which is its `id`.
+/// Moves `packets` until the socket ends.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut PacketSocket<S>,
-    host: &Host,
-    number: u64,
-    id: SocketId,
+    mut packets: Carried<'_>,
 ) -> End {
-    let mut packets = Carried { host, number, socket: id };
     poll_fn(|context| socket.poll_run(&mut packets, context)).await.into()
 }
 
@@ -109,6 +108,7 @@ impl Packets for Carried<'_> {
     }
 
     fn receive(&mut self, packet: Vec<u8>) -> Result<(), Option<Fault>> {
+        self.unfinished.set(0);
         let received = self.host.with_service(|service| {
             self.host.web.sessions.borrow_mut().receive(self.number, packet, service)
         });

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::http::header::ORIGIN;
 use tokio_tungstenite::tungstenite::http::{Response, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
+use crate::store::websocket::Measured;
 use crate::wire::origin::AllowedOrigins;
 use crate::wire::session::MAX_PACKET_BYTES;
 
@@ -26,10 +27,10 @@ const NO_PAGES: &str = "This is the port of a polyrank store. It serves no pages
 /// Makes a WebSocket of `stream`, whose client may be anybody and connected to the address `local`.
 /// An error says why there is none; the client has been told.
 pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
+    mut stream: Measured<S>,
     origins: &AllowedOrigins,
     local: Option<IpAddr>,
-) -> Result<WebSocketStream<S>, String> {
+) -> Result<WebSocketStream<Measured<S>>, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut received = Vec::with_capacity(1024);
     let judged = loop {
@@ -70,7 +71,7 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
             Ok(WebSocketStream::from_partially_read(stream, rest, role, Some(config)).await)
         }
         Err(response) => {
-            super::hear_out(stream).await;
+            super::hear_out(stream.into_inner()).await;
             Err(format!("{}: {}", response.status(), response.body().trim_end()))
         }
     }

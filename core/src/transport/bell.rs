@@ -1,0 +1,107 @@
+//! Wakes a thread that waits for transports. Knows nothing of what it is woken for.
+//! Where there are no descriptors to wait for, nobody waits, and there is nothing to wake.
+
+#[cfg(feature = "tcp")]
+pub(crate) use self::descriptor::Bell;
+#[cfg(not(feature = "tcp"))]
+pub(crate) use self::silent::Bell;
+
+#[cfg(feature = "tcp")]
+mod descriptor {
+    use std::os::fd::OwnedFd;
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use crate::transport::Interest;
+    use crate::{Error, Result};
+
+    /// A descriptor that can be read from when it was rung until it was heard.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Bell(Arc<Ringing>);
+
+    #[derive(Debug)]
+    struct Ringing {
+        fd: Arc<OwnedFd>,
+        /// Whether it was rung and not heard, which is when the descriptor can be read: only the
+        /// first ring costs a system call.
+        rung: Mutex<bool>,
+    }
+
+    impl Bell {
+        /// A bell that was not rung.
+        ///
+        /// # Errors
+        /// [`Error::Network`] if the process has no descriptor left.
+        pub(crate) fn new() -> Result<Bell> {
+            let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let fd = fd.map_err(|error| Error::Network {
+                message: format!("cannot make an event descriptor: {error}"),
+            })?;
+            Ok(Bell(Arc::new(Ringing { fd: Arc::new(fd), rung: Mutex::new(false) })))
+        }
+
+        /// Whether it is the same bell.
+        pub(crate) fn is(&self, other: &Bell) -> bool {
+            Arc::ptr_eq(&self.0, &other.0)
+        }
+
+        /// Makes the descriptor readable.
+        pub(crate) fn ring(&self) {
+            let mut rung = self.lock();
+            if !std::mem::replace(&mut *rung, true) {
+                // Nothing was written since it was read, so that there is room.
+                let _ = rustix::io::write(&*self.0.fd, &1u64.to_ne_bytes());
+            }
+        }
+
+        /// Silences it; whether it was rung. Look only afterwards at what it was rung for.
+        pub(crate) fn heard(&self) -> bool {
+            let mut rung = self.lock();
+            if *rung {
+                let _ = rustix::io::read(&*self.0.fd, &mut [0_u8; 8]);
+            }
+            std::mem::take(&mut *rung)
+        }
+
+        fn lock(&self) -> MutexGuard<'_, bool> {
+            // It is right between any two statements here.
+            self.0.rung.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// What a thread waits for that is to be woken.
+        pub(crate) fn interest(&self) -> Option<Interest> {
+            Some(Interest { fd: self.0.fd.clone(), writable: false })
+        }
+    }
+}
+
+#[cfg(not(feature = "tcp"))]
+mod silent {
+    use crate::Result;
+    use crate::transport::Interest;
+
+    /// Nothing.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Bell;
+
+    impl Bell {
+        pub(crate) fn new() -> Result<Bell> {
+            Ok(Bell)
+        }
+
+        pub(crate) fn is(&self, _: &Bell) -> bool {
+            true
+        }
+
+        pub(crate) fn ring(&self) {}
+
+        pub(crate) fn heard(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn interest(&self) -> Option<Interest> {
+            None
+        }
+    }
+}
