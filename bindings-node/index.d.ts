@@ -1874,7 +1874,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link InvalidArgumentError}
    */
-  prepareAllreduce<T extends TensorLike>(tensor: T, op: ReduceOp, options?: WaitOptions & {
+  prepareAllreduce<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): PreparedOperation<T>;
