@@ -95,12 +95,34 @@ fn rooted() {
         check(&|t| group.reduce(t, (1u32, LIMIT)).unwrap(), [3.0, 30.0], unchanged);
         check(&|t| group.reduce(t, (1, ReduceOp::Max, LIMIT)).unwrap(), [2.0, 20.0], unchanged);
         check(&|t| group.reduce(t, &options).unwrap(), [2.0, 200.0], unchanged);
+        check(&|t| group.reduce(t, (1, ReduceOp::Avg)).unwrap(), [1.5, 15.0], unchanged);
         check(&|t| group.broadcast(t, 1usize).unwrap(), [2.0, 20.0], [2.0, 20.0]);
         check(&|t| group.broadcast(t, (1, LIMIT)).unwrap(), [2.0, 20.0], [2.0, 20.0]);
         check(&|t| group.broadcast(t, ()).unwrap(), [1.0, 10.0], [1.0, 10.0]);
         check(&|t| group.broadcast_one(t, 1).unwrap(), [2.0, 20.0], [2.0, 20.0]);
         let options = BroadcastOptions::default().root_rank(1);
         check(&|t| group.broadcast(t, options.clone()).unwrap(), [2.0, 20.0], [2.0, 20.0]);
+    });
+}
+
+/// Whoever comes first has to wait, and either may be the root: an average is made once, there.
+#[test]
+fn averages_at_the_root() {
+    two_ranks("averages", |group| {
+        for round in 0..64_u8 {
+            let (root, late) = (u32::from(round % 2), u32::from(round / 2 % 2));
+            let tag = round.to_string();
+            if group.rank() == late {
+                // The other is told just before it is joined.
+                group.get_group_store().get(&tag).unwrap();
+            } else {
+                group.get_group_store().set(&tag, b"").unwrap();
+            }
+            let mut tensor = mine(group);
+            group.reduce(&mut tensor, (root as usize, ReduceOp::Avg)).unwrap();
+            let expected = if group.rank() == root { vec![1.5, 15.0] } else { mine(group) };
+            assert_eq!(tensor, expected, "round {round}");
+        }
     });
 }
 

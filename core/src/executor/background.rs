@@ -16,6 +16,10 @@ use crate::{Error, Result};
 /// How long a thread that issued an operation may take until it waits for it itself.
 const GRACE: Duration = Duration::from_micros(100);
 
+/// The same, after operations that were all waited for within their grace: in a loop that starts
+/// and waits, being told of each operation would cost more than many an operation.
+const LONGEST_GRACE: Duration = Duration::from_millis(1);
+
 /// How long an idle group must be left alone until its connections are watched: watching a group
 /// that a thread drives would wake this thread with every message.
 const QUIET: Duration = Duration::from_millis(100);
@@ -121,6 +125,7 @@ impl Background {
         let mut entries: Vec<Entry> = Vec::new();
         let mut interests = Vec::new();
         let mut fruitless = 0;
+        let mut grace = GRACE;
         loop {
             self.welcome(&mut entries);
             interests.clear();
@@ -147,7 +152,11 @@ impl Background {
             let woken = wait::wait(&interests, timeout);
             if self.bell.heard() {
                 // What it was rung for is looked at after this.
-                std::thread::sleep(GRACE);
+                std::thread::sleep(grace);
+                grace = match entries.iter().any(Entry::is_left_alone) {
+                    true => GRACE,
+                    false => LONGEST_GRACE.min(2 * grace),
+                };
             } else if woken {
                 fruitless += 1;
                 if fruitless > FRUITLESS {
@@ -167,6 +176,11 @@ impl Background {
 }
 
 impl Entry {
+    /// Whether it has something to do and nobody waits for it.
+    fn is_left_alone(&self) -> bool {
+        self.driver.upgrade().is_some_and(|driver| driver.is_busy() && !driver.has_waiters())
+    }
+
     /// Moves the driver if it is this thread's turn; else adds what to wait for.
     fn look(&mut self, now: Instant, interests: &mut Vec<Interest>) -> Look {
         let Some(driver) = self.driver.upgrade() else { return Look::Gone };

@@ -123,9 +123,11 @@ impl Driver {
             return (None, settling);
         }
         let (looks, between): (u32, fn()) = match (self.spin, waiting) {
-            (SpinPolicy::Spin(_), Waiting::Soon) => (LOOKS, std::hint::spin_loop),
+            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => (LOOKS, std::hint::spin_loop),
             (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
-            (SpinPolicy::Yield(_), Waiting::Soon) => (YIELDS, std::thread::yield_now),
+            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => {
+                (YIELDS, std::thread::yield_now)
+            }
             (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
         };
         // Whoever moves something large holds the lock for longer than this may take.
@@ -270,7 +272,7 @@ impl Driver {
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
         self.turn(&mut finished, start);
-        if waiting == Waiting::Later && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+        if waiting != Waiting::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
         Settling { driver: self, finished }

@@ -76,6 +76,8 @@ pub struct Message {
 pub enum Waiting {
     /// The caller waits at once.
     Soon,
+    /// The caller most likely waits at once, but need not.
+    Likely,
     /// The caller goes on with something else first.
     Later,
 }

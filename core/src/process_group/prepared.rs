@@ -64,7 +64,8 @@ impl PreparedOperation {
     /// [`Error::InvalidArgument`] if it was started before and is not complete; the failure of a
     /// broken group.
     pub fn start(&self) -> Result<Work> {
-        self.start_as(Waiting::Later)
+        // A loop that repeats one call waits for each before the next.
+        self.start_as(Waiting::Likely)
     }
 
     /// Starts the operation and waits for it.
