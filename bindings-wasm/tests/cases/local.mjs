@@ -114,6 +114,15 @@ export const local = {
     await Promise.all(groups.map((group) => group.shutdown()));
   },
 
+  async "a deadline is kept by an event loop that was busy when it was set"(pr) {
+    const groups = await join(pr, 2);
+    const busyUntil = performance.now() + 300;
+    while (performance.now() < busyUntil);
+    const work = groups[0].allreduce(new Float32Array(4), { timeout: 400 });
+    await fails("CollectiveTimeout", "allreduce", work);
+    await Promise.all(groups.map((group) => group.shutdown()));
+  },
+
   async "ranks that call different things all hear of it"(pr) {
     const groups = await join(pr, 3);
     const works = groups.map((group, rank) => {
