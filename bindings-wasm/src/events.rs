@@ -88,8 +88,8 @@ pub fn turn() {
     });
 }
 
-/// The timer has fired: a [`turn`] that knows of no timer any more. It may come too early, for Node
-/// counts from when the event loop woke last; the turn then sets it again.
+/// The timer has fired: a [`turn`] that knows of no timer any more. It may come a little too early,
+/// for Node counts in whole milliseconds; the turn then sets it again.
 #[wasm_bindgen(js_name = timeOut)]
 pub fn time_out() {
     EVENTS.with(|events| events.timer.set(None));

@@ -114,12 +114,17 @@ export const local = {
     await Promise.all(groups.map((group) => group.shutdown()));
   },
 
-  async "a deadline is kept by an event loop that was busy when it was set"(pr) {
+  async "a deadline is kept though timers fire early"(pr) {
     const groups = await join(pr, 2);
-    const busyUntil = performance.now() + 300;
-    while (performance.now() < busyUntil);
-    const work = groups[0].allreduce(new Float32Array(4), { timeout: 400 });
-    await fails("CollectiveTimeout", "allreduce", work);
+    const later = globalThis.setTimeout;
+    // Those of Node do, by less than a millisecond.
+    globalThis.setTimeout = (callback, ms) => later(callback, Math.max(0, ms - 20));
+    try {
+      const work = groups[0].allreduce(new Float32Array(4), { timeout: 400 });
+      await fails("CollectiveTimeout", "allreduce", work);
+    } finally {
+      globalThis.setTimeout = later;
+    }
     await Promise.all(groups.map((group) => group.shutdown()));
   },
 
