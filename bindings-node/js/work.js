@@ -1,7 +1,7 @@
-// The native half's operations as objects: the addon has functions for them, which are cheaper to
-// call than methods of its own objects. Knows nothing of what they are for.
+// The native half's operations and calls as objects: the addon has functions for them, which are
+// cheaper to call than methods of its own objects. Knows nothing of what they are for.
 
-/** `addon` with `prepare` giving objects. */
+/** `addon` with `prepare` and `resolve` giving objects. */
 export function withWorks(addon) {
   class NativeWork {
     #work;
@@ -68,5 +68,22 @@ export function withWorks(addon) {
     }
   }
 
-  return { ...addon, prepare: (...call) => new NativeWork(addon.prepare(...call)) };
+  class NativeCall {
+    #call;
+
+    constructor(call) {
+      this.#call = call;
+      this.groups = addon.callGroups(call);
+    }
+
+    begin(cancel) {
+      return addon.callBegin(this.#call, cancel);
+    }
+  }
+
+  return {
+    ...addon,
+    prepare: (...call) => new NativeWork(addon.prepare(...call)),
+    resolve: (...call) => new NativeCall(addon.resolve(...call)),
+  };
 }

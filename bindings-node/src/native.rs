@@ -1,5 +1,6 @@
 //! The functions that the JavaScript half calls. Knows nothing of classes and options.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -84,7 +85,47 @@ pub fn invoke_async<'env>(
     keywords: Unknown<'_>,
     cancel: Option<u32>,
 ) -> Result<Unknown<'env>> {
+    begin(env, invocation(env, this, method, args, keywords)?, cancel)
+}
+
+/// As [`invoke_async`], without beginning: for `call_groups` and `call_begin`.
+#[napi]
+pub fn resolve<'env>(
+    env: Env,
+    this: Option<ClassInstance<'_, NativeObject>>,
+    method: Unknown<'_>,
+    args: Unknown<'_>,
+    keywords: Unknown<'_>,
+) -> Result<Unknown<'env>> {
     let call = invocation(env, this, method, args, keywords)?;
+    Ok(Js::carrying(env, Resolved(Cell::new(Some(call))))?.into_unknown())
+}
+
+/// Numbers of the groups in whose order of calls a call stands.
+#[napi]
+pub fn call_groups(call: Unknown<'_>) -> Result<Vec<f64>> {
+    let Resolved(call) = Js::of(call).carried()?;
+    let taken = call.take();
+    let groups = taken.as_ref().map(Invocation::groups).unwrap_or_default();
+    call.set(taken);
+    Ok(groups.into_iter().map(|group| group as f64).collect())
+}
+
+/// Begins a call, once.
+#[napi]
+pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Result<Unknown<'env>> {
+    let Resolved(call) = Js::of(call).carried()?;
+    let call = call.take().ok_or_else(|| {
+        let message = "a call begins once".to_owned();
+        raise(env, &polyrank::Error::InvalidArgument { message })
+    })?;
+    begin(env, call, cancel)
+}
+
+/// A call that has not begun, if it has not.
+struct Resolved(Cell<Option<Invocation>>);
+
+fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknown<'env>> {
     let realm = realm(env)?;
     let (deferred, promise) = Deferred::new(env)?;
     // Without a number of its own, a call ends when its realm does.

@@ -33,6 +33,20 @@ test("operations of one group are issued in the order of the calls", async () =>
   }
 });
 
+test("calls that wait keep their place among the operations of a group", async () => {
+  for (const got of await onRanks(2, SCENARIOS, "mixedOrder")) {
+    assert.deepEqual(got.numbers, [1, 2, 3, 4]);
+    assert.deepEqual(got.objects, ["of 0", "of 1", "from 1", "for you"]);
+    assert.deepEqual(got.sizes, [1, 2]);
+    assert.ok(got.big);
+  }
+});
+
+test("objects that are sent at once arrive in their order", async () => {
+  const [received] = await onRanks(2, SCENARIOS, "objectsInOrder");
+  assert.deepEqual(received, Array.from({ length: 8 }, (_, at) => "x".repeat(at * 1000)));
+});
+
 for (const [what, code] of [
   ["a group that nobody left", 0],
   ["process.exit() with operations in flight", 7],

@@ -45,6 +45,7 @@ export const native = {
   prepare: module.prepare,
   invoke: module.invoke,
   invokeAsync: module.invokeAsync,
+  resolve: module.resolve,
   cancellation: module.cancellation,
   cancel: module.cancel,
   onCompleted: module.onCompleted,

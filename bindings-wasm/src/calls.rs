@@ -45,17 +45,54 @@ pub fn invoke_async(
     keywords: &JsValue,
     cancellation: Option<u32>,
 ) -> Result<Promise, JsValue> {
+    Ok(resolve(this, method, args, keywords)?.begin(cancellation))
+}
+
+/// As [`invoke_async`], without beginning.
+///
+/// # Errors
+/// Those of the resolver.
+#[wasm_bindgen]
+pub fn resolve(
+    this: &JsValue,
+    method: &str,
+    args: &Array,
+    keywords: &JsValue,
+) -> Result<NativeCall, JsValue> {
     let call = resolved(this, method, args, keywords).map_err(|error| convert::error(&error))?;
+    Ok(NativeCall(call))
+}
+
+/// A call that has not begun.
+#[wasm_bindgen]
+pub struct NativeCall(Invocation);
+
+#[wasm_bindgen]
+impl NativeCall {
+    /// Numbers of the groups in whose order of calls it stands.
+    #[wasm_bindgen(getter)]
+    pub fn groups(&self) -> Array {
+        // Numbers are given one after the other, and never reach 2^53.
+        self.0.groups().into_iter().map(|group| JsValue::from(group as f64)).collect()
+    }
+
+    /// Begins. JavaScript has no handle on it afterwards.
+    pub fn begin(self, cancellation: Option<u32>) -> Promise {
+        begin(self.0, cancellation)
+    }
+}
+
+fn begin(call: Invocation, cancellation: Option<u32>) -> Promise {
     if let Some(id) = cancellation {
         CANCELLATIONS.with_borrow_mut(|all| all.insert(id, Cancellation::default()));
     }
     let running = Cancellable { running: call.start(), cancellation };
-    Ok(future_to_promise(async move {
+    future_to_promise(async move {
         match running.await {
             Some(answer) => answer.map(convert::answer).map_err(|error| convert::error(&error)),
             None => Err(js_sys::Error::new("the call was cancelled").into()),
         }
-    }))
+    })
 }
 
 fn resolved(this: &JsValue, method: &str, args: &Array, keywords: &JsValue) -> Result<Invocation> {
@@ -116,10 +153,11 @@ impl Future for Cancellable {
                 })
             })
         });
-        if cancelled {
-            return Poll::Ready(None);
+        // One that is cancelled at once takes its number all the same, as on the other ranks.
+        match self.running.as_mut().poll(context) {
+            Poll::Pending if cancelled => Poll::Ready(None),
+            other => other.map(Some),
         }
-        self.running.as_mut().poll(context).map(Some)
     }
 }
 

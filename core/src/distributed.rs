@@ -299,6 +299,20 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     }
 }
 
+/// Numbers of the groups that destroying `group` leaves, the one that is named first; with `None`,
+/// or the default group, all of them.
+pub(crate) fn left_with(group: Option<&ProcessGroup>) -> Vec<u64> {
+    let named = group.map(ProcessGroup::identity);
+    let guard = world();
+    let Some(world) = guard.as_ref() else { return named.into_iter().collect() };
+    let default = world.group.identity();
+    if let Some(named) = named.filter(|named| *named != default) {
+        return vec![named];
+    }
+    let others = world.groups.values().map(ProcessGroup::identity);
+    std::iter::once(default).chain(others.filter(|other| *other != default)).collect()
+}
+
 /// Rank of this process in the default group.
 ///
 /// # Errors

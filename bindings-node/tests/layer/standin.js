@@ -97,6 +97,12 @@ class StandIn {
     return Promise.resolve(value ?? null);
   }
 
+  resolve(self, key, args, keywords) {
+    const group = self ?? keywords?.group?.handle ?? this.answers.get("DISTRIBUTED_DEFAULT_GROUP");
+    const begin = (cancel) => this.invokeAsync(self, key, args, keywords, cancel);
+    return { groups: group?.id === undefined ? [] : [group.id], begin };
+  }
+
   cancellation() {
     this.#cancellations += 1;
     return this.#cancellations;

@@ -13,6 +13,7 @@ import {
   wrapped,
 } from "./errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
+import { inOrder } from "./lines.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { start } from "./operations.js";
@@ -43,9 +44,21 @@ export function invokeAsync(spec, self, given, watch) {
   });
 }
 
-/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. */
+/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. A call of a
+ * group begins when it is its turn there. */
 export function invokeNative(spec, self, args, keywords, signal, watch) {
   const handle = receiver(spec, self);
+  if (spec.inOrder === true) {
+    const call = resolved(spec, handle, args, keywords);
+    return untilAborted(signal, (cancellation) => {
+      return inOrder(call.groups, () => {
+        const answer = begun(call, cancellation);
+        // Until now there was nothing to cancel.
+        if (signal?.aborted) native.cancel(cancellation);
+        return answer;
+      });
+    });
+  }
   return untilAborted(signal, (cancellation) => {
     const promise = wrapped(() => {
       return native.invokeAsync(handle, spec.key, args, keywords, cancellation);
@@ -54,6 +67,18 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
     return promise.catch((error) => {
       throw asError(error);
     });
+  });
+}
+
+/** A call, with neutral arguments, that begins when it is told to: `begun`. Wrong arguments throw. */
+export function resolved(spec, handle, args, keywords) {
+  return wrapped(() => native.resolve(handle, spec.key, args, keywords));
+}
+
+/** What a resolved call answers, as the native half gives it. */
+export function begun(call, cancellation) {
+  return wrapped(() => call.begin(cancellation)).catch((error) => {
+    throw asError(error);
   });
 }
 
@@ -73,7 +98,7 @@ export function operate(spec, self, values) {
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
   const { args, keywords, tensors, infos, arrays } = given;
-  const operation = start(given, (startWithin) => {
+  const operation = start(given, groupOf(spec, call, handle), (startWithin) => {
     return wrapped(() => {
       return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin);
     });
@@ -110,6 +135,13 @@ export function nothing(spec) {
   if (spec.nonMember !== undefined) return spec.nonMember ?? undefined;
   const message = "this process is not a member of it";
   throw new InvalidGroupError(`Invalid process group specified: ${message}`, {});
+}
+
+/** The native half of the group of an operation; none for the default group. */
+function groupOf(spec, call, handle) {
+  if (handle !== null || spec.group === undefined) return handle;
+  const given = argument(call, spec.group, spec.groupName);
+  return typeof given === "object" && given !== null ? handleOf(given) : null;
 }
 
 /** The native half of the object that a method is called on; none for a function. */

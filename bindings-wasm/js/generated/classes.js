@@ -6,7 +6,7 @@ import { InvalidTypeError } from "./errors.js";
 import { MADE, handleOf, keep, register } from "./handles.js";
 
 /** How a group that the free functions made is left. */
-const DESTROY = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", required: 0, gives: "nothing" };
+const DESTROY = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", required: 0, inOrder: true, gives: "nothing" };
 
 
 /** What carries out a group's operations on one kind of device. */
@@ -16,7 +16,7 @@ export class DeviceBackend {
   }
 }
 
-const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4] };
+const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], inOrder: true };
 const PROCESS_GROUP_RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };
 const PROCESS_GROUP_SIZE = { key: "PROCESS_GROUP_SIZE", name: "size", required: 0 };
 const PROCESS_GROUP_NAME = { key: "PROCESS_GROUP_NAME", name: "name", required: 0 };
@@ -24,9 +24,9 @@ const PROCESS_GROUP_GET_GROUP_STORE = { key: "PROCESS_GROUP_GET_GROUP_STORE", na
 const PROCESS_GROUP_SET_TIMEOUT = { key: "PROCESS_GROUP_SET_TIMEOUT", name: "setTimeout", required: 1, durations: [0], gives: "nothing" };
 const PROCESS_GROUP_RANKS = { key: "PROCESS_GROUP_RANKS", name: "ranks", required: 0 };
 const PROCESS_GROUP_ABORT = { key: "PROCESS_GROUP_ABORT", name: "abort", required: 0, gives: "nothing" };
-const PROCESS_GROUP_SHUTDOWN = { key: "PROCESS_GROUP_SHUTDOWN", name: "shutdown", required: 0, gives: "nothing" };
-const PROCESS_GROUP_SPLIT_GROUP = { key: "PROCESS_GROUP_SPLIT_GROUP", name: "splitGroup", required: 1, durations: [1] };
-const PROCESS_GROUP_MERGE_REMOTE_GROUP = { key: "PROCESS_GROUP_MERGE_REMOTE_GROUP", name: "mergeRemoteGroup", required: 2, durations: [2] };
+const PROCESS_GROUP_SHUTDOWN = { key: "PROCESS_GROUP_SHUTDOWN", name: "shutdown", required: 0, inOrder: true, gives: "nothing" };
+const PROCESS_GROUP_SPLIT_GROUP = { key: "PROCESS_GROUP_SPLIT_GROUP", name: "splitGroup", required: 1, durations: [1], inOrder: true };
+const PROCESS_GROUP_MERGE_REMOTE_GROUP = { key: "PROCESS_GROUP_MERGE_REMOTE_GROUP", name: "mergeRemoteGroup", required: 2, durations: [2], inOrder: true };
 const PROCESS_GROUP_ALLREDUCE = { key: "PROCESS_GROUP_ALLREDUCE", name: "allreduce", required: 1, durations: [2], output: 0, outputName: "tensors" };
 const PROCESS_GROUP_ALLREDUCE_COALESCED = { key: "PROCESS_GROUP_ALLREDUCE_COALESCED", name: "allreduceCoalesced", required: 1, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_REDUCE = { key: "PROCESS_GROUP_REDUCE", name: "reduce", required: 1, durations: [3], output: 0, outputName: "tensors" };
@@ -45,7 +45,7 @@ const PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED = { key: "PROCESS_GROUP_REDU
 const PROCESS_GROUP_ALLTOALL = { key: "PROCESS_GROUP_ALLTOALL", name: "alltoall", required: 2, output: 0, outputName: "outputTensors" };
 const PROCESS_GROUP_ALL_TO_ALL_SINGLE = { key: "PROCESS_GROUP_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_BARRIER = { key: "PROCESS_GROUP_BARRIER", name: "barrier", required: 0, durations: [0], output: null };
-const PROCESS_GROUP_MONITORED_BARRIER = { key: "PROCESS_GROUP_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [0], gives: "nothing" };
+const PROCESS_GROUP_MONITORED_BARRIER = { key: "PROCESS_GROUP_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [0], inOrder: true, gives: "nothing" };
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };

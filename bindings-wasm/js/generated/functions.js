@@ -34,7 +34,7 @@ export function isInitialized(...given) {
   return calls.invoke(DISTRIBUTED_IS_INITIALIZED, null, given);
 }
 
-const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
+const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
 /** Leaves a group in good order; without `group`, all groups, and forgets the default group. */
 export function destroyProcessGroup(...given) {
@@ -55,14 +55,14 @@ export function defaultGroup(...given) {
   return calls.invoke(DISTRIBUTED_DEFAULT_GROUP, null, given);
 }
 
-const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], gives: "group" };
+const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], inOrder: true, gives: "group" };
 
 /** Makes a group of some ranks. All ranks of the default group call it, in the same order. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
-const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], group: 0, groupName: "parentPg", gives: "group" };
+const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
 /** Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the parent call it with the same lists. The group of this rank; none if no list has it. */
 export function splitGroup(...given) {
@@ -301,7 +301,7 @@ export function barrier(...given) {
   return calls.operate(DISTRIBUTED_BARRIER, null, given);
 }
 
-const DISTRIBUTED_MONITORED_BARRIER = { key: "DISTRIBUTED_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [1], group: 0, groupName: "group", nonMember: null, gives: "nothing" };
+const DISTRIBUTED_MONITORED_BARRIER = { key: "DISTRIBUTED_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [1], inOrder: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
 /** Waits until all ranks came, and says which did not: the first, or all of them if `waitAllRanks`. */
 export function monitoredBarrier(...given) {

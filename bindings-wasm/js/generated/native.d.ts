@@ -107,6 +107,15 @@ export interface NativeWork {
   sourceRank(): number | null;
 }
 
+/** A call that waits, of a group: resolved, not begun. */
+export interface NativeCall {
+  /** Identities of the groups in whose order it stands; nothing of the first is begun before it is
+   * over. */
+  readonly groups: number[];
+  /** Begins, once. `cancel` ends the wait. */
+  begin(cancel: number | undefined): Promise<unknown>;
+}
+
 /** The native half. All keys are names of the core's tables: "STORE_GET", "TCP_STORE_NEW". */
 export interface Native {
   readonly platform: "node" | "web";
@@ -142,6 +151,13 @@ export interface Native {
     keywords: Record<string, Arg> | null,
     cancel: number | undefined,
   ): Promise<unknown>;
+  /** As `invokeAsync`, without beginning. */
+  resolve(
+    self: NativeObject | null,
+    method: string,
+    args: Arg[],
+    keywords: Record<string, Arg> | null,
+  ): NativeCall;
   /** A number for `cancel`; nothing is kept for it before a call that has it runs. */
   cancellation(): number;
   cancel(cancellation: number): void;

@@ -71,6 +71,38 @@ export const local = {
     await leave(groups);
   },
 
+  async "calls that wait keep their place among the operations of a group"(pr) {
+    const groups = await join(pr, 2);
+    const results = groups.map((_, rank) => ({
+      big: new Float32Array(4 << 20).fill(rank),
+      all: [null, null],
+      numbers: [Float32Array.of(rank), Float32Array.of(rank + 1), Float32Array.of(rank + 2)],
+    }));
+    const callsOf = (group, rank) => {
+      const { big, all, numbers } = results[rank];
+      return [
+        () => group.allreduce(big),
+        () => pr.allGatherObject(all, `of ${rank}`, { group }),
+        () => group.barrier(),
+        () => group.allreduce(numbers[0]),
+        () => group.monitoredBarrier(),
+        () => group.allreduce(numbers[1]),
+        () => group.splitGroup([0, 1]).then((made) => made.shutdown()),
+        () => group.allreduce(numbers[2]),
+      ];
+    };
+    // One rank calls everything at once, the other one thing after the other.
+    const atOnce = Promise.all(callsOf(groups[0], 0).map((call) => call()));
+    for (const call of callsOf(groups[1], 1)) await call();
+    await atOnce;
+    for (const { big, all, numbers } of results) {
+      ok(big.every((value) => value === 1), "the large sum");
+      equal(all, ["of 0", "of 1"]);
+      equal(numbers.map(([number]) => number), [1, 3, 5]);
+    }
+    await leave(groups);
+  },
+
   async "messages meet by their tags"(pr) {
     const groups = await join(pr, 2);
     const [first, second] = [new Uint16Array(3), new Uint16Array(3)];

@@ -90,6 +90,22 @@ impl Invocation {
         }
     }
 
+    /// Numbers of the groups in whose order of calls it stands: what was called in them before it
+    /// must be issued before it starts. Of the first, what is called behind it must wait until it
+    /// is over, because it may issue several operations one after the other. None if it belongs to
+    /// no group.
+    pub fn groups(&self) -> Vec<u64> {
+        let named = self.objects.iter().find_map(|object| object.group().ok());
+        if self.entry.key == "DISTRIBUTED_DESTROY_PROCESS_GROUP" {
+            return distributed::left_with(named);
+        }
+        let called_on = self.this.as_ref().and_then(|this| this.group().ok());
+        match called_on.or(named) {
+            Some(group) => vec![group.identity()],
+            None => distributed::default_group().iter().map(ProcessGroup::identity).collect(),
+        }
+    }
+
     /// Takes the value of parameter `position`, once.
     pub(crate) fn take<T: FromValue>(&mut self, position: usize) -> Result<T> {
         self.resolved.take(position)

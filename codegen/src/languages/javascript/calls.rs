@@ -59,6 +59,15 @@ pub(super) fn is_exact(method: &Method) -> bool {
     kind(method) == Kind::Waits && method.overloads.iter().all(is_exact)
 }
 
+/// Whether a call that waits has its place among the other calls of a group: it is called on one,
+/// takes one or makes one of its ranks.
+fn is_in_order(method: &Method) -> bool {
+    let is_of_group = method.owner == "ProcessGroup" && method.name != "new";
+    let takes_group = parameters(method).any(|parameter| is_group(parameter.ty.non_null()));
+    let makes_group = method.overloads.iter().any(|overload| is_group(overload.returns.non_null()));
+    kind(method) == Kind::Waits && (is_of_group || takes_group || makes_group)
+}
+
 /// The parameter that the result of an operation is written to.
 pub(super) fn output(overload: &Overload) -> Option<(usize, &Parameter)> {
     let is_output = |role: Role| matches!(role, Role::Out | Role::InOut | Role::FlatOut);
@@ -97,6 +106,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
         }
         _ => {}
     }
+    fields.extend(is_in_order(method).then(|| "inOrder: true".to_owned()));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
         Some(Type::Undefined) => fields.push("gives: \"nothing\"".to_owned()),

@@ -34,6 +34,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("claims.js", include_str!("../../../templates/javascript/runtime/claims.js")),
     ("codec.js", include_str!("../../../templates/javascript/runtime/codec.js")),
     ("handles.js", include_str!("../../../templates/javascript/runtime/handles.js")),
+    ("lines.js", include_str!("../../../templates/javascript/runtime/lines.js")),
     ("members.js", include_str!("../../../templates/javascript/runtime/members.js")),
     ("native.d.ts", include_str!("../../../templates/javascript/runtime/native.d.ts")),
     ("native.js", include_str!("../../../templates/javascript/runtime/native.js")),

@@ -1,10 +1,14 @@
 // The free functions that carry objects: encode, let the core exchange payloads, decode into the
 // list that was given. What cannot be encoded is told to the other ranks, who would wait for it.
+// A payload takes two operations, its size and its bytes: collectives hold their group's line
+// until both are over, and messages go one behind the other from rank to rank.
 
 import { Marked, argument, plainArguments, signalOf, split } from "./arguments.js";
-import { invokeNative, isOutside, nothing } from "./calls.js";
+import { begun, isOutside, nothing, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
 import { InvalidArgumentError } from "./errors.js";
+import { inOrder } from "./lines.js";
+import { untilAborted } from "./signals.js";
 
 /** All ranks get the objects of the source, in their lists. */
 export function broadcastObjectList(spec, given) {
@@ -36,7 +40,7 @@ export function scatterObjectList(spec, given) {
 
 /** Sends the objects of a list. */
 export function sendObjectList(spec, given) {
-  return exchange(spec, given, [sentList], () => undefined);
+  return exchange(spec, given, [sentList], () => undefined, messages);
 }
 
 /** Receives objects into a list; the sender's global rank. */
@@ -44,11 +48,14 @@ export function recvObjectList(spec, given) {
   return exchange(spec, given, [places], ({ payload, source }, [list]) => {
     replace(list, decode(payload));
     return source;
-  });
+  }, messages);
 }
 
+/** Messages on their way, by direction, group and peer: each ends when the last one did. */
+const lanes = new Map();
+
 /** Calls the core with the first arguments as payloads, and puts what it answers to its place. */
-function exchange(spec, given, payloads, finish) {
+function exchange(spec, given, payloads, finish, way = collectives) {
   const call = split(spec, given);
   const signal = signalOf(call.options);
   if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
@@ -62,8 +69,39 @@ function exchange(spec, given, payloads, finish) {
     else options[spec.objects[place]] = payload;
   });
   const { args, keywords } = plainArguments(spec, { positional, options });
-  const answer = invokeNative(spec, null, args, keywords, signal);
+  const exchanged = resolved(spec, null, args, keywords);
+  const answer = untilAborted(signal, (cancellation) => {
+    return way(exchanged, { cancellation, signal, lane: laneOf(spec, args, keywords) });
+  });
   return answer.then((value) => finish(value ?? null, values));
+}
+
+/** In the order of the group; whoever does not wait for it any more takes part all the same. */
+function collectives(call) {
+  return inOrder(call.groups, () => begun(call, undefined));
+}
+
+/** Behind the messages to, or from, the same rank. */
+function messages(call, { cancellation, signal, lane }) {
+  const key = `${call.groups[0]} ${lane}`;
+  const begin = () => {
+    if (signal?.aborted) throw signal.reason;
+    return begun(call, cancellation);
+  };
+  const before = lanes.get(key);
+  const answer = before === undefined ? begin() : before.then(begin);
+  const forget = () => {
+    if (lanes.get(key) === over) lanes.delete(key);
+  };
+  const over = answer.then(forget, forget);
+  lanes.set(key, over);
+  return answer;
+}
+
+function laneOf(spec, args, keywords) {
+  const { src, dst, group_src: groupSource, group_dst: groupTarget } = keywords ?? {};
+  const peer = args[1] ?? src ?? dst ?? groupSource ?? groupTarget ?? "any";
+  return `${spec.key} ${peer}`;
 }
 
 function sent(object) {

@@ -1,11 +1,12 @@
-// Operations on their way: the order in which they are issued, their copies in slices, their
-// completion. Copies are made on this thread, at most TURN_BYTES in a turn of the event loop; the
-// operations of one group are issued in the order of the calls. The native half keeps no array:
-// each slice is handed the arrays anew, so that one that was detached is noticed and not touched.
-// Knows nothing of promises or of arguments.
+// Operations on their way: their copies in slices, their issue, their completion. Copies are made
+// on this thread, at most TURN_BYTES in a turn of the event loop; the operations of one group are
+// issued in the order of its line. The native half keeps no array: each slice is handed the arrays
+// anew, so that one that was detached is noticed and not touched. Knows nothing of promises or of
+// arguments.
 
 import { claim, disclaim, overlaps, predecessors } from "./claims.js";
 import { InvalidArgumentError, asError } from "./errors.js";
+import { enqueue, isFree, ready, resume, unblock, whenReady } from "./lines.js";
 import { native, platform, whenInstalled } from "./native.js";
 import { byteLengthOf } from "./views.js";
 
@@ -18,10 +19,6 @@ const SLICE_BYTES = 1024 * 1024;
 /** As much every slice counts for, so that a turn has an end however small they are. */
 const LEAST_BYTES = 4096;
 
-/** Operations that are not issued, in order, by group. */
-const queues = new Map();
-/** Those whose first operation must wait for another one, on the same memory. */
-const blocked = new Map();
 /** Operations whose results are being copied out. */
 const arriving = new Set();
 /** Operations that are issued, by the number of their native half. */
@@ -155,12 +152,13 @@ export class Operation {
   }
 }
 
-/** The operation of a call, on its way. `prepare` makes its native half; it is given how many bytes
- * that may copy in at once, -1: it must not start yet. */
-export function start(call, prepare) {
+/** The operation of a call, on its way. `group` is the native half of its group, null for the
+ * default group. `prepare` makes its own native half; it is given how many bytes that may copy in
+ * at once, -1: it must not start yet. */
+export function start(call, group, prepare) {
   const shared = overlaps(call);
-  const isFree = queues.size === 0 && blocked.size === 0 && shared.length === 0;
-  const operation = new Operation(prepare(isFree ? allowance(call.bytes) : -1), call);
+  const isNext = shared.length === 0 && isFree(group);
+  const operation = new Operation(prepare(isNext ? allowance(call.bytes) : -1), call);
   if (operation.native.issued) {
     spend(call.bytes);
     operation.run();
@@ -186,34 +184,7 @@ function release(operation) {
   if (operation.successors === null) return;
   for (const next of operation.successors) next.predecessors.delete(operation);
   operation.successors = null;
-  for (const [group, queue] of blocked) {
-    if (isBlocked(queue[0])) continue;
-    blocked.delete(group);
-    queues.set(group, queue);
-    askForTurn();
-  }
-}
-
-function isBlocked(operation) {
-  return operation.predecessors !== null && operation.predecessors.size > 0;
-}
-
-function enqueue(operation) {
-  const group = operation.native.group;
-  const queue = queues.get(group) ?? blocked.get(group);
-  if (queue === undefined) requeue(group, [operation]);
-  else queue.push(operation);
-}
-
-/** Has the queue's first operation copied in, when it may be. */
-function requeue(group, queue) {
-  if (queue.length === 0) return;
-  if (isBlocked(queue[0])) {
-    blocked.set(group, queue);
-  } else {
-    queues.set(group, queue);
-    askForTurn();
-  }
+  unblock();
 }
 
 function allowance(bytes) {
@@ -236,15 +207,15 @@ function askForTurn() {
 function turn() {
   turnIsDue = false;
   spareBytes = TURN_BYTES;
-  while (spareBytes > 0 && (arriving.size > 0 || queues.size > 0)) {
+  while (spareBytes > 0 && (arriving.size > 0 || ready.size > 0)) {
     for (const operation of [...arriving]) {
       if (spareBytes > 0) sliceOut(operation);
     }
-    for (const [group, queue] of [...queues]) {
-      if (spareBytes > 0) sliceIn(group, queue);
+    for (const [group, line] of [...ready]) {
+      if (spareBytes > 0) sliceIn(group, line);
     }
   }
-  if (arriving.size > 0 || queues.size > 0) askForTurn();
+  if (arriving.size > 0 || ready.size > 0) askForTurn();
 }
 
 function sliceOut(operation) {
@@ -258,10 +229,10 @@ function sliceOut(operation) {
   }
 }
 
-/** Copies a slice of a queue's first operation in, and issues it if that was all. */
-function sliceIn(group, queue) {
-  const operation = queue[0];
-  queues.delete(group);
+/** Copies a slice of a line's first operation in, and issues it if that was all. */
+function sliceIn(group, line) {
+  const [operation] = line;
+  ready.delete(group);
   let isOver = true;
   let failure = null;
   try {
@@ -270,8 +241,8 @@ function sliceIn(group, queue) {
   } catch (error) {
     failure = { error: asError(error) };
   }
-  if (isOver) queue.shift();
-  requeue(group, queue);
+  if (isOver) line.shift();
+  resume(group, line);
   if (failure !== null) operation.giveUp(failure.error);
   else if (isOver) operation.run();
 }
@@ -282,6 +253,7 @@ function slice() {
   return bytes;
 }
 
+whenReady(askForTurn);
 whenInstalled(() => {
   native.onCompleted((ids) => {
     for (const id of ids) running.get(id)?.poll();

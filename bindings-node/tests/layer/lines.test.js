@@ -1,0 +1,106 @@
+// In which order calls of one group begin: operations, and calls that wait for other ranks. The
+// native half is a stand-in whose calls end when the test says so.
+
+import assert from "node:assert/strict";
+import { setImmediate as turn } from "node:timers/promises";
+import test from "node:test";
+
+import { nativeError, standIn } from "./standin.js";
+
+const MIB = 1024 * 1024;
+const { pr, native } = await standIn();
+
+native.answers.set("PROCESS_GROUP_NEW", ({ args }) => ({ type: "ProcessGroup", id: args[1] }));
+native.answers.set("HASH_STORE_NEW", { type: "HashStore" });
+
+/** Group `id` of a store that nobody looks at. */
+const group = (id) => pr.ProcessGroup.join(new pr.HashStore(), id, 100);
+
+/** Has calls of `key` end one by one, when `end` is called; `begun` counts them. */
+function byHand(key, value) {
+  const ends = [];
+  const calls = { begun: 0, end: () => ends.shift()() };
+  native.answers.set(key, () => {
+    calls.begun += 1;
+    return new Promise((resolve) => ends.push(() => resolve(value)));
+  });
+  return calls;
+}
+
+const objects = byHand("DISTRIBUTED_ALL_GATHER_OBJECT", []);
+const barriers = byHand("PROCESS_GROUP_MONITORED_BARRIER", null);
+const splits = byHand("PROCESS_GROUP_SPLIT_GROUP", null);
+const sent = byHand("DISTRIBUTED_SEND_OBJECT_LIST", null);
+
+test("a call begins when what was called before it is issued, and holds up what comes", async () => {
+  const [pg, other] = [await group(1), await group(2)];
+  const large = pg.allreduce(new Uint8Array(6 * MIB));
+  const gathered = pr.allGatherObject([], 1, { group: pg });
+  const small = pg.allreduce(new Uint8Array(4));
+  const before = native.issuedInOrder.length;
+  assert.deepEqual([large.isCompleted(), objects.begun], [false, 0]);
+  await large;
+  assert.deepEqual([native.issuedInOrder.length - before, objects.begun], [1, 1]);
+  // Another group is not held up.
+  await other.allreduce(new Uint8Array(4));
+  assert.equal(small.isCompleted(), false);
+  objects.end();
+  await Promise.all([gathered, small]);
+  assert.ok(pg.allreduce(new Uint8Array(4)).isCompleted());
+});
+
+test("calls of one group follow one another, whatever comes of them", async () => {
+  const pg = await group(3);
+  const [first, second] = [pg.monitoredBarrier(), pg.splitGroup([0])];
+  assert.deepEqual([barriers.begun, splits.begun], [1, 0]);
+  // Wrong arguments throw at once all the same.
+  native.resolve = () => {
+    throw nativeError("InvalidType", "no");
+  };
+  assert.throws(() => pg.splitGroup("x"), { name: "InvalidTypeError" });
+  delete native.resolve;
+  barriers.end();
+  await first;
+  await turn();
+  assert.equal(splits.begun, 1);
+  splits.end();
+  await second;
+});
+
+test("a call that is given up in its line begins all the same, and ends", async () => {
+  const pg = await group(4);
+  const first = pg.monitoredBarrier();
+  const end = new AbortController();
+  const second = pg.monitoredBarrier({ signal: end.signal });
+  const gathered = pr.allGatherObject([], 1, { group: pg, signal: end.signal });
+  end.abort(new Error("enough"));
+  await assert.rejects(second, /enough/);
+  await assert.rejects(gathered, /enough/);
+  const [begun, cancelled] = [barriers.begun, native.cancelled.length];
+  barriers.end();
+  await first;
+  await turn();
+  // The other ranks count on both; the native half ends the wait of the one.
+  assert.equal(barriers.begun, begun + 1);
+  assert.equal(native.cancelled.length, cancelled + 1);
+  barriers.end();
+  await turn();
+  assert.equal(objects.begun, 2);
+  objects.end();
+  await pg.allreduce(new Uint8Array(4));
+});
+
+test("objects to one rank follow one another and hold up nothing else", async () => {
+  const pg = await group(5);
+  const to = (dst) => pr.sendObjectList(["x"], { dst, group: pg });
+  const messages = [to(1), to(1), to(2)];
+  assert.equal(sent.begun, 2);
+  await pg.allreduce(new Uint8Array(4));
+  sent.end();
+  await messages[0];
+  await turn();
+  assert.equal(sent.begun, 3);
+  sent.end();
+  sent.end();
+  await Promise.all(messages);
+});
