@@ -12,4 +12,5 @@ pub(crate) use buffers::{lend, lend_mut};
 pub use element::Element;
 pub(crate) use pages::prefer_large_pages;
 pub use region::Region;
+pub(crate) use strided::is_apart;
 pub use view::{Device, Tensor};
