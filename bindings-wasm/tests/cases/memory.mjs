@@ -36,8 +36,8 @@ export const memory = {
 
   async "a call that fails though it was prepared fails its group on all ranks"(pr) {
     const groups = await pair(pr);
-    // More than any copy before had, whose memory would be used again.
-    const elements = 100_000;
+    // More than small copies before had, whose memory would be used again.
+    const elements = 250_000;
     const complex = (array) => pr.tensor(array, { dtype: "c64" });
     const other = new Float32Array(elements).fill(1);
     const works = [groups[1].allreduce(complex(other))];
