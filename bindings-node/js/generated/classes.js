@@ -7,7 +7,12 @@ import { MADE, handleOf, keep, register } from "./handles.js";
 import * as own from "./own.js";
 
 /** How a group that the free functions made is left. */
-const DESTROY = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", required: 0, inOrder: true, gives: "nothing" };
+const DESTROY = {
+  key: "DISTRIBUTED_DESTROY_PROCESS_GROUP",
+  required: 0,
+  inOrder: true,
+  gives: "nothing",
+};
 
 
 /** What carries out a group's operations on one kind of device. */

@@ -32,7 +32,7 @@ const barriers = byHand("PROCESS_GROUP_MONITORED_BARRIER", null);
 const splits = byHand("PROCESS_GROUP_SPLIT_GROUP", null);
 const sent = byHand("DISTRIBUTED_SEND_OBJECT_LIST", null);
 
-test("a call begins when what was called before it is issued, and holds up what comes", async () => {
+test("a call begins when all before it is issued, and holds up what comes", async () => {
   const [pg, other] = [await group(1), await group(2)];
   const large = pg.allreduce(new Uint8Array(6 * MIB));
   const gathered = pr.allGatherObject([], 1, { group: pg });

@@ -69,7 +69,7 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
   });
 }
 
-/** A call, with neutral arguments, that begins when it is told to: `begun`. Wrong arguments throw. */
+/** A call, with neutral arguments, that begins when it is told to. Wrong arguments throw. */
 export function resolved(spec, handle, args, keywords) {
   return wrapped(() => native.resolve(handle, spec.key, args, keywords));
 }
