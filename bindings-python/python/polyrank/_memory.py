@@ -20,16 +20,12 @@ def empty(
 
     Collectives between ranks of one host are fastest on such arrays: from 32 KiB on, a peer reads
     or reduces them where they lie, and nothing is copied into a buffer first. An array, and any
-    view
-    of it, keeps the memory; it is given back to the system with the last of them. A process that
-    was forked shares the memory with its parent, as it does no other array.
+    view of it, keeps the memory; it is given back to the system with the last of them. A process
+    that was forked shares the memory with its parent, as it does no other array.
     """
     import numpy
 
-    try:
-        lengths = (operator.index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        lengths = tuple(operator.index(length) for length in shape)  # type: ignore[union-attr]
+    lengths = _lengths(shape)
     if any(length < 0 for length in lengths):
         raise ValueError(f"an array cannot have the shape {lengths}")
     element = numpy.dtype(dtype)
@@ -38,4 +34,13 @@ def empty(
     if 0 in lengths:
         return numpy.empty(lengths, element)
     memory = getattr(_core, "_Memory")(math.prod(lengths) * element.itemsize)
-    return numpy.frombuffer(memory, dtype=numpy.uint8).view(element).reshape(lengths)
+    array: numpy.ndarray[Any, Any] = numpy.frombuffer(memory, dtype=numpy.uint8).view(element)
+    return array.reshape(lengths)
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """A length, or several."""
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        return tuple(operator.index(length) for length in shape)

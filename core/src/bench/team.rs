@@ -5,6 +5,7 @@ mod connections;
 mod start;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -27,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long ranks have to leave their group, before they are told to end and before they are
 /// killed.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long the ends of ranks may take to be seen after the first that failed, and the output of
+/// one that ended to be read: a process that it left behind may hold it open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a team cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +67,20 @@ pub(super) struct Team {
 struct Member {
     process: Option<Process>,
     last_lines: LastLines,
+    /// Open while the output is read.
+    reading: Receiver<Infallible>,
     ending: Option<Ending>,
+}
+
+impl Member {
+    /// The last lines, all of them if the process has ended.
+    fn last_words(&self) -> Vec<String> {
+        if self.ending.is_some() {
+            // Nothing is ever sent: this waits for the readers' end.
+            let _ = self.reading.recv_timeout(LAST_WORDS);
+        }
+        self.last_lines.lines()
+    }
 }
 
 impl Team {
@@ -97,7 +114,7 @@ impl Team {
         while answers.iter().any(Option::is_none) {
             match self.receive(deadline)? {
                 Event::Answer(rank, Answer::Failed { why }) => {
-                    return Err(self.failed(&format!("rank {rank}: {why}")));
+                    return Err(self.rank_failed(rank, &why));
                 }
                 Event::Answer(rank, answer) => answers[rank] = Some(answer),
                 Event::Joined(..) => {}
@@ -153,10 +170,10 @@ impl Team {
 
     /// A connection that broke says less than how the process ended, which follows soon.
     fn gone(&mut self, rank: usize, why: &str) -> Trouble {
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + LAST_WORDS;
         while let Ok(event) = self.receive(deadline) {
             if let Event::Answer(rank, Answer::Failed { why }) = event {
-                return self.failed(&format!("rank {rank}: {why}"));
+                return self.rank_failed(rank, &why);
             }
             if let Event::Ended(member, ending) = event {
                 return self.ended(member, ending);
@@ -165,7 +182,14 @@ impl Team {
         self.failed(&format!("rank {rank} is gone: {why}"))
     }
 
-    fn ended(&self, member: usize, ending: Ending) -> Trouble {
+    /// A rank says why it failed, which may be that another ended: that one's words are needed.
+    fn rank_failed(&mut self, rank: usize, why: &str) -> Trouble {
+        self.wait_for_ends(Instant::now() + LAST_WORDS);
+        self.failed(&format!("rank {rank}: {why}"))
+    }
+
+    fn ended(&mut self, member: usize, ending: Ending) -> Trouble {
+        self.wait_for_ends(Instant::now() + LAST_WORDS);
         match self.processes.len() {
             1 => self.failed(&format!("its launcher ended: {ending}")),
             _ => self.failed(&format!("rank {member} ended: {ending}")),
@@ -176,7 +200,7 @@ impl Team {
     fn failed(&self, what: &str) -> Trouble {
         let mut text = format!("{}: {what}", self.name);
         for (number, member) in self.processes.iter().enumerate() {
-            for line in member.last_lines.lines() {
+            for line in member.last_words() {
                 text.push_str(&format!("\n    {number} | {line}"));
             }
         }

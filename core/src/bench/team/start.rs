@@ -1,7 +1,8 @@
 //! Starts the ranks of a team and brings them together. Knows nothing of what they measure.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -130,13 +131,25 @@ fn variables(contender: &Contender, assignment: &Assignment) -> io::Result<Vec<(
 
 fn follow(member: usize, mut process: Process, events: &Sender<Event>) -> Member {
     let last_lines = LastLines::default();
+    let (readers, reading) = channel();
     if let Some((stdout, stderr)) = process.take_output() {
-        let (one, other) = (last_lines.clone(), last_lines.clone());
-        thread::spawn(move || keep(stdout, &one));
-        thread::spawn(move || keep(stderr, &other));
+        follow_output(stdout, last_lines.clone(), readers.clone());
+        follow_output(stderr, last_lines.clone(), readers);
     }
     watch(member, process.pid(), events.clone());
-    Member { process: Some(process), last_lines, ending: None }
+    Member { process: Some(process), last_lines, reading, ending: None }
+}
+
+/// Reads one stream on a thread of its own, which lets `reader` go at the end.
+fn follow_output(
+    output: impl Read + Send + 'static,
+    last_lines: LastLines,
+    reader: Sender<Infallible>,
+) {
+    thread::spawn(move || {
+        keep(output, &last_lines);
+        drop(reader);
+    });
 }
 
 /// Waits until every rank has joined its group.
@@ -156,7 +169,7 @@ fn meet(team: &mut Team, ranks: usize) -> Result<(), Trouble> {
                 team.versions.extend(versions);
             }
             Event::Answer(rank, Answer::Failed { why }) => {
-                return Err(team.failed(&format!("rank {rank}: {why}")));
+                return Err(team.rank_failed(rank, &why));
             }
             Event::Answer(rank, answer) => {
                 return Err(team.failed(&format!("rank {rank} answers unasked: {answer:?}")));
