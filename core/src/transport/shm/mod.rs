@@ -1,17 +1,16 @@
 //! Frames between the ranks of one host, through memory that they share. Knows nothing of
 //! schedules, groups or stores.
 //!
-//! Each rank has one segment of memory without a name ([`layout`]), in which it writes and its
-//! peers read: a lane for each peer, with a ring of entries for headers and small payloads
-//! ([`ring`]) and an area for long ones ([`area`]). The peer reduces or copies straight out of the
-//! lane, so a
+//! Each rank has one segment of memory without a name (`layout`), in which it writes and its peers
+//! read: a lane for each peer, with a ring of entries for headers and small payloads (`ring`) and
+//! an area for long ones (`area`). The peer reduces or copies straight out of the lane, so a
 //! payload is copied once on each side, or once altogether where it is reduced. No lock is ever
 //! held, and no entry is seen before it is complete: a rank may be killed at any instruction.
 //!
 //! Two ranks find each other by a Unix socket, through which they give each other their segments
-//! ([`joining`]). The connection stays: a byte over it wakes a rank that sleeps ([`sleep`]), and
-//! its end is the news of a death, which no lane could tell. Segments and sockets have no names in
-//! any folder, so that nothing is left of ranks that were killed.
+//! (`joining`). The connection stays: a byte over it wakes a rank that sleeps (`sleep`), and its
+//! end is the news of a death, which no lane could tell. Segments and sockets have no names in any
+//! folder, so that nothing is left of ranks that were killed.
 //!
 //! In the path of a message between two ranks that look for it there is no call of the system.
 
