@@ -70,8 +70,8 @@ export interface Part {
   output: Holds[];
   /** What the blocks of the output must hold at the end. */
   after: Holds[];
-  /** For each block of scratch, the block whose size it has. */
-  scratch: Block[];
+  /** For each block of scratch, the block whose size it has, and how many times. */
+  scratch: { like: Block; times: number }[];
   steps: Step[];
 }
 

@@ -71,7 +71,7 @@ pub fn schedule(
             list(input, |holds| holds_text(&holds)),
             list(output, |holds| holds_text(&holds)),
             list((contract.after)(place), |holds| holds_text(&holds)),
-            list(&schedule.scratch, |Scratch { like, .. }| block_text(*like)),
+            list(&schedule.scratch, scratch_text),
         )
     });
     let parts: Vec<String> = parts.collect();
@@ -168,6 +168,10 @@ fn block_text(Block { buffer, index }: Block) -> String {
         Buffer::Scratch => "scratch",
     };
     format!(r#"{{"buffer":"{buffer}","index":{index}}}"#)
+}
+
+fn scratch_text(Scratch { like, times }: &Scratch) -> String {
+    format!(r#"{{"like":{},"times":{times}}}"#, block_text(*like))
 }
 
 fn chunk_text(chunk: Chunk) -> String {

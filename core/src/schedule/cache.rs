@@ -14,8 +14,8 @@ const STEPS_MAX: usize = 1 << 19;
 pub struct Key {
     /// The collective.
     pub collective: Collective,
-    /// The index into its `ALGORITHMS`, as [`Selector::choose`](super::select::Selector::choose) gives
-    /// it.
+    /// The index into its `ALGORITHMS`, as
+    /// [`Selector::choose`](super::select::Selector::choose) gives it.
     pub algorithm: usize,
     /// Who runs it.
     pub place: Place,

@@ -10,6 +10,8 @@ export type Cell = readonly Origin[];
 export interface Strip {
   buffer: Block["buffer"];
   index: number;
+  /** How many blocks' sizes it has: more than one for some scratch. */
+  times: number;
   cells: readonly Cell[];
 }
 
@@ -45,8 +47,6 @@ export interface Playback {
   ranks: number;
   rounds: number;
   seconds: number;
-  /** Cells for each block. */
-  cuts: number;
   start: readonly (readonly Strip[])[];
   changes: readonly Change[];
   messages: readonly Message[];
@@ -69,7 +69,7 @@ export function play(drawing: Drawing): Playback {
     const own = state[rank]!;
     if (step.kind === "send") {
       if (!isEnd) {
-        sent.set(`${rank}/${number}`, read(own, step.from!, cuts));
+        sent.set(`${rank}/${number}`, read(own, step.from!));
       }
       continue;
     }
@@ -80,10 +80,10 @@ export function play(drawing: Drawing): Playback {
     if (step.partner) {
       messages.push(message(drawing, rank, step, incoming));
     }
-    const cells = result(step, incoming, own, cuts);
+    const cells = result(step, incoming, own);
     if (step.into && cells.length > 0) {
       const strip = find(own, step.into.block);
-      const first = firstCell(step.into, cuts);
+      const first = cellAt(own[strip]!, step.into.part, step.into);
       own[strip]!.cells.splice(first, cells.length, ...cells);
       const { round, endS, ends: order } = step;
       changes.push({ rank, strip, first, cells, round, endS, order });
@@ -94,7 +94,7 @@ export function play(drawing: Drawing): Playback {
     part.after.every((holds, index) => keeps(state[rank]!, index, holds)),
   );
   const ranks = drawing.ranks.length;
-  return { ranks, rounds, seconds, cuts, start, changes, messages, keepsContract };
+  return { ranks, rounds, seconds, start, changes, messages, keepsContract };
 }
 
 /** What every rank holds at a time. */
@@ -126,38 +126,42 @@ export function duration(playback: Playback, clock: Clock): number {
   return clock === "rounds" ? playback.rounds : playback.seconds;
 }
 
-/** The fewest equal cells of a block such that every chunk is whole cells. */
+/** The fewest equal cells of one block's size such that every chunk is whole cells. */
 function commonCuts(drawing: Drawing): number {
   let cuts = 1;
-  for (const { steps } of drawing.ranks) {
+  for (const { steps, scratch } of drawing.ranks) {
     for (const { from, into } of steps) {
       for (const chunk of [from, into]) {
-        cuts = chunk && chunk.count > 0 ? leastCommonMultiple(cuts, chunk.parts) : cuts;
+        if (chunk && chunk.count > 0) {
+          const { buffer, index } = chunk.block;
+          const times = buffer === "scratch" ? scratch[index]!.times : 1;
+          const parts = chunk.parts / greatestCommonDivisor(chunk.parts, times);
+          cuts = (cuts / greatestCommonDivisor(cuts, parts)) * parts;
+        }
       }
     }
   }
   return cuts;
 }
 
-function leastCommonMultiple(a: number, b: number): number {
+function greatestCommonDivisor(a: number, b: number): number {
   let [larger, smaller] = [a, b];
   while (smaller > 0) {
     [larger, smaller] = [smaller, larger % smaller];
   }
-  return (a / larger) * b;
+  return larger;
 }
 
 function strips(drawing: Drawing, rank: number, cuts: number): Strip[] {
   const { input, output, scratch } = drawing.ranks[rank]!;
-  const strip = (buffer: Strip["buffer"]) => (holds: Holds, index: number) => {
-    const cells = Array.from({ length: cuts }, () => holds ?? []);
-    return { buffer, index, cells };
+  const strip = (buffer: Strip["buffer"], index: number, holds: Holds, times: number) => {
+    const cells = Array.from({ length: cuts * times }, () => holds ?? []);
+    return { buffer, index, times, cells };
   };
-  const empty = scratch.map(() => null);
   return [
-    ...input.map(strip("input")),
-    ...output.map(strip("output")),
-    ...empty.map(strip("scratch")),
+    ...input.map((holds, index) => strip("input", index, holds, 1)),
+    ...output.map((holds, index) => strip("output", index, holds, 1)),
+    ...scratch.map(({ times }, index) => strip("scratch", index, null, times)),
   ];
 }
 
@@ -184,31 +188,32 @@ function find(own: readonly Strip[], block: Block): number {
   return own.findIndex(({ buffer, index }) => buffer === block.buffer && index === block.index);
 }
 
-function firstCell(chunk: Chunk, cuts: number): number {
-  return (chunk.part * cuts) / chunk.parts;
+/** The cell at which a part of a chunk's block begins. */
+function cellAt(strip: Strip, part: number, chunk: Chunk): number {
+  return (part * strip.cells.length) / chunk.parts;
 }
 
-function read(own: readonly Strip[], chunk: Chunk, cuts: number): Cell[] {
-  if (chunk.count === 0) {
+function read(own: readonly Strip[], chunk: Chunk): Cell[] {
+  const strip = own[find(own, chunk.block)];
+  if (chunk.count === 0 || !strip) {
     return [];
   }
-  const first = firstCell(chunk, cuts);
-  const cells = own[find(own, chunk.block)]?.cells ?? [];
-  return cells.slice(first, first + (chunk.count * cuts) / chunk.parts);
+  const first = cellAt(strip, chunk.part, chunk);
+  return strip.cells.slice(first, cellAt(strip, chunk.part + chunk.count, chunk));
 }
 
 /** The cells that a step writes. */
-function result(step: Step, incoming: Cell[], own: readonly Strip[], cuts: number): Cell[] {
+function result(step: Step, incoming: Cell[], own: readonly Strip[]): Cell[] {
   const both = (a: Cell[], b: Cell[]) => a.map((cell, index) => [...cell, ...(b[index] ?? [])]);
   switch (step.kind) {
     case "recv":
       return incoming;
     case "recvReduce":
-      return both(read(own, step.from!, cuts), incoming);
+      return both(read(own, step.from!), incoming);
     case "reduce":
-      return both(read(own, step.into!, cuts), read(own, step.from!, cuts));
+      return both(read(own, step.into!), read(own, step.from!));
     case "copy":
-      return read(own, step.from!, cuts);
+      return read(own, step.from!);
     case "send":
       return [];
   }

@@ -129,11 +129,13 @@ function paintBuffer(
     width -= 24;
   }
   const gap = strips.length > 10 ? 1 : 2;
-  const wide = (width - gap * (strips.length - 1)) / strips.length;
-  strips.forEach((strip, index) => {
-    const left = x + index * (wide + gap);
-    paintCells(brush, left, box.y + 2, wide, box.height - 4, strip.cells, scene, palette);
-  });
+  const blocks = strips.reduce((sum, strip) => sum + strip.times, 0);
+  const wide = (width - gap * (strips.length - 1)) / blocks;
+  let left = x;
+  for (const { cells, times } of strips) {
+    paintCells(brush, left, box.y + 2, wide * times, box.height - 4, cells, scene, palette);
+    left += wide * times + gap;
+  }
 }
 
 function paintCells(
