@@ -1865,6 +1865,11 @@ export class ProcessGroup {
  * Requests that wait (`get`, `wait`, `multiGet`, a blocking `queuePop`) wait up to the store's
  * timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class
  * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+ *
+ * Where several calls of one store are not awaited, each is carried out after those before it,
+ * also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
+ * comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
+ * time, though: what shall not stand behind a request that waits is called on a `clone`.
  */
 export class Store {
   protected constructor();
@@ -2621,7 +2626,7 @@ export function monitoredBarrier(options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function send(tensor: TensorLike, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2630,7 +2635,7 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
 
@@ -2644,7 +2649,7 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2653,7 +2658,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
 
@@ -2666,7 +2671,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function isend(tensor: TensorLike, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2675,7 +2680,7 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
 
@@ -2688,7 +2693,7 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2697,7 +2702,7 @@ export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
 

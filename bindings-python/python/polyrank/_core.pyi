@@ -1200,6 +1200,11 @@ class Store:
     Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
     timeout, 300 s unless set, and then raise `StoreTimeoutError`. This is the base class of all
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+
+    Where several calls of one store are not awaited, each is carried out after those before it,
+    also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
+    comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
+    time, though: what shall not stand behind a request that waits is called on a `clone`.
     """
 
     @property

@@ -185,6 +185,8 @@ fn notes(
             (own.unbuilt, "Unbuilt"),
             (own.handwritten, "Handwritten"),
             (own.waits, "Waits"),
+            (own.blocks, "Blocks"),
+            (own.leaves, "Leaves"),
             (own.non_member, "NonMember"),
         ];
         for (flag, name) in all_or_none {
@@ -196,6 +198,8 @@ fn notes(
         notes.unbuilt |= own.unbuilt || around.unbuilt;
         notes.handwritten |= own.handwritten || around.handwritten;
         notes.waits |= own.waits;
+        notes.blocks |= own.blocks;
+        notes.leaves |= own.leaves;
         notes.non_member |= own.non_member;
     }
     notes

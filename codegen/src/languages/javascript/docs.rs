@@ -231,11 +231,9 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Root if parameter.name == "root" => "The root: a rank in this group.",
         Role::Root => "The root as a rank in the group, instead of a global rank.",
         Role::GlobalRoot => "The root's global rank.",
-        Role::Peer if parameter.name.starts_with("group_") => {
-            "The other rank as a rank in the group, instead of a global rank."
-        }
+        Role::Peer if parameter.name.starts_with("group_") => named(&parameter.name),
         Role::Peer => "The other rank, in this group.",
-        Role::GlobalPeer => "The other rank's global rank.",
+        Role::GlobalPeer => named(&parameter.name),
         Role::Tag => "Messages match if their tags are equal.",
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",
