@@ -1203,7 +1203,8 @@ export class ProcessGroup {
    */
   abort(): void;
   /**
-   * Leaves the group in good order: waits for the operations in flight, then closes connections.
+   * Leaves the group in good order, and closes connections. Operations in flight have 5 s to
+   * end; then they fail, on all ranks, also those that nobody waits for any more.
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
@@ -2158,6 +2159,7 @@ export function isInitialized(): boolean;
 
 /**
  * Leaves a group in good order; without `group`, all groups, and forgets the default group.
+ * Operations in flight are treated as by `ProcessGroup.shutdown`.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}

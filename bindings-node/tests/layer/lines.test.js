@@ -91,6 +91,42 @@ test("a call that is given up in its line begins all the same, and ends", async 
   await pg.allreduce(new Uint8Array(4));
 });
 
+test("a group is not left later because of calls that nobody waits for", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const [pg, other] = [await group(7), await group(8)];
+  const [first, second] = [new AbortController(), new AbortController()];
+  const gathered = [first, second].map(({ signal }) => {
+    return pr.allGatherObject([], 1, { group: pg, signal });
+  });
+  const left = pg.shutdown();
+  const calls = (key) => native.calls.filter((call) => call.key === key).length;
+  const passTime = async () => {
+    await turn();
+    context.mock.timers.tick(5000);
+  };
+  const before = objects.begun;
+  first.abort(new Error("enough"));
+  await assert.rejects(gathered[0], /enough/);
+  await passTime();
+  assert.equal(calls("PROCESS_GROUP_ABORT"), 0, "somebody waits for the second one");
+  second.abort(new Error("enough"));
+  await assert.rejects(gathered[1], /enough/);
+  await passTime();
+  const aborts = native.calls.filter(({ key }) => key === "PROCESS_GROUP_ABORT");
+  assert.deepEqual(aborts.map(({ self }) => self.id), [7]);
+  // That ends what is under way.
+  objects.end();
+  await turn();
+  assert.deepEqual([objects.begun, calls("PROCESS_GROUP_SHUTDOWN")], [before + 1, 0]);
+  objects.end();
+  await left;
+  assert.equal(calls("PROCESS_GROUP_SHUTDOWN"), 1);
+  // Where nothing is in the way there is no hurry.
+  await other.shutdown();
+  await passTime();
+  assert.equal(calls("PROCESS_GROUP_ABORT"), 1);
+});
+
 test("a rank is the same however it is named, and any rank is each of them", async () => {
   const pg = await group(6);
   const received = byHand("DISTRIBUTED_RECV_OBJECT_LIST", { payload: encode(["x"]), source: 0 });

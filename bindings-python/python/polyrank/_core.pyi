@@ -891,7 +891,9 @@ class ProcessGroup:
         Does not wait.
         """
     def shutdown(self) -> None:
-        """Leaves the group in good order: waits for the operations in flight, then closes connections."""
+        """Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
+        then they fail, on all ranks, also those that nobody waits for any more.
+        """
     def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. All ranks of this group call it, each with
         the ranks of its own new group, so that one call can split the group into several.
@@ -1493,6 +1495,7 @@ def is_initialized() -> bool:
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Leaves a group in good order; without `group`, all groups, and forgets the default group.
+    Operations in flight are treated as by `ProcessGroup.shutdown`.
 
     Raises `InvalidGroupError`.
     """

@@ -76,8 +76,8 @@ pub struct Notes {
     pub waits: bool,
     /// `[Blocks]`: a request of a store that waits for what another one does.
     pub blocks: bool,
-    /// `[Leaves]`: the call leaves groups.
-    pub leaves: bool,
+    /// `[Leaves=…]`: the call leaves groups; what aborts them, called in the same way.
+    pub leaves: Option<String>,
     /// `[Factory=…]` on a constructor that waits: the static method that stands for it where
     /// constructors cannot wait.
     pub factory: Option<String>,

@@ -169,6 +169,7 @@ fn notes(
         rust: agreed(builder, members, attributes, "Rust"),
         javascript: agreed(builder, members, attributes, "JavaScript"),
         factory: agreed(builder, members, attributes, "Factory"),
+        leaves: agreed(builder, members, attributes, "Leaves"),
         since: attributes.iter().find_map(|attributes| attributes.text("Since")),
         ..Notes::default()
     };
@@ -186,7 +187,6 @@ fn notes(
             (own.handwritten, "Handwritten"),
             (own.waits, "Waits"),
             (own.blocks, "Blocks"),
-            (own.leaves, "Leaves"),
             (own.non_member, "NonMember"),
         ];
         for (flag, name) in all_or_none {
@@ -199,7 +199,6 @@ fn notes(
         notes.handwritten |= own.handwritten || around.handwritten;
         notes.waits |= own.waits;
         notes.blocks |= own.blocks;
-        notes.leaves |= own.leaves;
         notes.non_member |= own.non_member;
     }
     notes

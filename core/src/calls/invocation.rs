@@ -124,7 +124,9 @@ impl Invocation {
         let called_on = self.this.as_ref().and_then(|this| this.group().ok());
         match (self.entry.order, called_on.or(named)) {
             (Order::Free | Order::Store | Order::StoreUntilBegun, _) => Vec::new(),
-            (Order::Left, _) => distributed::left_with(named),
+            (Order::Left, _) => {
+                distributed::left_with(named).iter().map(ProcessGroup::identity).collect()
+            }
             (Order::Group, Some(group)) => vec![group.identity()],
             (Order::Group, None) => {
                 distributed::default_group().iter().map(ProcessGroup::identity).collect()

@@ -158,7 +158,8 @@ fn order(method: &Method) -> &'static str {
         "Store" if makes_object => "Free",
         "Store" if notes.blocks => "StoreUntilBegun",
         "Store" => "Store",
-        _ if notes.leaves => "Left",
+        "ProcessGroup" => "Group",
+        _ if notes.leaves.is_some() => "Left",
         _ => "Group",
     }
 }
