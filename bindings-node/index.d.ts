@@ -732,6 +732,8 @@ export class CollectiveMismatchError extends DistBackendError {
   readonly kind: "CollectiveMismatch";
   /** The group's name. */
   readonly group: string;
+  /** The collective that `rank` runs. */
+  readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
   /** One rank. */
@@ -787,8 +789,14 @@ export class AbortedError extends DistBackendError {
   readonly kind: "Aborted";
   /** The group's name. */
   readonly group: string;
+  /** The rank that aborted it, or left it with operations in flight. */
+  readonly rank: number;
   /** By whom, why. */
   readonly why: string;
+  /** The collective that was running here, or that was called. */
+  readonly collective: string;
+  /** Its sequence number. */
+  readonly sequence: number;
 }
 
 /** Ranks did not come to the rendezvous in time. */
@@ -832,6 +840,10 @@ export class MonitoredBarrierError extends DistBackendError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "MonitoredBarrier";
+  /** The group's name. */
+  readonly group: string;
+  /** `monitoredBarrier`. */
+  readonly collective: string;
 }
 
 /** Options with which a group is made. */

@@ -14,8 +14,8 @@ use crate::convert::{Deferred, Given, Js, arguments, raise, tensors as read_tens
 use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
-use crate::{lines, threads};
 use crate::work::NativeWork;
+use crate::{lines, threads};
 
 /// What this half runs on.
 #[napi]

@@ -57,5 +57,9 @@ test("a group is left though a call that nobody waits for is under way", async (
 });
 
 test("an aborted group says so on every rank", async () => {
-  for (const got of await onRanks(2, SCENARIOS, "abort")) assert.equal(got.kind, "Aborted");
+  for (const error of await onRanks(2, SCENARIOS, "abort")) {
+    assert.deepEqual([error.kind, error.name], ["Aborted", "AbortedError"]);
+    assert.deepEqual([error.rank, error.collective], [0, "allreduce"]);
+    assert.equal(typeof error.seq, "number");
+  }
 });

@@ -145,7 +145,8 @@ export async function abort({ group, rank }) {
   try {
     await (next ?? group.allreduce(Float32Array.of(1)));
   } catch (error) {
-    return { kind: error.kind, staysOpen: true };
+    const { kind, name, rank: by, collective, seq } = error;
+    return { kind, name, rank: by, collective, seq, staysOpen: true };
   }
-  return { kind: null, staysOpen: true };
+  return { staysOpen: true };
 }

@@ -390,6 +390,7 @@ class AbortedError(DistBackendError):
     """The group was aborted."""
 
     why: str
+    sequence: int
 
 class RendezvousTimeoutError(RendezvousError, TimeoutError):
     """Ranks did not come to the rendezvous in time."""

@@ -79,9 +79,8 @@ impl Resolved {
     /// As [`Resolved::take`].
     pub(super) fn look<T: FromValue>(&self, role: Role) -> Result<Option<T>> {
         let position = self.parameters().iter().position(|parameter| parameter.role == role);
-        position.map_or(Ok(None), |position| {
-            self.converted(position, self.values[position].clone())
-        })
+        position
+            .map_or(Ok(None), |position| self.converted(position, self.values[position].clone()))
     }
 
     fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {

@@ -209,7 +209,11 @@ fn an_abort_from_another_thread_ends_a_wait() {
             waiting.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         for error in errors {
-            assert!(matches!(&error, Error::Aborted { why, .. } if why.contains("enough")));
+            assert!(matches!(
+                &error,
+                Error::Aborted { rank: 1, why, collective, .. }
+                    if why.contains("enough") && collective == "allreduce"
+            ));
         }
     }
 }
