@@ -1908,8 +1908,9 @@ export class Store {
    *
    * The value reads as decimal text with `get`. Two ranks that add at once both count.
    *
-   * For a BigInt the result is a BigInt, and exact. For a number it is a number, which is
-   * rounded beyond `Number.MAX_SAFE_INTEGER`.
+   * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
+   * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
+   * which says the result: it was carried out all the same.
    *
    * @param key - The key.
    * @param amount - What is added; it may be negative.

@@ -7,6 +7,7 @@
 
 import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
 import {
+  InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
   UnsupportedError,
@@ -39,8 +40,7 @@ export function invokeAsync(spec, self, given, watch) {
   const { args, keywords } = plainArguments(spec, call);
   const isExact = args.some((value) => typeof value === "bigint");
   return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
-    // Beyond 2^53 a number is the nearest one; a BigInt has all digits.
-    if (spec.gives === "integer") return isExact ? BigInt(value) : Number(value);
+    if (spec.gives === "integer") return isExact ? BigInt(value) : exactNumber(spec, value);
     return answer(spec, value);
   });
 }
@@ -167,6 +167,16 @@ function answer(spec, value) {
   }
   if (spec.gives === "nothing") return undefined;
   return converted(value);
+}
+
+/** An integer as a number, if numbers have all its digits. */
+function exactNumber(spec, value) {
+  const number = Number(value);
+  if (Number.isSafeInteger(number)) return number;
+  throw new InvalidArgumentError(
+    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, where ` +
+      "numbers are not exact integers; give a BigInt to get one",
+  );
 }
 
 function converted(value) {

@@ -6,8 +6,9 @@ use super::spelling::{camel, error_class};
 use crate::model::{Api, Method, Parameter, Role, Type};
 
 /// What becomes of integers that a number of JavaScript cannot be.
-const EXACT: &str = "For a BigInt the result is a BigInt, and exact. For a number it is a number, \
-    which is rounded beyond `Number.MAX_SAFE_INTEGER`.";
+const EXACT: &str = "For a BigInt the result is a BigInt. For a number it is a number; where that would \
+    not be exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with \
+    {@link InvalidArgumentError}, which says the result: it was carried out all the same.";
 
 /// A doc comment in its parts.
 #[derive(Clone, Debug, Default)]
