@@ -2,6 +2,7 @@
 
 mod buffers;
 mod element;
+mod overlaps;
 mod pages;
 mod region;
 mod strided;
@@ -10,7 +11,8 @@ mod view;
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{lend, lend_mut};
 pub use element::Element;
+pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::Region;
-pub(crate) use strided::is_apart;
+pub(crate) use strided::overlaps_itself;
 pub use view::{Device, Tensor};
