@@ -174,8 +174,8 @@ function exactNumber(spec, value) {
   const number = Number(value);
   if (Number.isSafeInteger(number)) return number;
   throw new InvalidArgumentError(
-    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, where ` +
-      "numbers are not exact integers; give a BigInt to get one",
+    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, ` +
+      "where numbers are not exact integers; give a BigInt to get one",
   );
 }
 

@@ -38,7 +38,7 @@ pub struct Entry {
 pub(crate) enum Order {
     /// No order.
     Free,
-    /// That of the group that it is called on, of the one that it is given, or of the default group.
+    /// That of the group that it is called on, or is given, or of the default group.
     Group,
     /// Those of all the groups that it leaves.
     Left,
@@ -145,7 +145,7 @@ impl Invocation {
         Some(StorePlace { store, until_begun })
     }
 
-    /// The rank in the group with which it exchanges a message; none: with any, or it is no message.
+    /// The rank in the group with which it exchanges a message; none: with any, or it is none.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if two ranks are named, or one that is not in the group.
@@ -224,6 +224,7 @@ impl Invocation {
 
     /// The rank in `group` that one of two parameters names: `global` a global rank, `in_group` a
     /// rank in the group.
+    #[cfg(feature = "objects")]
     pub(super) fn rank(
         &mut self,
         group: &ProcessGroup,

@@ -6,8 +6,8 @@ use super::spelling::{camel, error_class};
 use crate::model::{Api, Method, Parameter, Role, Type};
 
 /// What becomes of integers that a number of JavaScript cannot be.
-const EXACT: &str = "For a BigInt the result is a BigInt. For a number it is a number; where that would \
-    not be exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with \
+const EXACT: &str = "For a BigInt the result is a BigInt. For a number it is a number; where that \
+    would not be exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with \
     {@link InvalidArgumentError}, which says the result: it was carried out all the same.";
 
 /// A doc comment in its parts.

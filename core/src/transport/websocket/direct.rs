@@ -16,7 +16,8 @@ use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
 use crate::wire::session::{
-    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session,
+    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MAX_SIGNS, MESSAGE_COST_BYTES, Message, Received,
+    Session,
 };
 
 /// The channel of chunks; there is no other.
@@ -25,9 +26,6 @@ const CHUNKS: u8 = 0;
 const BUFFERED_BYTES: usize = 256 << 10;
 /// Events of a socket that are heard before others have their turn.
 const TURN_EVENTS: usize = 32;
-/// How many pings and pongs may come from one sign of life of this side to the next: they cost the
-/// other side next to nothing.
-const MAX_SIGNS: u32 = 64;
 /// How often the other side is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(10);
 /// How long the other side may give no sign of life before its socket counts as broken.
