@@ -13,6 +13,8 @@ import { startStore } from "../tests/store.mjs";
 import { EXCHANGES, HEAD, SIZES, line } from "./timed.js";
 
 const CHUNK_BYTES = 64 << 10;
+/** The tag of the messages that say when to send. */
+const WORD = 1;
 
 /** Sends `bytes` in chunks, as browsers like them. */
 function sendAll(socket, bytes) {
@@ -42,7 +44,7 @@ function startRaw() {
 }
 
 /** Runs in a page. */
-async function prepare({ url, rawUrl }) {
+async function prepare({ url, rawUrl, WORD }) {
   const pr = await import("/bindings-wasm/js/index.js");
   const group = await pr.initProcessGroup({ initMethod: `${url}/?rank=0&world_size=2` });
   const socket = new WebSocket(rawUrl);
@@ -63,7 +65,11 @@ async function prepare({ url, rawUrl }) {
           socket.send(mine.subarray(from, from + chunkBytes));
         }
       }),
-    messages: (mine, theirs) => Promise.all([group.recv([theirs], 1), group.send([mine], 1)]),
+    // The word has the other side send, as the first bytes do above.
+    messages: (mine, theirs) => {
+      const sent = [group.send([Uint8Array.of(1)], 1, WORD), group.send([mine], 1)];
+      return Promise.all([group.recv([theirs], 1), ...sent]);
+    },
   };
 }
 
@@ -83,14 +89,16 @@ try {
   const pr = await import("../../bindings-node/js/index.js");
   const [group] = await Promise.all([
     pr.initProcessGroup({ initMethod: `${store.url}/?rank=1&world_size=2` }),
-    page.evaluate(prepare, { url: store.url, rawUrl: raw.url }),
+    page.evaluate(prepare, { url: store.url, rawUrl: raw.url, WORD }),
   ]);
   console.log(HEAD);
   for (const bytes of SIZES) {
     const times = page.evaluate(measure, { bytes });
     const [mine, theirs] = [new Uint8Array(bytes).fill(2), new Uint8Array(bytes)];
     for (let round = 0; round < EXCHANGES; round += 1) {
-      await Promise.all([group.recv([theirs], 0), group.send([mine], 0)]);
+      const received = group.recv([theirs], 0);
+      await group.recv([new Uint8Array(1)], 0, WORD);
+      await Promise.all([received, group.send([mine], 0)]);
     }
     console.log(line(bytes, await times));
   }

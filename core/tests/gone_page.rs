@@ -23,7 +23,7 @@ fn a_page_that_is_closed_before_it_connects_is_named_by_who_waits_for_it() {
             let socket = WebSocketStore::connect(&url, LIMIT).unwrap();
             let number = socket.client().relay().number();
             let store = PrefixStore::new("polyrank/pages", Arc::new(socket));
-            rendezvous::join(&store, "group", 1, 2, LIMIT).unwrap();
+            rendezvous::join(&store, "pages", 1, 2, LIMIT).unwrap();
             let card = Card { relay: Some(number), ..Card::new("a page", 1, Vec::new()) };
             store.set("rank/1", &card.encode()).unwrap();
             store.wait(&["rank/0", "token"], Some(LIMIT)).unwrap();

@@ -305,5 +305,8 @@ fn help_shows_examples_and_mistakes_end_with_2() {
     }
     let output = run(&["-n", "0", "true"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(text(&output.stderr), "polyrank run: -n 0: a program runs as at least one rank\n");
+    assert_eq!(
+        text(&output.stderr),
+        "polyrank run: -n 0: a program runs as at least one rank, as in -n 1\n"
+    );
 }

@@ -165,14 +165,16 @@ impl RunArguments {
         let master_addr = match self.master_addr {
             Some(address) => address,
             None if several => {
-                return Err("--nnodes > 1 needs --master-addr, the host of node 0".to_owned());
+                return Err("--nnodes > 1 needs --master-addr, the host of node 0, as in \
+                            --master-addr host-a"
+                    .to_owned());
             }
             None => "127.0.0.1".to_owned(),
         };
         let master_port = self.master_port.unwrap_or(if several { DEFAULT_PORT } else { 0 });
         if several && master_port == 0 {
             return Err("--master-port 0 picks a port that the other nodes cannot know; \
-                        give the same port on every node"
+                        give the same port on every node, as in --master-port 29500"
                 .to_owned());
         }
         let parts = parts(self.nproc_per_node.as_deref(), self.program)?;
@@ -203,7 +205,11 @@ fn parts(first_count: Option<&str>, words: Vec<OsString>) -> Result<Vec<Part>, S
     let mut parts = Vec::new();
     for (index, words) in words.split(|word| word == ":").enumerate() {
         if words.is_empty() {
-            return Err(format!("program {} of the job is empty: a \":\" too many", index + 1));
+            return Err(format!(
+                "program {} of the job is empty: a \":\" stands between two programs, as in \
+                 -n 2 python train.py : -n 1 ./other",
+                index + 1
+            ));
         }
         parts.push(if index == 0 {
             part(first_count, words)?
@@ -243,17 +249,23 @@ fn rank_count(text: &str) -> Result<u32, String> {
     let count = match text {
         "cpu" => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         "gpu" => match gpu_count() {
-            0 => return Err("-n gpu: this host has no NVIDIA GPU that may be used".to_owned()),
+            0 => {
+                return Err(
+                    "-n gpu: this host has no NVIDIA GPU that may be used; give a number, \
+                           as in -n 4"
+                        .to_owned(),
+                );
+            }
             count => count,
         },
-        number => number
-            .parse()
-            .map_err(|_| format!("-n {number}: expected a number of ranks, \"cpu\" or \"gpu\""))?,
+        number => number.parse().map_err(|_| {
+            format!("-n {number}: expected a number of ranks, \"cpu\" or \"gpu\", as in -n 4")
+        })?,
     };
     match count {
-        0 => Err("-n 0: a program runs as at least one rank".to_owned()),
+        0 => Err("-n 0: a program runs as at least one rank, as in -n 1".to_owned()),
         count if count > MOST_RANKS_PER_NODE => {
-            Err(format!("-n {count}: at most {MOST_RANKS_PER_NODE} ranks on one node"))
+            Err(format!("-n {count}: at most {MOST_RANKS_PER_NODE} ranks on one node, as in -n 4"))
         }
         count => Ok(count),
     }
@@ -271,7 +283,7 @@ fn gpu_count() -> u32 {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
-        _ => Err("expected seconds between 0 and 86400".to_owned()),
+        _ => Err("expected seconds between 0 and 86400, as in --grace 2.5".to_owned()),
     }
 }
 

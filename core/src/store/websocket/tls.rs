@@ -45,8 +45,9 @@ pub(super) async fn secure(
 }
 
 /// What is said of a server that does not answer as one with a certificate does.
-const NO_TLS: &str = ". Whoever answers may speak no TLS: a store does if it was started with a \
-                      certificate (`polyrank store --certificate FILE --key FILE`); else write ws://";
+const NO_TLS: &str = ". Whoever answers may speak no TLS: a store does if it was started with \
+                      a certificate (`polyrank store --certificate FILE --key FILE`); else write \
+                      ws://";
 
 /// Whether a handshake failed as it does where nobody expects one.
 fn speaks_no_tls(error: &io::Error) -> bool {

@@ -299,7 +299,8 @@ impl Host {
     /// One of what `client` can do next. Reads once and no more: a client that is quick to send
     /// again must not keep the others waiting, which tokio's budget for a task sees to (128 reads,
     /// so 8 MiB). It is not made smaller: what a client sent before another one asks is carried out
-    /// before that, as far as the budget goes, and callers of `set`, which does not wait, count on it.
+    /// before that, as far as the budget goes, and callers of `set`, which does not wait, count on
+    /// it.
     fn poll_ready(
         &self,
         client: &Client,

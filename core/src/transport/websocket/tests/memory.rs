@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::super::{MAX_CHUNK_BYTES, Options, Pipe, PipeState, Way, WebSocketTransport};
 use crate::clock::Instant;
 use crate::transport::suite::world::World;
-use crate::transport::{Lost, Rank};
+use crate::transport::{Bell, Interest, Lost, Rank};
 use crate::wire::handshake::Token;
 
 /// Bytes that wait in a pipe.
@@ -24,6 +24,8 @@ struct Direction {
 /// One end of a pipe.
 pub(in crate::transport) struct MemoryPipe {
     directions: Arc<Mutex<[Direction; 2]>>,
+    /// Wake those who wait for the pipe, by side: another thread may move the other one.
+    bells: [Bell; 2],
     side: usize,
     closed: bool,
 }
@@ -31,20 +33,35 @@ pub(in crate::transport) struct MemoryPipe {
 /// Both ends of a new pipe.
 pub(in crate::transport) fn pair() -> [MemoryPipe; 2] {
     let directions = Arc::new(Mutex::new(<[Direction; 2]>::default()));
-    [0, 1].map(|side| MemoryPipe { directions: directions.clone(), side, closed: false })
+    let bells = [0, 1].map(|_| Bell::new().unwrap());
+    [0, 1].map(|side| MemoryPipe {
+        directions: directions.clone(),
+        bells: bells.clone(),
+        side,
+        closed: false,
+    })
 }
 
 impl MemoryPipe {
+    fn wake_other(&self) {
+        self.bells[1 - self.side].ring();
+    }
+
     fn end(&mut self, how: Lost) {
         let direction = &mut self.directions.lock().unwrap()[self.side];
         direction.end.get_or_insert(how);
         self.closed = true;
+        self.wake_other();
     }
 }
 
 impl Pipe for MemoryPipe {
     fn advance(&mut self, _now: Instant) -> bool {
-        false
+        self.bells[self.side].heard()
+    }
+
+    fn interests(&self, interests: &mut Vec<Interest>) {
+        interests.extend(self.bells[self.side].interest());
     }
 
     fn state(&self) -> PipeState {
@@ -62,12 +79,15 @@ impl Pipe for MemoryPipe {
         let direction = &mut self.directions.lock().unwrap()[self.side];
         direction.bytes += chunk.len();
         direction.chunks.push_back(chunk);
+        self.wake_other();
     }
 
     fn receive(&mut self) -> Option<Bytes> {
         let direction = &mut self.directions.lock().unwrap()[1 - self.side];
         let chunk = direction.chunks.pop_front()?;
         direction.bytes -= chunk.len();
+        // There is room again.
+        self.wake_other();
         Some(chunk.into())
     }
 
