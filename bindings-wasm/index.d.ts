@@ -111,7 +111,8 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
   readonly byteLength: number;
   /**
    * The memory. Of a tensor that polyrank owns, ask for it anew after each await: in a browser all
-   * such memory is one buffer, whose views become empty when it grows.
+   * such memory is one buffer, whose views become empty when it grows. An operation that is given
+   * an array over such memory uses it in place, as it would the tensor.
    *
    * The tensor, and the array that this gives, keep owned memory alive. In a browser a part of that
    * array (`data.subarray(…)`, `new Uint8Array(data.buffer, …)`) does not: keep the tensor for as

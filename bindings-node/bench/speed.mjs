@@ -6,7 +6,7 @@
 //   cargo build --release -p polyrank-node -p polyrank --lib --example group_speed
 //   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]
 //
-// POLYRANK_TARGET: the target folder, if it is another one; POLYRANK_NODE: the addon to load.
+// POLYRANK_TARGET: the target folder, if it is another one.
 
 import { execFile, fork } from "node:child_process";
 import { createServer } from "node:net";

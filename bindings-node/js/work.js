@@ -3,7 +3,17 @@
 
 /** `addon` with `prepare` and `resolve` giving objects. */
 export function withWorks(addon) {
-  class NativeWork {
+  const NativeWork = worksOf(addon);
+  const NativeCall = callsOf(addon);
+  return {
+    ...addon,
+    prepare: (...call) => new NativeWork(addon.prepare(...call)),
+    resolve: (...call) => new NativeCall(addon.resolve(...call)),
+  };
+}
+
+function worksOf(addon) {
+  return class NativeWork {
     #work;
 
     constructor(work) {
@@ -66,9 +76,11 @@ export function withWorks(addon) {
     sourceRank() {
       return addon.workSourceRank(this.#work);
     }
-  }
+  };
+}
 
-  class NativeCall {
+function callsOf(addon) {
+  return class NativeCall {
     #call;
 
     constructor(call) {
@@ -79,11 +91,5 @@ export function withWorks(addon) {
     begin(cancel) {
       return addon.callBegin(this.#call, cancel);
     }
-  }
-
-  return {
-    ...addon,
-    prepare: (...call) => new NativeWork(addon.prepare(...call)),
-    resolve: (...call) => new NativeCall(addon.resolve(...call)),
   };
 }

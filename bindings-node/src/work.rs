@@ -158,12 +158,21 @@ impl NativeWork {
         if !starts {
             return Ok(work);
         }
+        let begun = work.begin(env, tensors, bytes);
+        if let Err(error) = &begun {
+            // The other ranks count on it, and would take this rank's next one for it.
+            work.staged.borrow_mut().give_up(&error.reason);
+        }
+        begun.map(|()| work)
+    }
+
+    /// Copies everything in and issues it.
+    fn begin(&self, env: Env, tensors: Js<'_>, bytes: usize) -> Result<()> {
         if bytes > 0 {
-            let copied = work.staged.borrow_mut().copy_in(&views(tensors)?, bytes);
+            let copied = self.staged.borrow_mut().copy_in(&views(tensors)?, bytes);
             copied.map_err(|error| raise(env, &error))?;
         }
-        work.go(env)?;
-        Ok(work)
+        self.go(env)
     }
 
     /// Issues it, and sees to it that somebody moves it on.

@@ -71,3 +71,19 @@ for (const kind of ["staged", "owned"]) {
     }
   });
 }
+
+test("operations on a tensor and on arrays over its memory follow one another", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "oneMemory");
+  assert.deepEqual([zero, one], [Array(27).fill(true), Array(27).fill(true)]);
+});
+
+test("an operation that cannot be begun where it was prepared fails the group", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "lostInPreparation");
+  assert.equal(zero.thrown?.kind, "InvalidArgument");
+  assert.match(zero.thrown.message, LOST);
+  for (const error of [...zero.ended, ...one.ended]) {
+    assert.equal(error?.kind, "Aborted");
+    assert.match(error.message, /rank 0: could not take part in reduce_scatter: /);
+    assert.match(error.message, LOST);
+  }
+});

@@ -29,7 +29,7 @@ function startEvents() {
   };
   const setTimer = (ms) => {
     clearTimeout(timer);
-    timer = ms === 0 ? undefined : setTimeout(module.turn, ms);
+    timer = ms === 0 ? undefined : setTimeout(module.timeOut, ms);
   };
   module.start(post, setTimer);
 }

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_millis(1 << 30);
 struct Events {
     /// Asks for a [`turn`] as soon as other events have had theirs.
     post: RefCell<Option<Function>>,
-    /// Asks for a [`turn`] after some ms, in place of the one before.
+    /// Asks for a [`time_out`] after some ms, in place of the one before.
     set_timer: RefCell<Option<Function>>,
     /// Is told of works that are done.
     on_completed: RefCell<Option<Function>>,
@@ -40,7 +40,7 @@ thread_local! {
     static EVENTS: Events = Events::default();
 }
 
-/// Tells how to ask for events: `post()` and `setTimer(ms)` each have [`turn`] called.
+/// Tells how to ask for events: `post()` has [`turn`] called, and `setTimer(ms)` [`time_out`].
 #[wasm_bindgen]
 pub fn start(post: Function, set_timer: Function) {
     EVENTS.with(|events| {
@@ -88,6 +88,14 @@ pub fn turn() {
     });
 }
 
+/// The timer has fired: a [`turn`] that knows of no timer any more. It may come a little too early,
+/// for Node counts in whole milliseconds; the turn then sets it again.
+#[wasm_bindgen(js_name = timeOut)]
+pub fn time_out() {
+    EVENTS.with(|events| events.timer.set(None));
+    turn();
+}
+
 /// Has [`turn`] called soon; not at once, so that this may be called in the middle of things.
 pub(crate) fn request_turn() {
     EVENTS.with(|events| {
@@ -128,7 +136,6 @@ impl Events {
         if self.timer.get().is_some_and(|set| now < set && set <= when) {
             return;
         }
-        // It never fires before what is noted here, so that it is set again after it has fired.
         let wait = (when - now).min(LONGEST);
         self.timer.set(Some(now + wait));
         self.set_timer(wait.as_millis() as u32 + 1);

@@ -29,7 +29,7 @@ pub struct NativeWork {
 /// `start_within` bytes are to be copied in, it also copies them and issues it.
 ///
 /// # Errors
-/// Those of the core, at once.
+/// Those of the core, at once. An operation that was prepared and cannot be begun is given up.
 #[wasm_bindgen]
 pub fn prepare(
     group: &JsValue,
@@ -48,12 +48,21 @@ pub fn prepare(
     };
     let mut staged = prepared().map_err(raise)?;
     if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {
-        staged.copy_in(&convert::memories(tensors), usize::MAX).map_err(raise)?;
-        staged.issue(Waiting::Later).map_err(raise)?;
+        begin(&mut staged, tensors).map_err(raise)?;
     }
     let id = LAST.get().wrapping_add(1);
     LAST.set(id);
     Ok(NativeWork { id, staged: RefCell::new(staged) })
+}
+
+/// Copies everything in and issues it. If that fails, it is given up: the other ranks count on it.
+fn begin(staged: &mut Staged, tensors: &Array) -> Result<()> {
+    let copied = staged.copy_in(&convert::memories(tensors), usize::MAX);
+    let begun = copied.and_then(|_| staged.issue(Waiting::Later));
+    if let Err(error) = &begun {
+        staged.give_up(&error.to_string());
+    }
+    begun
 }
 
 fn raise(error: Error) -> JsValue {

@@ -5,6 +5,7 @@
 import { DTYPES } from "./constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "./errors.js";
 import { native } from "./native.js";
+import { homeOf, noteHome } from "./owned.js";
 import { byteLengthOf, classOf } from "./views.js";
 
 /** The element type of an array, by the name of its class. */
@@ -66,17 +67,32 @@ export function spanOf(tensorBytes, info) {
   }
   const bytes = SIZES.get(info.dtype);
   const isOwned = info.memory !== undefined;
-  const from = (isOwned ? 0 : byteOffset) + (info.offset ?? 0) * bytes;
+  const home = isOwned ? { memory: info.memory, offset: 0 } : homeOf(tensorBytes);
+  const from = (home?.offset ?? byteOffset) + (info.offset ?? 0) * bytes;
   const to = from + extent(info.shape, info.strides ?? rowMajor(info.shape)) * bytes;
   const step = info.strides?.length === 1 ? info.strides[0] * bytes : 0;
-  return { memory: isOwned ? info.memory : buffer, from, to, step, bytes, isOwned };
+  return { memory: home?.memory ?? buffer, from, to, step, bytes, isOwned };
+}
+
+/** What the native half is told of an array that looks at memory of polyrank: which elements of
+ * that it is, to be used in place. `info` is what it were told of any other array. Null: it looks
+ * at no such memory, or that is no list of such elements. */
+export function inPlace(tensorBytes, info) {
+  const home = homeOf(tensorBytes);
+  if (home === null) return null;
+  const { dtype, shape, offset = 0, ...rest } = typeof info === "number" ? { dtype: info } : info;
+  const bytes = SIZES.get(dtype);
+  if (home.offset % bytes !== 0 || home.memoryBytes % bytes !== 0) return null;
+  const place = { offset: offset + home.offset / bytes, memory: home.memory };
+  return { ...rest, ...place, dtype, shape: shape ?? [tensorBytes.byteLength / bytes] };
 }
 
 /** What the native half is told of a tensor, and the array to copy: empty if it owns the memory. */
 export let described;
 
 const MADE_HERE = Symbol("polyrank.tensor");
-const NO_BYTES = new Uint8Array(0);
+/** The array of a tensor that is used in place: there is nothing to copy. */
+export const NO_BYTES = new Uint8Array(0);
 
 /** The memory that arrays look at: it must not go as long as they are there, though their tensor
  * may be gone. In WebAssembly nothing else keeps it, for all of it is one buffer. */
@@ -127,6 +143,7 @@ export class Tensor {
   get data() {
     if (this.#memory === null) return this.#data;
     const bytes = this.#memory.view();
+    noteHome(this.#memory, bytes);
     const View = VIEWS[this.#dtype];
     const length = bytes.byteLength / View.BYTES_PER_ELEMENT;
     const view = new View(bytes.buffer, bytes.byteOffset, length);

@@ -106,7 +106,11 @@ test("a Tensor says what an array cannot", async () => {
   assert.deepEqual(owned.strides, [2, 1]);
   pr.allReduce(owned);
   assert.equal(native.works.at(-1).bytes, 0, "owned memory is not copied");
-  assert.equal(last().infos[0].memory.view().byteLength, 16);
+  const { memory } = last().infos[0];
+  assert.equal(memory.view().byteLength, 16);
+  pr.allReduce(owned.data.subarray(1));
+  assert.equal(native.works.at(-1).bytes, 0, "arrays over owned memory are not copied");
+  assert.deepEqual(last().infos, [{ dtype: 11, shape: [3], offset: 1, memory }]);
 
   const wrong = [
     () => pr.tensor([1, 2]),

@@ -116,6 +116,64 @@ export async function oneArray({ pr, group }) {
   return results;
 }
 
+/** Operations that are not awaited, on a tensor of polyrank and on arrays over its memory. */
+export async function oneMemory({ pr, group }) {
+  const results = [];
+  for (const elements of [2, ELEMENTS, 1 << 20]) {
+    const half = elements / 2;
+    const alike = [
+      (tensor) => tensor,
+      (tensor) => tensor.data,
+      (tensor) => pr.tensor(tensor.data, { shape: [2, half] }),
+    ];
+    for (const [one, other] of alike.flatMap((one) => alike.map((other) => [one, other]))) {
+      const tensor = pr.alloc("f32", elements);
+      tensor.data.fill(1);
+      const given = [one(tensor), tensor.data.subarray(half), other(tensor)];
+      await Promise.all(given.map((it) => group.allreduce(it)));
+      results.push(tensor.data.every((value, at) => value === (at < half ? 4 : 8)));
+    }
+  }
+  return results;
+}
+
+/** Rank 0's operation loses an array behind its preparation, before it is copied. */
+export async function lostInPreparation({ group, store, rank }) {
+  const inputs = [new Float32Array(ELEMENTS).fill(1), new Float32Array(ELEMENTS).fill(1)];
+  const output = new Float32Array(ELEMENTS);
+  let thrown = null;
+  const works = [];
+  if (rank === 0) {
+    const { native } = await import("../../js/generated/native.js");
+    const prepare = native.prepare;
+    native.prepare = (...given) => {
+      const [, , , , tensors, infos] = given;
+      // What is looked at behind the first input takes that away.
+      const takeAway = () => {
+        structuredClone(tensors[1].buffer, { transfer: [tensors[1].buffer] });
+        return false;
+      };
+      const info = { dtype: infos[2], get readOnly() { return takeAway(); } };
+      given[5] = [infos[0], infos[1], info];
+      return prepare(...given);
+    };
+    try {
+      works.push(group.reduceScatter(output, inputs));
+    } catch (error) {
+      thrown = { kind: error.kind, message: error.message };
+    }
+    native.prepare = prepare;
+    // Of the same form as the one that failed, which it must not be taken for.
+    inputs[0] = new Float32Array(ELEMENTS).fill(100);
+  }
+  works.push(group.reduceScatter(output, inputs));
+  const ended = await Promise.all(works.map(failure));
+  // Whoever gave up stays until the other has heard why.
+  if (rank === 0) await store.get("heard");
+  else await store.set("heard", "1");
+  return { thrown, ended, staysOpen: true };
+}
+
 /** Owned memory whose tensor and views are collected while an operation uses it. */
 export function forget({ pr, ...given }) {
   const make = () => {

@@ -7,7 +7,8 @@ import { ReduceOp } from "./constants.js";
 import { InvalidArgumentError, InvalidTypeError } from "./errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
-import { Tensor, codeOf, described } from "./tensors.js";
+import { steadyBytesOf } from "./owned.js";
+import { NO_BYTES, Tensor, codeOf, described, inPlace } from "./tensors.js";
 import { bytesOf, bytesOfBuffer } from "./views.js";
 
 /** A call's arguments: those by position, and the options if the last one is an object of them. */
@@ -165,7 +166,9 @@ function takeTensor(call, object) {
   } else {
     return otherObject(object, (item) => takeTensor(call, item));
   }
-  const bytes = bytesOf(view);
+  let bytes = bytesOf(view);
+  const owned = inPlace(bytes, info);
+  if (owned !== null) [info, view, bytes] = [owned, NO_BYTES, NO_BYTES];
   const index = call.tensors.push(bytes) - 1;
   call.infos.push(info);
   call.views.push(view);
@@ -175,8 +178,8 @@ function takeTensor(call, object) {
 }
 
 function plainObject(object) {
-  if (ArrayBuffer.isView(object)) return bytesOf(object);
-  if (object instanceof ArrayBuffer) return bytesOfBuffer(object);
+  if (ArrayBuffer.isView(object)) return steadyBytesOf(object);
+  if (object instanceof ArrayBuffer) return steadyBytesOf(bytesOfBuffer(object));
   return otherObject(object, plainObject);
 }
 

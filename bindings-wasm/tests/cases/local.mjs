@@ -146,6 +146,20 @@ export const local = {
     await Promise.all(groups.map((group) => group.shutdown()));
   },
 
+  async "a deadline is kept though timers fire early"(pr) {
+    const groups = await join(pr, 2);
+    const later = globalThis.setTimeout;
+    // Those of Node do, by less than a millisecond.
+    globalThis.setTimeout = (callback, ms) => later(callback, Math.max(0, ms - 20));
+    try {
+      const work = groups[0].allreduce(new Float32Array(4), { timeout: 400 });
+      await fails("CollectiveTimeout", "allreduce", work);
+    } finally {
+      globalThis.setTimeout = later;
+    }
+    await Promise.all(groups.map((group) => group.shutdown()));
+  },
+
   async "ranks that call different things all hear of it"(pr) {
     const groups = await join(pr, 3);
     const works = groups.map((group, rank) => {

@@ -11,6 +11,15 @@ async function leave(groups) {
   await Promise.all(groups.map((group) => group.shutdown()));
 }
 
+/** Fills the module's memory with tensors of `elements`, until it has had to grow for the last: a
+ * copy of as many must make it grow again. */
+function filled(pr, elements) {
+  const blocks = [pr.alloc("f32", [elements])];
+  const { buffer } = blocks[0].data;
+  while (blocks[0].data.buffer === buffer) blocks.push(pr.alloc("f32", [elements]));
+  return blocks;
+}
+
 export const memory = {
   async "memory of polyrank is used in place, and survives that the module's memory moves"(pr) {
     const groups = await pair(pr);
@@ -22,6 +31,48 @@ export const memory = {
     equal(before.length, 0, "an old view, after memory grew");
     await Promise.all(groups.map((group, rank) => group.allreduce(tensors[rank])));
     tensors.forEach((tensor) => ok(tensor.data.every((value) => value === 3), "the sum"));
+    await leave(groups);
+  },
+
+  async "a call that fails though it was prepared fails its group on all ranks"(pr) {
+    const groups = await pair(pr);
+    // More than small copies before had, whose memory would be used again.
+    const elements = 250_000;
+    const complex = (array) => pr.tensor(array, { dtype: "c64" });
+    const other = new Float32Array(elements).fill(1);
+    const works = [groups[1].allreduce(complex(other))];
+    const { data } = filled(pr, elements + 2).at(-1);
+    // In the middle of that memory's elements: it is copied, which makes the memory grow.
+    const array = new Float32Array(data.buffer, data.byteOffset + 4, elements);
+    const call = () => void groups[0].allreduce(complex(array));
+    await fails("InvalidArgument", "memory of a tensor", call);
+    works.push(groups[0].allreduce(complex(new Float32Array(elements).fill(100))));
+    const text = "could not take part in allreduce";
+    for (const work of works) await fails("Aborted", text, work);
+  },
+
+  async "arrays over polyrank's memory survive that the call itself makes that grow"(pr) {
+    const groups = await pair(pr);
+    const elements = 300_000;
+    const places = () => [0, 1].map(() => new Float32Array(elements));
+    const parts = groups.map(places);
+    const other = new Float32Array(elements).fill(2);
+    const works = [groups[1].allgather(parts[1], other)];
+    const blocks = filled(pr, elements);
+    const { data } = blocks.at(-1);
+    data.fill(1);
+    works.push(groups[0].allgather(parts[0], data));
+    ok(blocks[0].data.buffer !== data.buffer, "the memory grew");
+    await Promise.all(works);
+    for (const [one, two] of parts) {
+      ok(one.every((value) => value === 1) && two.every((value) => value === 2), "what came");
+    }
+    const tensor = blocks.at(-1);
+    await Promise.all([
+      groups[1].allreduce(other.subarray(1000)),
+      groups[0].allreduce(tensor.data.subarray(1000)),
+    ]);
+    ok(tensor.data.every((value, at) => value === (at < 1000 ? 1 : 3)), "the sum");
     await leave(groups);
   },
 

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod element;
+mod pages;
 mod region;
 mod strided;
 mod view;
@@ -9,5 +10,7 @@ mod view;
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{lend, lend_mut};
 pub use element::Element;
+pub(crate) use pages::prefer_large_pages;
 pub use region::Region;
+pub(crate) use strided::is_apart;
 pub use view::{Device, Tensor};

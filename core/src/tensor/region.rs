@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::pages::prefer_large_pages;
+
 /// A part of a piece of memory that stays valid as long as any `Region` of it lives.
 ///
 /// The executor of a group hands regions to its transport and kernels under one progress lock.
@@ -52,6 +54,7 @@ impl Region {
     pub fn for_elements(len: usize) -> Option<Region> {
         let mut blocks: Vec<u128> = Vec::new();
         blocks.try_reserve_exact(len.div_ceil(size_of::<u128>())).ok()?;
+        prefer_large_pages(blocks.spare_capacity_mut());
         blocks.resize(len.div_ceil(size_of::<u128>()), 0);
         Some(Self::from_owner(blocks, |blocks| (blocks.as_mut_ptr().cast(), len)))
     }

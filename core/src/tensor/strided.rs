@@ -18,7 +18,7 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
 
 /// Whether no two indices lead to the same element, where that is seen at once: each stride leaps
 /// over all that the smaller ones reach, or it is 0.
-pub(super) fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
+pub(crate) fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
     if shape.contains(&0) {
         return Some(true);
     }

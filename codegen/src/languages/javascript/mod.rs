@@ -41,6 +41,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("objects.js", include_str!("../../../templates/javascript/runtime/objects.js")),
     ("operations.js", include_str!("../../../templates/javascript/runtime/operations.js")),
     ("own.js", include_str!("../../../templates/javascript/runtime/own.js")),
+    ("owned.js", include_str!("../../../templates/javascript/runtime/owned.js")),
     ("signals.js", include_str!("../../../templates/javascript/runtime/signals.js")),
     ("tensors.js", include_str!("../../../templates/javascript/runtime/tensors.js")),
     ("views.js", include_str!("../../../templates/javascript/runtime/views.js")),

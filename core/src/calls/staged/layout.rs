@@ -1,8 +1,10 @@
 //! Where the elements of a tensor lie in a language's memory, and copies between that and
 //! contiguous memory, a few at a time. Knows nothing of tensors' types.
 
+use crate::tensor::is_apart;
+
 /// Where the elements lie, by their numbers in C order.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     element_bytes: usize,
     shape: Vec<usize>,
@@ -76,6 +78,18 @@ impl Layout {
     pub(super) fn extent(&self) -> (usize, usize) {
         // `new` found it to lie inside of the memory.
         self.checked_extent().map_or((0, 0), |(first, last)| (first as usize, last as usize))
+    }
+
+    /// Whether two indices lead to the same element.
+    pub(super) fn overlaps_itself(&self) -> bool {
+        let Some(strides) = &self.strides else { return false };
+        if let Some(apart) = is_apart(&self.shape, strides) {
+            return !apart;
+        }
+        let (first, last) = self.extent();
+        let mut seen = vec![false; last - first];
+        let mut at = (0..self.elements).map(|element| self.position(strides, element) - first);
+        at.any(|at| std::mem::replace(&mut seen[at], true))
     }
 
     /// Calls `copy` with pieces of the memory that lie one after the other in C order, from the

@@ -6,6 +6,7 @@
 
 mod layout;
 mod operation;
+mod overlaps;
 mod pool;
 mod tensors;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::backend::Waiting;
 use crate::kernels::{self, Stores};
 use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
 use operation::{Operation, operation, reads, refuse_read_only_outputs, writes};
+use overlaps::refuse_overlaps;
 pub use tensors::{Described, Memory, Tensors};
 
 /// Memory of a language, for the moment of a copy.
@@ -107,6 +109,7 @@ impl Staged {
         let inputs = resolved.positions(&tensors, reads);
         let outputs = resolved.positions(&tensors, writes);
         let operation = operation(resolved, &group, this.is_some())?;
+        refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
         let mut staged = Staged {
             name: entry.method.name,
             tensors,

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::Region;
+use crate::tensor::prefer_large_pages;
 
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
 const SMALLEST_BYTES: usize = 64 << 10;
@@ -42,7 +43,9 @@ fn fresh(len: usize) -> Option<Vec<u8>> {
     probe.try_reserve_exact(len).ok()?;
     // Or the compiler would leave out what is not used, and take it to be there.
     drop(std::hint::black_box(probe));
-    Some(vec![0; len])
+    let mut block = vec![0; len];
+    prefer_large_pages(&mut block);
+    Some(block)
 }
 
 impl Kept {

@@ -57,6 +57,8 @@ pub(super) struct Staging {
 #[derive(Debug)]
 pub(super) struct Foreign {
     pub(super) bytes: usize,
+    /// As in [`Memory::Foreign`].
+    pub(super) place: (usize, usize),
     pub(super) layout: Layout,
 }
 
@@ -67,8 +69,13 @@ impl Tensors {
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
     pub fn new(described: Vec<Described>) -> Result<Tensors> {
         let regions = regions(&described)?;
-        let all = described.into_iter().zip(regions).map(|(it, region)| Staging::new(it, region));
-        Ok(Tensors { all: all.collect::<Result<_>>()? })
+        let mut all: Vec<Staging> = Vec::with_capacity(described.len());
+        for (it, region) in described.into_iter().zip(regions) {
+            let mut next = Staging::new(it, region)?;
+            next.be_the_same_as_one_of(&all);
+            all.push(next);
+        }
+        Ok(Tensors { all })
     }
 
     /// The value of the tensor at this position.
@@ -107,9 +114,26 @@ impl Staging {
         let tensor = if read_only { tensor.read_only() } else { tensor };
         let foreign = match memory {
             Memory::Own(_) => None,
-            Memory::Foreign { bytes, .. } => Some(Foreign { bytes, layout }),
+            Memory::Foreign { bytes, place } => Some(Foreign { bytes, place, layout }),
         };
         Ok(Staging { tensor, foreign })
+    }
+
+    /// Works on the copy that one of `others` has, if that is the same tensor, with strides: what
+    /// is flat shares memory by `regions`.
+    fn be_the_same_as_one_of(&mut self, others: &[Staging]) {
+        let Some(own) = self.foreign.as_ref().filter(|own| own.layout.strides().is_some()) else {
+            return;
+        };
+        let alike = |other: &&Staging| {
+            let foreign = other.foreign.as_ref();
+            foreign.is_some_and(|it| it.place == own.place && it.layout == own.layout)
+                && other.tensor.dtype() == self.tensor.dtype()
+                && other.tensor.is_read_only() == self.tensor.is_read_only()
+        };
+        if let Some(same) = others.iter().find(alike) {
+            self.tensor = same.tensor.clone();
+        }
     }
 }
 

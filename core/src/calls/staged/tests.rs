@@ -133,6 +133,55 @@ fn tensors_that_share_memory_share_it_in_the_copies() {
 }
 
 #[test]
+fn outputs_with_strides_lie_apart() {
+    let group = group();
+    let view = |shape: &[usize], strides: &[isize], offset, start| Described {
+        shape: Some(shape.to_vec()),
+        strides: Some(strides.to_vec()),
+        offset,
+        memory: Memory::Foreign { bytes: 48 - start, place: (7, start) },
+        ..Array::of(&[0.0; 12]).described(7)
+    };
+    let gather = |outputs: Vec<Described>| {
+        let tensors = Tensors::new(outputs).unwrap();
+        let all: Vec<usize> = (0..tensors.all.len()).collect();
+        let same = tensors.position(&tensors.all[all.len() - 1].tensor) == Some(0);
+        (overlaps::refuse_overlaps("it", &tensors.all, &all).map_err(|it| it.to_string()), same)
+    };
+    let refused = |outputs, says: &str| {
+        let (result, same) = gather(outputs);
+        assert_eq!(result.unwrap_err(), says);
+        assert!(!same || says.contains("with one another"));
+    };
+    refused(
+        vec![view(&[4], &[0], 0, 0)],
+        "it: elements of output tensor 0 share memory with one another",
+    );
+    refused(
+        vec![view(&[3, 2], &[2, 3], 0, 0), view(&[3, 4], &[2, 1], 0, 0)],
+        "it: elements of output tensor 1 share memory with one another",
+    );
+    let shared = "it: output tensors 0 and 1 share memory";
+    refused(vec![view(&[3], &[4], 0, 0), view(&[2], &[8], 0, 0)], shared);
+    refused(vec![view(&[3], &[4], 1, 0), view(&[4], &[1], 0, 16)], shared);
+    refused(vec![view(&[2], &[1], 3, 0), view(&[2], &[2], 0, 16)], shared);
+    // Columns of one matrix, and the same view twice, which is one tensor.
+    assert_eq!(gather(vec![view(&[3], &[4], 0, 0), view(&[3], &[4], 1, 0)]), (Ok(()), false));
+    assert_eq!(
+        gather(vec![view(&[3], &[4], 2, 0), view(&[3], &[4], 1, 4)]).0.err().as_deref(),
+        Some(shared)
+    );
+    assert_eq!(gather(vec![view(&[3], &[4], 0, 0), view(&[3], &[4], 0, 0)]), (Ok(()), true));
+    let list = |tensors: &Tensors| {
+        let both = Value::List(vec![tensors.value(0).unwrap()]);
+        vec![both]
+    };
+    let repeated = vec![view(&[4], &[0], 0, 0)];
+    let error = prepare(&group, "PROCESS_GROUP_ALLREDUCE", repeated, list, vec![]).unwrap_err();
+    assert!(error.to_string().contains("output tensor 0 share memory with one"), "{error}");
+}
+
+#[test]
 fn the_core_s_own_memory_is_not_copied() {
     let group = group();
     let region = crate::Region::from_vec([3f32, 4.0].map(f32::to_ne_bytes).concat());
