@@ -18,6 +18,7 @@ mod peers;
 mod point_to_point;
 mod running;
 mod scratch;
+mod sending;
 #[cfg(not(feature = "tcp"))]
 mod single;
 mod spin;
@@ -40,14 +41,18 @@ pub use state::Finished;
 /// have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Messages of up to this many bytes are sent without asking the receiver.
+/// Messages of up to this many bytes are sent without asking the receiver; of larger ones, the
+/// first bytes are where [`Transport::unasked_bytes`](crate::transport::Transport::unasked_bytes)
+/// says so.
 pub const EAGER: usize = 32 << 10;
 
 /// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
 /// element's size.
 pub const SEGMENT: usize = 256 << 10;
 
-/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
+/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued,
+/// and as much again for messages that it may not receive: so much of each of the others a rank may
+/// come to hold.
 pub const WINDOW: usize = 1 << 20;
 
 /// What a frame counts in [`WINDOW`] besides its payload, bytes: header and bookkeeping.

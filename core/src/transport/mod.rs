@@ -140,6 +140,12 @@ pub trait Transport: Send {
     /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
+    /// How many of the first bytes of a message to `peer` had better leave before that one has said
+    /// where they go, because its answer takes longer than a copy of so much.
+    fn unasked_bytes(&self, peer: Rank) -> usize {
+        let _ = peer;
+        0
+    }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
     /// Moves what can be moved now and tells `sink`; true if anything moved.

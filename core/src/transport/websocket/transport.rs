@@ -13,6 +13,10 @@ use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
+/// Of a message, so much leaves before the other side has asked for it: a browser takes longer to
+/// answer than to pass it on.
+const UNASKED_BYTES: usize = 256 << 10;
+
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -153,6 +157,10 @@ impl Transport for WebSocketTransport {
         entry.outbox.push(header, payload);
         entry.flush(&mut self.gathered);
         self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
+    }
+
+    fn unasked_bytes(&self, _: Rank) -> usize {
+        UNASKED_BYTES
     }
 
     fn connect(&mut self, peer: Rank) {
