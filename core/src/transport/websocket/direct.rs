@@ -15,10 +15,11 @@ use super::redial::Redial;
 use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
-use crate::wire::session::{
-    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session,
-};
+use crate::wire::session::{HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session};
 
+/// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
+/// first of it is acknowledged, behind what the other side sends meanwhile.
+pub(super) const WINDOW_BYTES: u32 = 2 << 20;
 /// The channel of chunks; there is no other.
 const CHUNKS: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
@@ -88,7 +89,7 @@ impl DirectPipe {
         grace_ms: u32,
         now: Instant,
     ) -> DirectPipe {
-        let session = Session::client(DEFAULT_WINDOW_BYTES, grace_ms);
+        let session = Session::client(WINDOW_BYTES, grace_ms);
         let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
         DirectPipe::new(session, end, None, PipeState::Connecting, now)
     }
