@@ -50,12 +50,14 @@ pub const EAGER: usize = 32 << 10;
 /// element's size.
 pub const SEGMENT: usize = 256 << 10;
 
-/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued,
-/// and as much again for messages that it may not receive: so much of each of the others a rank may
-/// come to hold.
+/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
 pub const WINDOW: usize = 1 << 20;
 
-/// What a frame counts in [`WINDOW`] besides its payload, bytes: header and bookkeeping.
+/// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
+/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind it.
+const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
+
+/// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.
 const FRAME_COST: usize = 96;
 
 /// Bytes of one message that the transport has queued at most, so that other messages to the same

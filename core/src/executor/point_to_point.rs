@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::peers::Incoming;
 use super::sending::Sending;
 use super::state::{Finished, State, bytes_of};
-use super::{Completion, FRAME_COST, Message, Outcome, WINDOW};
+use super::{Completion, FRAME_COST, MESSAGE_WINDOW, Message, Outcome};
 use crate::Error;
 use crate::clock::Instant;
 use crate::tensor::Region;
@@ -351,7 +351,7 @@ impl State {
         }
         let flow = &mut self.messages.flows[peer as usize];
         flow.waiting += found.cost();
-        if flow.waiting > 2 * WINDOW as u64 {
+        if flow.waiting > 2 * MESSAGE_WINDOW as u64 {
             self.protocol_error(peer, "it sent too many messages that nobody receives");
             return;
         }
@@ -400,7 +400,7 @@ impl State {
     fn note_matched(&mut self, peer: Rank, cost: u64) {
         let flow = &mut self.messages.flows[peer as usize];
         flow.matched += cost;
-        if flow.matched - flow.reported >= WINDOW as u64 / 4 {
+        if flow.matched - flow.reported >= MESSAGE_WINDOW as u64 / 4 {
             flow.reported = flow.matched;
             let header = Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
             self.replies.push_back((peer, header));

@@ -3,7 +3,7 @@
 
 use super::point_to_point::{Ending, frame_cost};
 use super::state::{Finished, State};
-use super::{EAGER, FRAME_COST, IN_TRANSPORT, Message, SEGMENT, WINDOW};
+use super::{EAGER, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
 use crate::Error;
 use crate::tensor::Region;
 use crate::transport::{Payload, Rank, Transport};
@@ -54,11 +54,12 @@ impl State {
         let number = messages.last_number;
         let bytes = message.memory.len();
         let flow = &mut messages.flows[peer as usize];
-        let room = (WINDOW as u64).saturating_sub(flow.sent - flow.acknowledged) as usize;
+        let under_way = flow.sent - flow.acknowledged;
+        let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
         let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
         let lead = match eager {
             true => 0,
-            false => bytes.min(worth(peer)).min(SEGMENT).min(room.saturating_sub(FRAME_COST)),
+            false => bytes.min(worth(peer)).min(room.saturating_sub(FRAME_COST)),
         };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);

@@ -141,7 +141,8 @@ pub trait Transport: Send {
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
     /// How many of the first bytes of a message to `peer` had better leave before that one has said
-    /// where they go, because its answer takes longer than a copy of so much.
+    /// where they go, because its answer takes longer than a copy of so much. At most
+    /// [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
     fn unasked_bytes(&self, peer: Rank) -> usize {
         let _ = peer;
         0

@@ -14,8 +14,8 @@ use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
 /// Of a message, so much leaves before the other side has asked for it: a browser takes longer to
-/// answer than to pass it on.
-const UNASKED_BYTES: usize = 256 << 10;
+/// answer, behind what it sends itself, than to pass it on.
+const UNASKED_BYTES: usize = 1 << 20;
 
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
