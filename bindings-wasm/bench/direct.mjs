@@ -10,7 +10,7 @@ import { WebSocketServer } from "ws";
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
-import { EXCHANGES, HEAD, SIZES, line } from "./timed.js";
+import { HEAD, SIZES, exchangesOf, line } from "./timed.js";
 
 const CHUNK_BYTES = 64 << 10;
 /** The tag of the messages that say when to send. */
@@ -95,7 +95,7 @@ try {
   for (const bytes of SIZES) {
     const times = page.evaluate(measure, { bytes });
     const [mine, theirs] = [new Uint8Array(bytes).fill(2), new Uint8Array(bytes)];
-    for (let round = 0; round < EXCHANGES; round += 1) {
+    for (let round = 0; round < exchangesOf(bytes); round += 1) {
       const received = group.recv([theirs], 0);
       await group.recv([new Uint8Array(1)], 0, WORD);
       await Promise.all([received, group.send([mine], 0)]);
