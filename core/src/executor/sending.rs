@@ -42,7 +42,11 @@ impl Sending {
 
 impl State {
     /// Starts to send a message. As many bytes as are `worth` it go without asking the receiver.
-    pub(super) fn send_message(&mut self, message: Message, worth: impl FnOnce(Rank) -> usize) {
+    pub(super) fn send_message(
+        &mut self,
+        message: Message,
+        worth: impl FnOnce(Rank, usize) -> usize,
+    ) {
         let Some((peer, message)) = self.admitted(message, "send") else { return };
         let Some(peer) = peer else {
             let error = Error::InvalidArgument { message: "send needs a destination".to_owned() };
@@ -59,7 +63,7 @@ impl State {
         let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
         let lead = match eager {
             true => 0,
-            false => bytes.min(worth(peer)).min(room.saturating_sub(FRAME_COST)),
+            false => bytes.min(worth(peer, bytes)).min(room.saturating_sub(FRAME_COST)),
         };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);

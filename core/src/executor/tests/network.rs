@@ -181,7 +181,7 @@ impl Transport for Loopback {
 
     fn connect(&mut self, _peer: Rank) {}
 
-    fn unasked_bytes(&self, _peer: Rank) -> usize {
+    fn unasked_bytes(&self, _peer: Rank, _message_bytes: usize) -> usize {
         self.network.lock().unwrap().unasked_bytes
     }
 
