@@ -3,12 +3,14 @@
 // in memory that polyrank owns. The runs take turns, so that what else the host does disturbs all
 // alike.
 //
-//   cargo build --release -p polyrank-node -p polyrank --lib --example group_speed
+//   cargo xtask node --release
+//   cargo build --release -p polyrank --example group_speed
 //   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]
 //
 // POLYRANK_TARGET: the target folder, if it is another one.
 
 import { execFile, fork } from "node:child_process";
+import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
@@ -31,6 +33,10 @@ const target = process.env.POLYRANK_TARGET ?? `${root}target`;
 const rust = `${target}/${values.profile}/examples/group_speed`;
 const rank = fileURLToPath(new URL("./rank.mjs", import.meta.url));
 const run = promisify(execFile);
+if (!existsSync(rust)) {
+  console.error(`there is no ${rust}: cargo build --release -p polyrank --example group_speed`);
+  process.exit(1);
+}
 
 async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");

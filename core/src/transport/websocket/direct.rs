@@ -18,8 +18,9 @@ use crate::transport::{Interest, Lost};
 use crate::wire::session::{HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session};
 
 /// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
-/// first of it is acknowledged, behind what the other side sends meanwhile.
-pub(super) const WINDOW_BYTES: u32 = 2 << 20;
+/// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// holds no more than so much of what came, and keeps no more of what it sent.
+pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
 const CHUNKS: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
