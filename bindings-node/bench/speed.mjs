@@ -76,6 +76,14 @@ const rate = (seconds) => bytes / middle(seconds) / 2 ** 30;
 /** Times of the fastest tenth and the median: on a host that is busy the former says more. */
 const small = (sorted) => [part(sorted, 0.1), part(sorted, 0.5)];
 
+/** What stands for the rates of Rust, of staged and of owned memory. */
+function rates(large) {
+  const shown = large.map((one) => (1024 * one).toFixed(0).padStart(7));
+  const share = (at) => `${((100 * large[at]) / large[0]).toFixed(0).padStart(4)}%`;
+  return `${shown[0]} ${shown[1]} ${share(1)} ${shown[2]} ${share(2)}`;
+}
+
+const all = [];
 console.log("        4 bytes, us: p10 and median          MiB/s of a large array, and of Rust's");
 console.log("turn        Rust           Node       more     Rust       staged        owned");
 for (let turn = 1; turn <= Number(values.turns); turn += 1) {
@@ -84,7 +92,9 @@ for (let turn = 1; turn <= Number(values.turns); turn += 1) {
   const more = other.map((time, at) => time - one[at]);
   const times = [one, other, more].map((pair) => pair.map(fixed).join(" ")).join(" ");
   const large = [inOne.seconds, inOther.staged, inOther.owned].map(rate);
-  const rates = large.map((one) => (1024 * one).toFixed(0).padStart(7));
-  const share = (at) => `${((100 * large[at]) / large[0]).toFixed(0).padStart(4)}%`;
-  console.log(`${turn}  ${times}  ${rates[0]} ${rates[1]} ${share(1)} ${rates[2]} ${share(2)}`);
+  all.push({ more, large });
+  console.log(`${turn}  ${times}  ${rates(large)}`);
 }
+const more = [0, 1].map((at) => fixed(middle(all.map((turn) => turn.more[at])))).join(" ");
+const large = [0, 1, 2].map((at) => middle(all.map((turn) => turn.large[at])));
+console.log(`medians of these${" ".repeat(19)}${more}  ${rates(large)}`);
