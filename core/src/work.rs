@@ -126,8 +126,8 @@ impl Work {
         Ok(std::mem::take(&mut *self.inner.outputs.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Whether it is done, as far as is known: moves nothing.
-    pub(crate) fn is_done(&self) -> bool {
+    /// Whether it is done, as far as is known: moves nothing, which somebody else must do.
+    pub fn is_done(&self) -> bool {
         self.inner.whole.is_done()
     }
 

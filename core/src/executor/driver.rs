@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use super::background::Background;
 use super::{
-    Completion, Executor, FAREWELL, Finished, Message, Operation, SpinPolicy, StallReport, Waiting,
+    Completion, Executor, FAREWELL, Finished, Message, Operation, Progress, SpinPolicy,
+    StallReport, Waiting,
 };
 use crate::clock::Instant;
 use crate::transport::{Bell, Interest, Rank, wait};
@@ -83,7 +84,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once.
+    /// Starts a collective, and moves it as far as it goes at once if `waiting` does not leave that
+    /// to others.
     pub fn submit(&self, operation: Operation, waiting: Waiting) {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now));
@@ -212,8 +214,14 @@ impl Driver {
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
         let mut finished = Vec::new();
-        self.turn_once(&mut finished, start);
-        if waiting == Waiting::Later && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+        match waiting {
+            Waiting::Soon | Waiting::Later => self.turn_once(&mut finished, start),
+            Waiting::Elsewhere => self.release_after(&mut finished, |executor, now| {
+                start(executor, now);
+                Progress { moved: true, unfinished: true }
+            }),
+        };
+        if waiting != Waiting::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
     }
@@ -235,11 +243,21 @@ impl Driver {
         finished: &mut Vec<Finished>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
+        self.release_after(finished, |executor, now| {
+            change(executor, now);
+            executor.advance(now)
+        })
+    }
+
+    /// Does something with the executor and settles what is over; whether anything moved.
+    fn release_after(
+        &self,
+        finished: &mut Vec<Finished>,
+        act: impl FnOnce(&mut Executor, Instant) -> Progress,
+    ) -> bool {
         let progress = {
             let mut executor = self.lock();
-            let now = Instant::now();
-            change(&mut executor, now);
-            let progress = executor.advance(now);
+            let progress = act(&mut executor, Instant::now());
             executor.take_finished(finished);
             self.busy.store(executor.is_busy(), Ordering::SeqCst);
             self.unfinished.store(progress.unfinished, Ordering::SeqCst);

@@ -67,4 +67,7 @@ pub enum Waiting {
     Soon,
     /// The caller goes on with something else first.
     Later,
+    /// As later, by a caller that has other things to do than to move what has come by now: another
+    /// thread begins with that.
+    Elsewhere,
 }

@@ -155,6 +155,11 @@ impl Staged {
         if let State::Issued(work) = &self.state { Some(work) } else { None }
     }
 
+    /// Bytes of all its tensors, wherever they lie.
+    pub fn bytes(&self) -> usize {
+        self.tensors.all.iter().map(|staging| staging.tensor.bytes()).sum()
+    }
+
     /// Whether there is nothing left to issue.
     pub fn is_issued(&self) -> bool {
         !matches!(self.state, State::Prepared(_))

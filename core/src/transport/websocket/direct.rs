@@ -16,10 +16,13 @@ use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
 use crate::wire::session::{
-    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MAX_SIGNS, MESSAGE_COST_BYTES, Message, Received,
-    Session,
+    HEADER_BYTES, Hello, MAX_SIGNS, MESSAGE_COST_BYTES, Message, Received, Session,
 };
 
+/// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
+/// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// holds no more than so much of what came, and keeps no more of what it sent.
+pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
 const CHUNKS: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
@@ -86,7 +89,7 @@ impl DirectPipe {
         grace_ms: u32,
         now: Instant,
     ) -> DirectPipe {
-        let session = Session::client(DEFAULT_WINDOW_BYTES, grace_ms);
+        let session = Session::client(WINDOW_BYTES, grace_ms);
         let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
         DirectPipe::new(session, end, None, PipeState::Connecting, now)
     }
