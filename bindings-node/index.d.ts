@@ -753,6 +753,8 @@ export class CollectiveMismatchError extends DistBackendError {
   readonly kind: "CollectiveMismatch";
   /** The group's name. */
   readonly group: string;
+  /** The collective that `rank` runs. */
+  readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
   /** One rank. */
@@ -808,8 +810,14 @@ export class AbortedError extends DistBackendError {
   readonly kind: "Aborted";
   /** The group's name. */
   readonly group: string;
+  /** The rank that aborted it, or left it with operations in flight. */
+  readonly rank: number;
   /** By whom, why. */
   readonly why: string;
+  /** The collective that was running here, or that was called. */
+  readonly collective: string;
+  /** Its sequence number. */
+  readonly sequence: number;
 }
 
 /** Ranks did not come to the rendezvous in time. */
@@ -853,6 +861,10 @@ export class MonitoredBarrierError extends DistBackendError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "MonitoredBarrier";
+  /** The group's name. */
+  readonly group: string;
+  /** `monitoredBarrier`. */
+  readonly collective: string;
 }
 
 /** Options with which a group is made. */
@@ -1224,7 +1236,8 @@ export class ProcessGroup {
    */
   abort(): void;
   /**
-   * Leaves the group in good order: waits for the operations in flight, then closes connections.
+   * Leaves the group in good order, and closes connections. Operations in flight have 5 s to
+   * end; then they fail, on all ranks, also those that nobody waits for any more.
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
@@ -1920,6 +1933,11 @@ export class ProcessGroup {
  * Requests that wait (`get`, `wait`, `multiGet`, a blocking `queuePop`) wait up to the store's
  * timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class
  * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+ *
+ * Where several calls of one store are not awaited, each is carried out after those before it,
+ * also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
+ * comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
+ * time, though: what shall not stand behind a request that waits is called on a `clone`.
  */
 export class Store {
   protected constructor();
@@ -1945,8 +1963,9 @@ export class Store {
    *
    * The value reads as decimal text with `get`. Two ranks that add at once both count.
    *
-   * For a BigInt the result is a BigInt, and exact. For a number it is a number, which is
-   * rounded beyond `Number.MAX_SAFE_INTEGER`.
+   * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
+   * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
+   * which says the result: it was carried out all the same.
    *
    * @param key - The key.
    * @param amount - What is added; it may be negative.
@@ -2208,6 +2227,7 @@ export function isInitialized(): boolean;
 
 /**
  * Leaves a group in good order; without `group`, all groups, and forgets the default group.
+ * Operations in flight are treated as by `ProcessGroup.shutdown`.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
@@ -2676,7 +2696,7 @@ export function monitoredBarrier(options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function send(tensor: TensorLike, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2685,7 +2705,7 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
 
@@ -2699,7 +2719,7 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2708,7 +2728,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
 
@@ -2721,7 +2741,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function isend(tensor: TensorLike, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The receiver's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2730,7 +2750,7 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
 
@@ -2743,7 +2763,7 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
  * @throws {@link RankFailedError}
  */
 export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** The other rank's global rank. */
+    /** The sender's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
@@ -2752,7 +2772,7 @@ export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
-    /** The other rank as a rank in the group, instead of a global rank. */
+    /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
 

@@ -41,7 +41,8 @@ namespace distributed {
   boolean is_initialized();
 
   /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-  [Waits, NonMember, Throws=InvalidGroup]
+  /// Operations in flight are treated as by `ProcessGroup.shutdown`.
+  [Waits, Leaves=abort_process_group, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
   /// Aborts a group; without `group`, all of them.

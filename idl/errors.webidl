@@ -105,6 +105,8 @@ dictionary RankNotInGroup {
 dictionary CollectiveMismatch {
   /// The group's name.
   required DOMString group;
+  /// The collective that `rank` runs.
+  required DOMString collective;
   /// Sequence number of the operation.
   required unsigned long long _sequence;
   /// One rank.
@@ -169,8 +171,14 @@ dictionary RankFailed {
 dictionary Aborted {
   /// The group's name.
   required DOMString group;
+  /// The rank that aborted it, or left it with operations in flight.
+  required Rank rank;
   /// By whom, why.
   required DOMString why;
+  /// The collective that was running here, or that was called.
+  required DOMString collective;
+  /// Its sequence number.
+  required unsigned long long _sequence;
 };
 
 /// A point-to-point message and the buffer for it differ in size.
@@ -250,6 +258,10 @@ dictionary Network {
 [Error, Python=MonitoredBarrierError, Parent=BackendError, Bases=(TimeoutError),
  Message="{message}"]
 dictionary MonitoredBarrier {
+  /// The group's name.
+  required DOMString group;
+  /// `monitored_barrier`.
+  required DOMString collective;
   /// Which ranks, how long was waited.
   required DOMString message;
 };

@@ -47,18 +47,18 @@ partial namespace distributed {
 
   /// Sends the objects of a list to `dst`.
   [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
-  undefined send_object_list(Object object_list, optional Rank? dst = null,
+  undefined send_object_list(Object object_list, [GlobalPeer] optional Rank? dst = null,
                              optional ProcessGroup? group = null,
                              [NotIn=javascript] optional Object? device = null,
-                             optional Rank? group_dst = null,
+                             [Peer] optional Rank? group_dst = null,
                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Receives objects into a list of the same length as the sender's. The sender's global rank;
   /// -1 if this process is not in the group.
   [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
-  long recv_object_list(Object object_list, optional Rank? src = null,
+  long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
                         optional ProcessGroup? group = null,
                         [NotIn=javascript] optional Object? device = null,
-                        optional Rank? group_src = null,
+                        [Peer] optional Rank? group_src = null,
                         [NotIn=javascript] optional ObjectCodec codec = "cbor");
 };

@@ -5,13 +5,18 @@
 /// Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
 /// timeout, 300 s unless set, and then raise `StoreTimeout`. This is the base class of all
 /// stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+///
+/// Where several calls of one store are not awaited, each is carried out after those before it,
+/// also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
+/// comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
+/// time, though: what shall not stand behind a request that waits is called on a `clone`.
 [Since=0.1]
 interface Store {
   /// Sets `key` to `value`, over what was there.
   [Waits, Throws=StoreError] undefined set(DOMString key, Bytes value);
 
   /// The value of `key`; waits for the key up to the store's timeout.
-  [Waits, Throws=StoreTimeout] Bytes get(DOMString key);
+  [Waits, Blocks, Throws=StoreTimeout] Bytes get(DOMString key);
 
   /// Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
   ///
@@ -40,7 +45,7 @@ interface Store {
   boolean has_extended_api();
 
   /// The values of `keys`, in their order, in one request; waits for all of them.
-  [Waits, Throws=StoreTimeout] sequence<Bytes> multi_get(sequence<DOMString> keys);
+  [Waits, Blocks, Throws=StoreTimeout] sequence<Bytes> multi_get(sequence<DOMString> keys);
 
   /// Sets several keys in one request; there must be as many values as keys.
   [Waits, Throws=InvalidArgument]
@@ -57,7 +62,7 @@ interface Store {
 
   /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's
   /// timeout if `block`, else it raises `QueueEmpty`.
-  [Waits, Throws=(QueueEmpty, StoreTimeout)]
+  [Waits, Blocks, Throws=(QueueEmpty, StoreTimeout)]
   Bytes queue_pop(DOMString key, optional boolean block = true);
 
   /// Length of the queue `key`, 0 if there is none.
@@ -70,15 +75,15 @@ interface Store {
   readonly attribute Duration timeout;
 
   /// Waits until all `keys` are there, up to the store's timeout.
-  [Handwritten, Waits, Throws=StoreTimeout]
+  [Handwritten, Waits, Blocks, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys);
 
   /// Waits until all `keys` are there, up to `timeout`.
-  [Handwritten, Waits, Throws=StoreTimeout]
+  [Handwritten, Waits, Blocks, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys, Duration timeout);
 
   /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
-  [Waits, Throws=StoreTimeout]
+  [Waits, Blocks, Throws=StoreTimeout]
   undefined barrier(DOMString key, unsigned long world_size, optional Duration? timeout = null);
 };
 

@@ -3,12 +3,14 @@
 // in memory that polyrank owns. The runs take turns, so that what else the host does disturbs all
 // alike.
 //
-//   cargo build --release -p polyrank-node -p polyrank --lib --example group_speed
+//   cargo xtask node --release
+//   cargo build --release -p polyrank --example group_speed
 //   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]
 //
 // POLYRANK_TARGET: the target folder, if it is another one.
 
 import { execFile, fork } from "node:child_process";
+import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
@@ -31,6 +33,10 @@ const target = process.env.POLYRANK_TARGET ?? `${root}target`;
 const rust = `${target}/${values.profile}/examples/group_speed`;
 const rank = fileURLToPath(new URL("./rank.mjs", import.meta.url));
 const run = promisify(execFile);
+if (!existsSync(rust)) {
+  console.error(`there is no ${rust}: cargo build --release -p polyrank --example group_speed`);
+  process.exit(1);
+}
 
 async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
@@ -70,6 +76,14 @@ const rate = (seconds) => bytes / middle(seconds) / 2 ** 30;
 /** Times of the fastest tenth and the median: on a host that is busy the former says more. */
 const small = (sorted) => [part(sorted, 0.1), part(sorted, 0.5)];
 
+/** What stands for the rates of Rust, of staged and of owned memory. */
+function rates(large) {
+  const shown = large.map((one) => (1024 * one).toFixed(0).padStart(7));
+  const share = (at) => `${((100 * large[at]) / large[0]).toFixed(0).padStart(4)}%`;
+  return `${shown[0]} ${shown[1]} ${share(1)} ${shown[2]} ${share(2)}`;
+}
+
+const all = [];
 console.log("        4 bytes, us: p10 and median          MiB/s of a large array, and of Rust's");
 console.log("turn        Rust           Node       more     Rust       staged        owned");
 for (let turn = 1; turn <= Number(values.turns); turn += 1) {
@@ -78,7 +92,9 @@ for (let turn = 1; turn <= Number(values.turns); turn += 1) {
   const more = other.map((time, at) => time - one[at]);
   const times = [one, other, more].map((pair) => pair.map(fixed).join(" ")).join(" ");
   const large = [inOne.seconds, inOther.staged, inOther.owned].map(rate);
-  const rates = large.map((one) => (1024 * one).toFixed(0).padStart(7));
-  const share = (at) => `${((100 * large[at]) / large[0]).toFixed(0).padStart(4)}%`;
-  console.log(`${turn}  ${times}  ${rates[0]} ${rates[1]} ${share(1)} ${rates[2]} ${share(2)}`);
+  all.push({ more, large });
+  console.log(`${turn}  ${times}  ${rates(large)}`);
 }
+const more = [0, 1].map((at) => fixed(middle(all.map((turn) => turn.more[at])))).join(" ");
+const large = [0, 1, 2].map((at) => middle(all.map((turn) => turn.large[at])));
+console.log(`medians of these${" ".repeat(19)}${more}  ${rates(large)}`);

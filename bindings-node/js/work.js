@@ -88,6 +88,10 @@ function callsOf(addon) {
       this.groups = addon.callGroups(call);
     }
 
+    peer() {
+      return addon.callPeer(this.#call);
+    }
+
     begin(cancel) {
       return addon.callBegin(this.#call, cancel);
     }

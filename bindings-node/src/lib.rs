@@ -11,6 +11,7 @@
 
 mod convert;
 mod farewell;
+mod lines;
 mod memory;
 mod native;
 mod object;

@@ -14,8 +14,8 @@ use crate::convert::{Deferred, Given, Js, arguments, raise, tensors as read_tens
 use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
-use crate::threads;
 use crate::work::NativeWork;
+use crate::{lines, threads};
 
 /// What this half runs on.
 #[napi]
@@ -104,11 +104,15 @@ pub fn resolve<'env>(
 /// Numbers of the groups in whose order of calls a call stands.
 #[napi]
 pub fn call_groups(call: Unknown<'_>) -> Result<Vec<f64>> {
-    let Resolved(call) = Js::of(call).carried()?;
-    let taken = call.take();
-    let groups = taken.as_ref().map(Invocation::groups).unwrap_or_default();
-    call.set(taken);
+    let groups = seen(call, Invocation::groups)?.unwrap_or_default();
     Ok(groups.into_iter().map(|group| group as f64).collect())
+}
+
+/// The rank in the group with which a call exchanges a message, if it is with one.
+#[napi]
+pub fn call_peer(env: Env, call: Unknown<'_>) -> Result<Option<u32>> {
+    let peer = seen(call, Invocation::peer)?.unwrap_or(Ok(None));
+    peer.map_err(|error| raise(env, &error))
 }
 
 /// Begins a call, once.
@@ -122,6 +126,15 @@ pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Res
     begin(env, call, cancel)
 }
 
+/// What `look` sees of a call, if it has not begun.
+fn seen<T>(call: Unknown<'_>, look: impl FnOnce(&Invocation) -> T) -> Result<Option<T>> {
+    let Resolved(call) = Js::of(call).carried()?;
+    let taken = call.take();
+    let seen = taken.as_ref().map(look);
+    call.set(taken);
+    Ok(seen)
+}
+
 /// A call that has not begun, if it has not.
 struct Resolved(Cell<Option<Invocation>>);
 
@@ -133,10 +146,15 @@ fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknow
     let flag: Arc<AtomicBool> = realm.flag(id);
     realm.expect_event(env);
     let mailbox = realm.mailbox.clone();
-    threads::run(move || {
+    let place = call.store_place();
+    let run = move || {
         let result = threads::cancellable(flag, || call.run());
         mailbox.send(Event::Ended(deferred, Some(id), result));
-    });
+    };
+    match place {
+        Some(place) => lines::run(place, run),
+        None => threads::run(run),
+    }
     Ok(promise.into_unknown())
 }
 

@@ -15,12 +15,17 @@ use crate::farewell::abandon;
 use crate::realm::{Event, realm};
 use crate::waiters;
 
+/// Operations on more than this take longer than the event loop should wait.
+const LARGE_BYTES: usize = 256 << 10;
+
 /// An operation on tensors.
 pub(crate) struct NativeWork {
     id: u32,
     staged: RefCell<Staged>,
     /// Whether it is known to be done.
     is_done: Cell<bool>,
+    /// Whether another thread moves it until it is done.
+    is_attended: Cell<bool>,
 }
 
 /// A number that no other operation of this realm has.
@@ -148,7 +153,8 @@ impl NativeWork {
         let starts = !staged.is_issued() && bytes as f64 <= start_within;
         let id = realm(env)?.next_id();
         let staged = RefCell::new(staged);
-        let work = NativeWork { id, staged, is_done: Cell::new(false) };
+        let (is_done, is_attended) = (Cell::new(false), Cell::new(false));
+        let work = NativeWork { id, staged, is_done, is_attended };
         if !starts {
             return Ok(work);
         }
@@ -172,8 +178,11 @@ impl NativeWork {
     /// Issues it, and sees to it that somebody moves it on.
     fn go(&self, env: Env) -> Result<()> {
         let start = Instant::now();
-        // Nobody else is woken for what is done in a moment.
-        let issued = self.staged.borrow_mut().issue(Waiting::Soon);
+        // Nobody else is woken for what is done in a moment; a large one is not this thread's to
+        // move, as much as has come by now.
+        let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
+        let waiting = if is_large { Waiting::Elsewhere } else { Waiting::Soon };
+        let issued = self.staged.borrow_mut().issue(waiting);
         issued.map_err(|error| raise(env, &error))?;
         let staged = self.staged.borrow();
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
@@ -183,21 +192,28 @@ impl NativeWork {
             self.is_done.set(true);
             return Ok(());
         }
-        let patience = realm(env)?.patience.clone();
-        if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
-            patience.learn(start);
-            self.is_done.set(true);
-            return Ok(());
+        if !is_large {
+            let patience = realm(env)?.patience.clone();
+            if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
+                patience.learn(start);
+                self.is_done.set(true);
+                return Ok(());
+            }
+            work.on_done(move |_| patience.learn(start));
         }
-        work.on_done(move |_| patience.learn(start));
         waiters::attend(group, work.clone());
+        self.is_attended.set(true);
         Ok(())
     }
 
     fn is_done(&self) -> bool {
         if !self.is_done.get() {
             let staged = self.staged.borrow();
-            let is_done = staged.work().map_or(staged.is_issued(), |work| work.is_completed());
+            let is_done = match staged.work() {
+                Some(work) if self.is_attended.get() => work.is_done(),
+                Some(work) => work.is_completed(),
+                None => staged.is_issued(),
+            };
             self.is_done.set(is_done);
         }
         self.is_done.get()

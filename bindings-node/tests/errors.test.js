@@ -39,6 +39,7 @@ test("ranks that disagree all learn who", async () => {
     assert.equal(error.kind, "CollectiveMismatch");
     assert.equal(error.class, "CollectiveMismatchError");
     assert.match(error.message, /ranks disagree on operation \d+/);
+    assert.equal(error.collective, "allreduce");
     assert.equal(typeof error.seq, "number");
   }
 });

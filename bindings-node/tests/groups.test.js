@@ -44,6 +44,22 @@ test("signals end waits, and harm nothing else", async () => {
   assert.deepEqual([zero.before, one.before], ["before", "before"]);
 });
 
+test("objects to one rank arrive in order, however it is named", async () => {
+  const [, received] = await onRanks(2, SCENARIOS, "messages");
+  assert.deepEqual(received, [[0, 300_000], [1, 1], [2, 300_000], [3, 1]]);
+});
+
+test("a group is left though a call that nobody waits for is under way", async () => {
+  const [left, other] = await onRanks(2, SCENARIOS, "leave");
+  assert.deepEqual([left.given, left.shutdown], ["enough", "over"]);
+  // Not within the 30 min that its operations have.
+  assert.match(other.kind, /^(Aborted|RankFailed)$/);
+});
+
 test("an aborted group says so on every rank", async () => {
-  for (const got of await onRanks(2, SCENARIOS, "abort")) assert.equal(got.kind, "Aborted");
+  for (const error of await onRanks(2, SCENARIOS, "abort")) {
+    assert.deepEqual([error.kind, error.name], ["Aborted", "AbortedError"]);
+    assert.deepEqual([error.rank, error.collective], [0, "allreduce"]);
+    assert.equal(typeof error.seq, "number");
+  }
 });

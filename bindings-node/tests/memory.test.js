@@ -77,6 +77,18 @@ test("operations on a tensor and on arrays over its memory follow one another", 
   assert.deepEqual([zero, one], [Array(27).fill(true), Array(27).fill(true)]);
 });
 
+test("an operation for whose copy there is no memory fails the group", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "noMemory");
+  assert.equal(zero.thrown?.kind, "InvalidArgument");
+  assert.match(zero.thrown.message, /no memory for a copy of 4503599627370496 bytes/);
+  assert.equal(one.ended.length, 2);
+  for (const error of [...zero.ended, ...one.ended]) {
+    assert.equal(error?.kind, "Aborted");
+    assert.match(error.message, /rank 0: could not take part in .*: there is no memory for a copy/);
+  }
+  assert.deepEqual([...zero.next, ...one.next], [0, 0, 0, 0, 0, 0, 0, 0]);
+});
+
 test("an operation that cannot be begun where it was prepared fails the group", async () => {
   const [zero, one] = await onRanks(2, SCENARIOS, "lostInPreparation");
   assert.equal(zero.thrown?.kind, "InvalidArgument");

@@ -86,8 +86,11 @@ def aborts(here):
         here.store.set(f"waiting{here.rank}", "")
         work.wait()
     assert "rank 0" in str(caught.value)
-    with pytest.raises(polyrank.AbortedError):
+    error = caught.value
+    assert (error.rank, error.collective, error.sequence) == (0, "allreduce", 1)
+    with pytest.raises(polyrank.AbortedError) as caught:
         group.barrier().wait()
+    assert (caught.value.rank, caught.value.collective) == (0, "barrier")
 
 
 def test_abort(trio):

@@ -1,6 +1,6 @@
 // A tab and a native rank, which it reaches without a relay, exchange tensors: this package and
 // Node's beside a WebSocket in plain JavaScript to the same process. `node bench/direct.mjs`, after
-// `cargo xtask wasm`, `cargo xtask node` and `cargo build --release -p polyrank`. Prints medians;
+// `cargo xtask wasm`, `cargo xtask node --release` and `cargo build --release -p polyrank`. Prints medians;
 // the ratio is what counts.
 
 import { once } from "node:events";
@@ -10,7 +10,7 @@ import { WebSocketServer } from "ws";
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
-import { EXCHANGES, HEAD, SIZES, line } from "./timed.js";
+import { HEAD, SIZES, exchangesOf, line } from "./timed.js";
 
 const CHUNK_BYTES = 64 << 10;
 /** The tag of the messages that say when to send. */
@@ -95,7 +95,7 @@ try {
   for (const bytes of SIZES) {
     const times = page.evaluate(measure, { bytes });
     const [mine, theirs] = [new Uint8Array(bytes).fill(2), new Uint8Array(bytes)];
-    for (let round = 0; round < EXCHANGES; round += 1) {
+    for (let round = 0; round < exchangesOf(bytes); round += 1) {
       const received = group.recv([theirs], 0);
       await group.recv([new Uint8Array(1)], 0, WORD);
       await Promise.all([received, group.send([mine], 0)]);

@@ -4,18 +4,17 @@
 /** Bytes of the tensors that are exchanged. */
 export const SIZES = [64, 64 << 10, 1 << 20, 4 << 20];
 
-/** Exchanges of each kind that are timed, and those before them that are not. */
-const ROUNDS = 15;
-const WARM_UP = 3;
+/** Exchanges of each kind that are not timed, as the others are not yet warm. */
+const WARM_UP = 5;
 
-/** How often a peer must exchange with `timed`. */
-export const EXCHANGES = ROUNDS + WARM_UP;
+/** How often a peer must exchange `bytes` with `timed`. */
+export const exchangesOf = (bytes) => WARM_UP + (bytes > 1 << 20 ? 30 : 60);
 
 /** The times of exchanges of `bytes` of each kind, ms; the kinds take turns. */
 export async function timed(exchanges, bytes) {
   const [mine, theirs] = [new Uint8Array(bytes).fill(1), new Uint8Array(bytes)];
   const times = Object.fromEntries(Object.keys(exchanges).map((kind) => [kind, []]));
-  for (let round = 0; round < EXCHANGES; round += 1) {
+  for (let round = 0; round < exchangesOf(bytes); round += 1) {
     for (const [kind, list] of Object.entries(times)) {
       const began = performance.now();
       await exchanges[kind](mine, theirs);

@@ -76,6 +76,14 @@ impl NativeCall {
         self.0.groups().into_iter().map(|group| JsValue::from(group as f64)).collect()
     }
 
+    /// The rank in the group with which it exchanges a message, if it is with one.
+    ///
+    /// # Errors
+    /// Those of the core.
+    pub fn peer(&self) -> Result<Option<u32>, JsValue> {
+        self.0.peer().map_err(|error| convert::error(&error))
+    }
+
     /// Begins. JavaScript has no handle on it afterwards.
     pub fn begin(self, cancellation: Option<u32>) -> Promise {
         begin(self.0, cancellation)

@@ -299,18 +299,30 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     }
 }
 
-/// Numbers of the groups that destroying `group` leaves, the one that is named first; with `None`,
-/// or the default group, all of them.
-pub(crate) fn left_with(group: Option<&ProcessGroup>) -> Vec<u64> {
-    let named = group.map(ProcessGroup::identity);
-    let guard = world();
-    let Some(world) = guard.as_ref() else { return named.into_iter().collect() };
-    let default = world.group.identity();
-    if let Some(named) = named.filter(|named| *named != default) {
-        return vec![named];
+/// Aborts a group; with `None`, or the default group, all of them.
+///
+/// # Errors
+/// [`Error::NotInitialized`] if there is no group to abort.
+pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
+    let groups = left_with(group);
+    if groups.is_empty() {
+        return Err(Error::NotInitialized);
     }
-    let others = world.groups.values().map(ProcessGroup::identity);
-    std::iter::once(default).chain(others.filter(|other| *other != default)).collect()
+    groups.iter().for_each(ProcessGroup::abort);
+    Ok(())
+}
+
+/// The groups that destroying `group` leaves, the one that is named first; with `None`, or the
+/// default group, all of them.
+pub(crate) fn left_with(group: Option<&ProcessGroup>) -> Vec<ProcessGroup> {
+    let guard = world();
+    let Some(world) = guard.as_ref() else { return group.into_iter().cloned().collect() };
+    let default = world.group.identity();
+    if let Some(named) = group.filter(|named| named.identity() != default) {
+        return vec![named.clone()];
+    }
+    let others = world.groups.values().filter(|other| other.identity() != default);
+    std::iter::once(&world.group).chain(others).cloned().collect()
 }
 
 /// Rank of this process in the default group.

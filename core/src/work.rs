@@ -138,8 +138,8 @@ impl Work {
         Ok(self.inner.map(|inner| std::mem::take(&mut *inner.outputs())).unwrap_or_default())
     }
 
-    /// Whether it is done, as far as is known: moves nothing.
-    pub(crate) fn is_done(&self) -> bool {
+    /// Whether it is done, as far as is known: moves nothing, which somebody else must do.
+    pub fn is_done(&self) -> bool {
         self.inner.as_ref().is_none_or(|inner| inner.whole.is_done())
     }
 

@@ -34,9 +34,9 @@ export function isInitialized(...given) {
   return calls.invoke(DISTRIBUTED_IS_INITIALIZED, null, given);
 }
 
-const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
+const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, abort: "DISTRIBUTED_ABORT_PROCESS_GROUP", group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Leaves a group in good order; without `group`, all groups, and forgets the default group. */
+/** Leaves a group in good order; without `group`, all groups, and forgets the default group. Operations in flight are treated as by `ProcessGroup.shutdown`. */
 export function destroyProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_DESTROY_PROCESS_GROUP, null, given);
 }

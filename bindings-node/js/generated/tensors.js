@@ -181,6 +181,7 @@ export function tensor(data, options = {}) {
   const elements = dataBytes / bytes;
   checkCount(offset, "offset");
   const sizes = shape === undefined ? [elements - offset] : counts(shape, "shape");
+  checkSize(sizes, bytes, "tensor");
   const steps = strides === undefined ? undefined : counts(strides, "strides");
   if (steps !== undefined && steps.length !== sizes.length) {
     throw new InvalidArgumentError("tensor(): 'strides' and 'shape' must be equally long");
@@ -201,6 +202,7 @@ export function alloc(dtype, shape) {
   const name = dtypeOf(dtype, "alloc");
   const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
   const { bytes, code } = DTYPES.get(name);
+  checkSize(sizes, bytes, "alloc");
   const memory = wrapped(() => native.alloc(product(sizes) * bytes));
   const info = Object.freeze({ dtype: code, shape: sizes, memory });
   return new Tensor(MADE_HERE, name, null, memory, info);
@@ -228,6 +230,22 @@ function checkCount(count, name) {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
   }
+  if (count > mostBytes()) {
+    throw new InvalidArgumentError(`'${name}' must be at most ${mostBytes()}, not ${count}`);
+  }
+}
+
+/** No memory has as many elements as the lengths that are not 0 say, so that there is none of which
+ * this is a part without elements. */
+function checkSize(sizes, elementBytes, called) {
+  const bytes = product(sizes.filter((size) => size !== 0)) * elementBytes;
+  if (bytes <= mostBytes()) return;
+  throw new InvalidArgumentError(`${called}(): the shape [${sizes}] has too many elements`);
+}
+
+/** No memory has more bytes: that of WebAssembly has addresses of 32 bits, with a sign. */
+function mostBytes() {
+  return native.platform === "web" ? 2 ** 31 - 1 : Number.MAX_SAFE_INTEGER;
 }
 
 function product(sizes) {

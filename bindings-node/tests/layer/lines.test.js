@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { setImmediate as turn } from "node:timers/promises";
 import test from "node:test";
 
+import { encode } from "../../js/generated/codec.js";
 import { nativeError, standIn } from "./standin.js";
 
 const MIB = 1024 * 1024;
@@ -90,16 +91,80 @@ test("a call that is given up in its line begins all the same, and ends", async 
   await pg.allreduce(new Uint8Array(4));
 });
 
+test("a group is not left later because of calls that nobody waits for", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const [pg, other] = [await group(7), await group(8)];
+  const [first, second] = [new AbortController(), new AbortController()];
+  const gathered = [first, second].map(({ signal }) => {
+    return pr.allGatherObject([], 1, { group: pg, signal });
+  });
+  const left = pg.shutdown();
+  const calls = (key) => native.calls.filter((call) => call.key === key).length;
+  const passTime = async () => {
+    await turn();
+    context.mock.timers.tick(5000);
+  };
+  const before = objects.begun;
+  first.abort(new Error("enough"));
+  await assert.rejects(gathered[0], /enough/);
+  await passTime();
+  assert.equal(calls("PROCESS_GROUP_ABORT"), 0, "somebody waits for the second one");
+  second.abort(new Error("enough"));
+  await assert.rejects(gathered[1], /enough/);
+  await passTime();
+  const aborts = native.calls.filter(({ key }) => key === "PROCESS_GROUP_ABORT");
+  assert.deepEqual(aborts.map(({ self }) => self.id), [7]);
+  // That ends what is under way.
+  objects.end();
+  await turn();
+  assert.deepEqual([objects.begun, calls("PROCESS_GROUP_SHUTDOWN")], [before + 1, 0]);
+  objects.end();
+  await left;
+  assert.equal(calls("PROCESS_GROUP_SHUTDOWN"), 1);
+  // Where nothing is in the way there is no hurry.
+  await other.shutdown();
+  await passTime();
+  assert.equal(calls("PROCESS_GROUP_ABORT"), 1);
+});
+
+test("a rank is the same however it is named, and any rank is each of them", async () => {
+  const pg = await group(6);
+  const received = byHand("DISTRIBUTED_RECV_OBJECT_LIST", { payload: encode(["x"]), source: 0 });
+  const from = (options) => pr.recvObjectList([null], { group: pg, ...options });
+  // Stand-in: global rank 11 is rank 1 of the group.
+  const messages = [from({ src: 11 }), from({ groupSrc: 1 }), from({ src: 12 }), from({})];
+  messages.push(from({ groupSrc: 3 }));
+  assert.equal(received.begun, 2, "the first of rank 1, and that of rank 2");
+  const ended = [];
+  messages.forEach((message, place) => message.then(() => ended.push(place)));
+  for (const begun of [3, 3, 4, 5]) {
+    received.end();
+    await turn();
+    assert.equal(received.begun, begun);
+  }
+  received.end();
+  await Promise.all(messages);
+  assert.deepEqual(ended, [0, 2, 1, 3, 4]);
+  // Another direction is another order.
+  const waiting = from({ src: 11 });
+  const to = pr.sendObjectList(["x"], { groupDst: 1, group: pg });
+  assert.equal(sent.begun, 1);
+  sent.end();
+  received.end();
+  await Promise.all([waiting, to]);
+});
+
 test("objects to one rank follow one another and hold up nothing else", async () => {
   const pg = await group(5);
   const to = (dst) => pr.sendObjectList(["x"], { dst, group: pg });
+  const before = sent.begun;
   const messages = [to(1), to(1), to(2)];
-  assert.equal(sent.begun, 2);
+  assert.equal(sent.begun, before + 2);
   await pg.allreduce(new Uint8Array(4));
   sent.end();
   await messages[0];
   await turn();
-  assert.equal(sent.begun, 3);
+  assert.equal(sent.begun, before + 3);
   sent.end();
   sent.end();
   await Promise.all(messages);

@@ -100,7 +100,11 @@ class StandIn {
   resolve(self, key, args, keywords) {
     const group = self ?? keywords?.group?.handle ?? this.answers.get("DISTRIBUTED_DEFAULT_GROUP");
     const begin = (cancel) => this.invokeAsync(self, key, args, keywords, cancel);
-    return { groups: group?.id === undefined ? [] : [group.id], begin };
+    // As if the first rank of each group were rank 10 of all.
+    const { dst, src, group_dst: to = null, group_src: from = null } = keywords ?? {};
+    const global = args[1] ?? dst ?? src ?? null;
+    const peer = () => (global === null ? (to ?? from) : global - 10);
+    return { groups: group?.id === undefined ? [] : [group.id], peer, begin };
   }
 
   cancellation() {

@@ -98,6 +98,43 @@ export async function signals({ group, store, rank }) {
   return got;
 }
 
+/** Messages from rank 0 to rank 1, none of them awaited, in a group where they are 1 and 0. */
+export async function messages({ group, rank }) {
+  const reversed = await group.splitGroup([1, 0]);
+  const lengths = [300_000, 1, 300_000, 1];
+  if (rank === 0) {
+    const names = [{ dst: 1 }, { groupDst: 0 }, { dst: 1 }, { groupDst: 0 }];
+    await Promise.all(names.map((name, place) => {
+      const object = { place, bytes: new Uint8Array(lengths[place]) };
+      return pr.sendObjectList([object], { ...name, group: reversed });
+    }));
+    return null;
+  }
+  const names = [{ src: 0 }, {}, { groupSrc: 1 }, { src: 0 }];
+  const lists = names.map(() => [null]);
+  await Promise.all(names.map((name, place) => {
+    return pr.recvObjectList(lists[place], { ...name, group: reversed });
+  }));
+  return lists.map(([{ place, bytes }]) => [place, bytes.length]);
+}
+
+/** Rank 0 leaves with a call under way that it gave up; rank 1 never takes part in time. */
+export async function leave({ rank, store }) {
+  const group = await pr.ProcessGroup.join(new pr.PrefixStore("leave", store), rank, 2);
+  if (rank === 0) {
+    const end = new AbortController();
+    const gathered = pr.allGatherObject([null, null], 1, { group, signal: end.signal });
+    end.abort(new Error("enough"));
+    const given = await gathered.catch((error) => error.message);
+    await group.shutdown();
+    await store.set("left", "1");
+    return { given, shutdown: "over" };
+  }
+  await store.get("left");
+  const gathered = pr.allGatherObject([null, null], 1, { group });
+  return { kind: await gathered.then(() => null, (error) => error.kind) };
+}
+
 /** A group that is aborted fails everywhere. */
 export async function abort({ group, rank }) {
   await group.barrier();
@@ -108,7 +145,8 @@ export async function abort({ group, rank }) {
   try {
     await (next ?? group.allreduce(Float32Array.of(1)));
   } catch (error) {
-    return { kind: error.kind, staysOpen: true };
+    const { kind, name, rank: by, collective, seq } = error;
+    return { kind, name, rank: by, collective, seq, staysOpen: true };
   }
-  return { kind: null, staysOpen: true };
+  return { staysOpen: true };
 }

@@ -137,6 +137,24 @@ export async function oneMemory({ pr, group }) {
   return results;
 }
 
+/** Rank 0 has no memory for a copy of what it gives: one element, too many times. */
+export async function noMemory({ pr, group, store, rank }) {
+  const data = pr.tensor(Float32Array.of(1), { shape: [2 ** 50], strides: [0] });
+  let thrown = null;
+  const works = [];
+  const next = new Float32Array(4);
+  try {
+    works.push(rank === 0 ? group.send([data], 1) : group.recv([new Float32Array(4)], 0));
+  } catch ({ kind, message }) {
+    thrown = { kind, message };
+  }
+  works.push(group.allreduce(next));
+  const ended = await Promise.all(works.map(failure));
+  if (rank === 0) await store.get("heard");
+  else await store.set("heard", "1");
+  return { thrown, ended, next, staysOpen: true };
+}
+
 /** Rank 0's operation loses an array behind its preparation, before it is copied. */
 export async function lostInPreparation({ group, store, rank }) {
   const inputs = [new Float32Array(ELEMENTS).fill(1), new Float32Array(ELEMENTS).fill(1)];

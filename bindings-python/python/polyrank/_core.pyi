@@ -391,6 +391,7 @@ class AbortedError(DistBackendError):
     """The group was aborted."""
 
     why: str
+    sequence: int
 
 class RendezvousTimeoutError(RendezvousError, TimeoutError):
     """Ranks did not come to the rendezvous in time."""
@@ -912,7 +913,9 @@ class ProcessGroup:
         Does not wait.
         """
     def shutdown(self) -> None:
-        """Leaves the group in good order: waits for the operations in flight, then closes connections."""
+        """Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
+        then they fail, on all ranks, also those that nobody waits for any more.
+        """
     def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. All ranks of this group call it, each with
         the ranks of its own new group, so that one call can split the group into several.
@@ -1229,6 +1232,11 @@ class Store:
     Requests that wait (`get`, `wait`, `multi_get`, a blocking `queue_pop`) wait up to the store's
     timeout, 300 s unless set, and then raise `StoreTimeoutError`. This is the base class of all
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
+
+    Where several calls of one store are not awaited, each is carried out after those before it,
+    also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
+    comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
+    time, though: what shall not stand behind a request that waits is called on a `clone`.
     """
 
     @property
@@ -1517,6 +1525,7 @@ def is_initialized() -> bool:
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Leaves a group in good order; without `group`, all groups, and forgets the default group.
+    Operations in flight are treated as by `ProcessGroup.shutdown`.
 
     Raises `InvalidGroupError`.
     """

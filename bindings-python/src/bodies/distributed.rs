@@ -99,10 +99,10 @@ pub(crate) fn destroy_process_group<'py>(py: Python<'py>, call: Call<'py>) -> An
     blocking(py, || distributed::destroy_process_group(group.as_ref()))
 }
 
-/// Aborts a group, or the default group.
+/// Aborts a group, or all of them.
 pub(crate) fn abort_process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
-    let group = group_of(py, &call, 0)?;
-    blocking(py, || group.abort())
+    let group = call.instance::<PyProcessGroup>(0)?.map(|group| group.get().inner.clone());
+    blocking(py, || distributed::abort_process_group(group.as_ref()))
 }
 
 /// The default group.

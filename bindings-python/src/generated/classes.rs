@@ -168,7 +168,8 @@ impl ProcessGroup {
         convert::blocking(py, || this.inner.abort())
     }
 
-    /// Leaves the group in good order: waits for the operations in flight, then closes connections.
+    /// Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
+    /// then they fail, on all ranks, also those that nobody waits for any more.
     #[pyo3(name = "shutdown", signature = ())]
     fn py_shutdown<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();

@@ -241,10 +241,19 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::RankNotInGroup { message } => {
             ("RankNotInGroup", vec![("message", Field::Text(message.clone()))])
         }
-        Error::CollectiveMismatch { group, sequence, rank, ours, other_rank, theirs } => (
+        Error::CollectiveMismatch {
+            group,
+            collective,
+            sequence,
+            rank,
+            ours,
+            other_rank,
+            theirs,
+        } => (
             "CollectiveMismatch",
             vec![
                 ("group", Field::Text(group.clone())),
+                ("collective", Field::Text(collective.clone())),
                 ("sequence", Field::Number(*sequence)),
                 ("rank", Field::Number(u64::from(*rank))),
                 ("ours", Field::Text(ours.clone())),
@@ -281,9 +290,15 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("sequence", Field::Number(*sequence)),
             ],
         ),
-        Error::Aborted { group, why } => (
+        Error::Aborted { group, rank, why, collective, sequence } => (
             "Aborted",
-            vec![("group", Field::Text(group.clone())), ("why", Field::Text(why.clone()))],
+            vec![
+                ("group", Field::Text(group.clone())),
+                ("rank", Field::Number(u64::from(*rank))),
+                ("why", Field::Text(why.clone())),
+                ("collective", Field::Text(collective.clone())),
+                ("sequence", Field::Number(*sequence)),
+            ],
         ),
         Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => (
             "MessageSize",
@@ -313,9 +328,14 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::NotACounter { key } => ("NotACounter", vec![("key", Field::Text(key.clone()))]),
         Error::QueueEmpty => ("QueueEmpty", vec![]),
         Error::Network { message } => ("Network", vec![("message", Field::Text(message.clone()))]),
-        Error::MonitoredBarrier { message } => {
-            ("MonitoredBarrier", vec![("message", Field::Text(message.clone()))])
-        }
+        Error::MonitoredBarrier { group, collective, message } => (
+            "MonitoredBarrier",
+            vec![
+                ("group", Field::Text(group.clone())),
+                ("collective", Field::Text(collective.clone())),
+                ("message", Field::Text(message.clone())),
+            ],
+        ),
         Error::Backend { backend, message } => (
             "Backend",
             vec![

@@ -72,6 +72,7 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
+/// Operations in flight are treated as by `ProcessGroup.shutdown`.
 ///
 /// Raises `InvalidGroupError`.
 #[pyfunction]

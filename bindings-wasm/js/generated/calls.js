@@ -2,10 +2,12 @@
 // Calls of the native half: arguments over, answers back, errors as their classes. A method is
 // described by a record: `key` its name in the core's tables, `required` how many arguments must be
 // given, `durations` which positions are lengths of time; `group`, `output` where the group and
-// the result stand; `nonMember`, what a process that is not in the group gets.
+// the result stand; `nonMember`, what a process that is not in the group gets; `abort`, of a call
+// that leaves groups, what aborts them.
 
 import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
 import {
+  InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
   UnsupportedError,
@@ -13,7 +15,7 @@ import {
   wrapped,
 } from "./errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
-import { inOrder } from "./lines.js";
+import { inOrder, inOrderOrAfterAbort } from "./lines.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { start } from "./operations.js";
@@ -38,8 +40,7 @@ export function invokeAsync(spec, self, given, watch) {
   const { args, keywords } = plainArguments(spec, call);
   const isExact = args.some((value) => typeof value === "bigint");
   return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
-    // Beyond 2^53 a number is the nearest one; a BigInt has all digits.
-    if (spec.gives === "integer") return isExact ? BigInt(value) : Number(value);
+    if (spec.gives === "integer") return isExact ? BigInt(value) : exactNumber(spec, value);
     return answer(spec, value);
   });
 }
@@ -50,13 +51,18 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
   const handle = receiver(spec, self);
   if (spec.inOrder === true) {
     const call = resolved(spec, handle, args, keywords);
+    const abort = spec.abort === undefined
+      ? null
+      : () => wrapped(() => native.invoke(handle, spec.abort, args, keywords));
     return untilAborted(signal, (cancellation) => {
-      return inOrder(call.groups, () => {
+      const begin = () => {
         const answer = begun(call, cancellation);
         // Until now there was nothing to cancel.
         if (signal?.aborted) native.cancel(cancellation);
         return answer;
-      });
+      };
+      if (abort !== null) return inOrderOrAfterAbort(call.groups, begin, abort);
+      return inOrder(call.groups, begin, signal);
     });
   }
   return untilAborted(signal, (cancellation) => {
@@ -161,6 +167,16 @@ function answer(spec, value) {
   }
   if (spec.gives === "nothing") return undefined;
   return converted(value);
+}
+
+/** An integer as a number, if numbers have all its digits. */
+function exactNumber(spec, value) {
+  const number = Number(value);
+  if (Number.isSafeInteger(number)) return number;
+  throw new InvalidArgumentError(
+    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, ` +
+      "where numbers are not exact integers; give a BigInt to get one",
+  );
 }
 
 function converted(value) {

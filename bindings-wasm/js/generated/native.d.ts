@@ -112,6 +112,8 @@ export interface NativeCall {
   /** Identities of the groups in whose order it stands; nothing of the first is begun before it is
    * over. */
   readonly groups: number[];
+  /** The rank in the group with which it exchanges a message; nothing: with any, or none. */
+  peer(): number | null | undefined;
   /** Begins, once. `cancel` ends the wait. */
   begin(cancel: number | undefined): Promise<unknown>;
 }

@@ -7,7 +7,7 @@
 import { Marked, argument, plainArguments, signalOf, split } from "./arguments.js";
 import { begun, isOutside, nothing, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
-import { InvalidArgumentError } from "./errors.js";
+import { InvalidArgumentError, wrapped } from "./errors.js";
 import { inOrder } from "./lines.js";
 import { untilAborted } from "./signals.js";
 
@@ -52,7 +52,7 @@ export function recvObjectList(spec, given) {
   }, messages);
 }
 
-/** Messages on their way, by direction, group and peer: each ends when the last one did. */
+/** Messages on their way, by direction and group: each with its peer, and when it is over. */
 const lanes = new Map();
 
 /** Calls the core with the first arguments as payloads, and puts what it answers to its place. */
@@ -72,37 +72,42 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const { args, keywords } = plainArguments(spec, { positional, options });
   const exchanged = resolved(spec, null, args, keywords);
   const answer = untilAborted(signal, (cancellation) => {
-    return way(exchanged, { cancellation, signal, lane: laneOf(spec, args, keywords) });
+    return way(exchanged, { cancellation, signal, direction: spec.key });
   });
   return answer.then((value) => finish(value ?? null, values));
 }
 
 /** In the order of the group; whoever does not wait for it any more takes part all the same. */
-function collectives(call) {
-  return inOrder(call.groups, () => begun(call, undefined));
+function collectives(call, { signal }) {
+  return inOrder(call.groups, () => begun(call, undefined), signal);
 }
 
-/** Behind the messages to, or from, the same rank. */
-function messages(call, { cancellation, signal, lane }) {
-  const key = `${call.groups[0]} ${lane}`;
-  const begin = () => {
+/** Behind the messages to, or from, the same rank; one from any rank is from each of them. */
+async function messages(call, { cancellation, signal, direction }) {
+  const peer = wrapped(() => call.peer()) ?? null;
+  const key = `${call.groups[0]} ${direction}`;
+  const lane = lanes.get(key) ?? new Set();
+  lanes.set(key, lane);
+  const isBefore = (other) => peer === null || other.peer === null || other.peer === peer;
+  const before = [...lane].filter(isBefore).map((other) => other.over);
+  const message = { peer, over: null };
+  const answer = behind(before, () => {
     if (signal?.aborted) throw signal.reason;
     return begun(call, cancellation);
-  };
-  const before = lanes.get(key);
-  const answer = before === undefined ? begin() : before.then(begin);
+  });
   const forget = () => {
-    if (lanes.get(key) === over) lanes.delete(key);
+    lane.delete(message);
+    if (lane.size === 0 && lanes.get(key) === lane) lanes.delete(key);
   };
-  const over = answer.then(forget, forget);
-  lanes.set(key, over);
+  message.over = answer.then(forget, forget);
+  lane.add(message);
   return answer;
 }
 
-function laneOf(spec, args, keywords) {
-  const { src, dst, group_src: groupSource, group_dst: groupTarget } = keywords ?? {};
-  const peer = args[1] ?? src ?? dst ?? groupSource ?? groupTarget ?? "any";
-  return `${spec.key} ${peer}`;
+/** What `begin` gives, when all of `before` are over; at once if there is none. */
+async function behind(before, begin) {
+  if (before.length > 0) await Promise.all(before);
+  return begin();
 }
 
 function sent(object) {

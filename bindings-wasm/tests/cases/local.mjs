@@ -26,6 +26,10 @@ export const local = {
     equal(await late, new Uint8Array([1, 2]));
     await fails("StoreTimeout", "nothing", store.wait(["nothing"], 20));
     await fails("NotACounter", "key", store.add("key", 1));
+    equal(await store.add("huge", 2n ** 53n), 2n ** 53n);
+    await fails("InvalidArgument", "9007199254740993", store.add("huge", 1));
+    await Promise.all([1, 2, 3].map((place) => store.append("log", String(place))));
+    equal(new TextDecoder().decode(await store.get("log")), "123");
     const inside = new pr.PrefixStore("in", store);
     await inside.set("side", "x");
     equal(await store.check(["in/side"]), true);

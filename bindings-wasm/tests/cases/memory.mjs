@@ -86,6 +86,8 @@ export const memory = {
       }
     }
     equal(refused, 2);
+    await fails("InvalidArgument", "too many elements", () => pr.alloc("f32", [2 ** 30, 2, 0]));
+    equal(pr.alloc("f32", [2 ** 28, 0]).data.length, 0);
     equal(await new pr.HashStore().add("alive", 1), 1);
   },
 

@@ -74,6 +74,10 @@ pub struct Notes {
     pub own: Vec<String>,
     /// `[Waits]`: the call may wait for others; a promise where calls cannot block.
     pub waits: bool,
+    /// `[Blocks]`: a request of a store that waits for what another one does.
+    pub blocks: bool,
+    /// `[Leaves=…]`: the call leaves groups; what aborts them, called in the same way.
+    pub leaves: Option<String>,
     /// `[Factory=…]` on a constructor that waits: the static method that stands for it where
     /// constructors cannot wait.
     pub factory: Option<String>,

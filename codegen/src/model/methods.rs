@@ -169,6 +169,7 @@ fn notes(
         rust: agreed(builder, members, attributes, "Rust"),
         javascript: agreed(builder, members, attributes, "JavaScript"),
         factory: agreed(builder, members, attributes, "Factory"),
+        leaves: agreed(builder, members, attributes, "Leaves"),
         since: attributes.iter().find_map(|attributes| attributes.text("Since")),
         ..Notes::default()
     };
@@ -185,6 +186,7 @@ fn notes(
             (own.unbuilt, "Unbuilt"),
             (own.handwritten, "Handwritten"),
             (own.waits, "Waits"),
+            (own.blocks, "Blocks"),
             (own.non_member, "NonMember"),
         ];
         for (flag, name) in all_or_none {
@@ -196,6 +198,7 @@ fn notes(
         notes.unbuilt |= own.unbuilt || around.unbuilt;
         notes.handwritten |= own.handwritten || around.handwritten;
         notes.waits |= own.waits;
+        notes.blocks |= own.blocks;
         notes.non_member |= own.non_member;
     }
     notes

@@ -112,7 +112,6 @@ fn debian_cargo(workspace: &Workspace) -> (Command, PathBuf) {
         cargo.env_remove(name);
     }
     cargo.args(["build", "-Z", "build-std=std,panic_abort"]);
-    cargo.args(["-Z", "build-std-features=optimize_for_size"]);
     (cargo, target)
 }
 

@@ -12,7 +12,7 @@ use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::resolve::{Resolved, resolve, unsupported};
-use super::types::Method;
+use super::types::{Method, Role};
 use super::value::{Arguments, Foreign, Value};
 use crate::generated::dispatch::ENTRIES;
 use crate::{Error, ProcessGroup, Result, distributed};
@@ -27,9 +27,34 @@ pub struct Entry {
     pub key: &'static str,
     /// What it takes.
     pub method: &'static Method,
+    pub(crate) order: Order,
     /// What it does. None for what takes tensors, which [`Staged`](super::Staged) carries out, and
     /// for what each language does in its own way.
     pub(crate) run: Option<fn(Invocation) -> Running>,
+}
+
+/// In whose order of calls a call has its place, where several are not awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// No order.
+    Free,
+    /// That of the group that it is called on, or is given, or of the default group.
+    Group,
+    /// Those of all the groups that it leaves.
+    Left,
+    /// That of its store, until it is over.
+    Store,
+    /// That of its store, until it begins: it may wait for what those behind it do.
+    StoreUntilBegun,
+}
+
+/// A place in the order of the calls of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorePlace {
+    /// The number of the store.
+    pub store: u64,
+    /// Whether those behind it may begin as soon as it has begun.
+    pub until_begun: bool,
 }
 
 /// A call whose overload is known, and the objects that it was given.
@@ -96,14 +121,45 @@ impl Invocation {
     /// no group.
     pub fn groups(&self) -> Vec<u64> {
         let named = self.objects.iter().find_map(|object| object.group().ok());
-        if self.entry.key == "DISTRIBUTED_DESTROY_PROCESS_GROUP" {
-            return distributed::left_with(named);
-        }
         let called_on = self.this.as_ref().and_then(|this| this.group().ok());
-        match called_on.or(named) {
-            Some(group) => vec![group.identity()],
-            None => distributed::default_group().iter().map(ProcessGroup::identity).collect(),
+        match (self.entry.order, called_on.or(named)) {
+            (Order::Free | Order::Store | Order::StoreUntilBegun, _) => Vec::new(),
+            (Order::Left, _) => {
+                distributed::left_with(named).iter().map(ProcessGroup::identity).collect()
+            }
+            (Order::Group, Some(group)) => vec![group.identity()],
+            (Order::Group, None) => {
+                distributed::default_group().iter().map(ProcessGroup::identity).collect()
+            }
         }
+    }
+
+    /// Its place in the order of the calls of a store, if it is a request of one.
+    pub fn store_place(&self) -> Option<StorePlace> {
+        let until_begun = match self.entry.order {
+            Order::Store => false,
+            Order::StoreUntilBegun => true,
+            Order::Free | Order::Group | Order::Left => return None,
+        };
+        let store = self.this.as_ref()?.store().ok()?.underlying_identity();
+        Some(StorePlace { store, until_begun })
+    }
+
+    /// The rank in the group with which it exchanges a message; none: with any, or it is none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if two ranks are named, or one that is not in the group.
+    pub fn peer(&self) -> Result<Option<u32>> {
+        let global = self.resolved.look::<Option<u32>>(Role::GlobalPeer)?.flatten();
+        let in_group = self.resolved.look::<Option<u32>>(Role::Peer)?.flatten();
+        if global.is_none() && in_group.is_none() {
+            return Ok(None);
+        }
+        let named = self.objects.iter().find_map(|object| object.group().ok());
+        let mut parameters = self.resolved.parameters().iter();
+        let name = parameters.find(|known| known.role == Role::GlobalPeer).map(|known| known.name);
+        let group = distributed::group_or_default(named)?;
+        rank_of(&group, name.unwrap_or_default(), global, in_group)
     }
 
     /// Takes the value of parameter `position`, once.

@@ -26,7 +26,7 @@ mod tests;
 pub use crate::generated::calls as tables;
 pub use answer::Answer;
 pub use from_value::FromValue;
-pub use invocation::{Entry, Invocation, Running, entry};
+pub use invocation::{Entry, Invocation, Running, StorePlace, entry};
 pub use object::{Object, StoreObject};
 pub use resolve::{Resolved, resolve};
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.

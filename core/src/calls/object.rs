@@ -127,6 +127,14 @@ impl StoreObject {
         &self.store
     }
 
+    /// The number of the store that requests reach through all prefixes: the same for all views.
+    pub(super) fn underlying_identity(&self) -> u64 {
+        match self.prefixed().and_then(|(_, underlying)| underlying.store().ok()) {
+            Some(underlying) => underlying.underlying_identity(),
+            None => self.identity,
+        }
+    }
+
     /// The prefix, and the store under it as it was given, of a `PrefixStore`.
     pub(super) fn prefixed(&self) -> Option<(&PrefixStore, &Object)> {
         match &self.kind {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::from_value::FromValue;
-use super::types::{Method, Overload, Parameter, RecordType, Type};
+use super::types::{Method, Overload, Parameter, RecordType, Role, Type};
 use super::value::{Arguments, TimeUnit, Value};
 use crate::{Error, Result};
 
@@ -70,6 +70,20 @@ impl Resolved {
     /// [`Error::InvalidArgument`] if it is out of the type's range.
     pub fn take<T: FromValue>(&mut self, position: usize) -> Result<T> {
         let value = std::mem::replace(&mut self.values[position], Value::None);
+        self.converted(position, value)
+    }
+
+    /// The value of the parameter of this role; none if there is no such parameter.
+    ///
+    /// # Errors
+    /// As [`Resolved::take`].
+    pub(super) fn look<T: FromValue>(&self, role: Role) -> Result<Option<T>> {
+        let position = self.parameters().iter().position(|parameter| parameter.role == role);
+        position
+            .map_or(Ok(None), |position| self.converted(position, self.values[position].clone()))
+    }
+
+    fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {
         let number = if let Value::Int(number) = &value { Some(*number) } else { None };
         let sort = value.sort();
         T::from_value(value).map_err(|what| {

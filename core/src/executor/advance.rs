@@ -114,7 +114,7 @@ impl Executor {
     /// Starts to send a message.
     pub fn send(&mut self, message: Message, now: Instant) {
         self.state.now = now;
-        self.state.send_message(message);
+        self.state.send_message(message, |peer, bytes| self.transport.unasked_bytes(peer, bytes));
         self.run();
     }
 

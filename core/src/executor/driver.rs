@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::background::Background;
 use super::{
-    Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Small, SpinPolicy,
-    StallReport, Waiting,
+    Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Progress, Small,
+    SpinPolicy, StallReport, Waiting,
 };
 use crate::clock::Instant;
 use crate::fork;
@@ -95,8 +95,9 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
-    /// when the caller drops the result, which it does when it holds no lock.
+    /// Starts a collective, and moves it as far as it goes at once if `waiting` does not leave that
+    /// to others. What is over by then is told when the caller drops the result, which it does when
+    /// it holds no lock.
     pub fn submit(&self, operation: Operation, waiting: Waiting) -> Settling<'_> {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
@@ -128,7 +129,7 @@ impl Driver {
             (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => {
                 (YIELDS, std::thread::yield_now)
             }
-            (SpinPolicy::Yield(_) | SpinPolicy::Sleep, _) => (0, std::hint::spin_loop),
+            _ => (0, std::hint::spin_loop),
         };
         // Whoever moves something large holds the lock for longer than this may take.
         let mut executor = match self.executor.try_lock() {
@@ -271,7 +272,13 @@ impl Driver {
             return Settling { driver: self, finished };
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
-        self.turn(&mut finished, start);
+        match waiting {
+            Waiting::Soon | Waiting::Likely | Waiting::Later => self.turn(&mut finished, start),
+            Waiting::Elsewhere => self.act(&mut finished, |executor, now| {
+                start(executor, now);
+                Progress { moved: true, unfinished: true }
+            }),
+        };
         if waiting != Waiting::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
@@ -306,11 +313,21 @@ impl Driver {
         finished: &mut Vec<Finished>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
+        self.act(finished, |executor, now| {
+            change(executor, now);
+            executor.advance(now)
+        })
+    }
+
+    /// Does something with the executor and takes what is over; whether anything moved.
+    fn act(
+        &self,
+        finished: &mut Vec<Finished>,
+        act: impl FnOnce(&mut Executor, Instant) -> Progress,
+    ) -> bool {
         let progress = {
             let mut executor = self.lock();
-            let now = Instant::now();
-            change(&mut executor, now);
-            let progress = executor.advance(now);
+            let progress = act(&mut executor, Instant::now());
             executor.take_finished(finished);
             self.busy.store(executor.is_busy(), Ordering::SeqCst);
             self.unfinished.store(progress.unfinished, Ordering::SeqCst);

@@ -80,6 +80,7 @@ impl Broken {
                 let (ours, theirs) = describe_both(one, other);
                 Error::CollectiveMismatch {
                     group,
+                    collective: name_of(&one.fingerprint).to_owned(),
                     sequence: *sequence,
                     rank: one.rank,
                     ours,
@@ -104,9 +105,13 @@ impl Broken {
                     detail: waiting_text(waiting_for),
                 }
             }
-            Abort::User { rank, why } => {
-                Error::Aborted { group, why: format!("rank {rank}: {why}") }
-            }
+            Abort::User { rank, why } => Error::Aborted {
+                group,
+                rank: *rank,
+                why: format!("rank {rank}: {why}"),
+                collective: name.to_owned(),
+                sequence,
+            },
             Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
                 from: *from,
                 to: *to,

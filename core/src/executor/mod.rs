@@ -19,6 +19,7 @@ mod peers;
 mod point_to_point;
 mod running;
 mod scratch;
+mod sending;
 #[cfg(not(feature = "tcp"))]
 mod single;
 mod small;
@@ -44,7 +45,9 @@ pub use state::Finished;
 /// have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Messages of up to this many bytes are sent without asking the receiver.
+/// Messages of up to this many bytes are sent without asking the receiver; of larger ones, the
+/// first bytes are where [`Transport::unasked_bytes`](crate::transport::Transport::unasked_bytes)
+/// says so.
 pub const EAGER: usize = 32 << 10;
 
 /// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
@@ -54,7 +57,11 @@ pub const SEGMENT: usize = 256 << 10;
 /// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
 pub const WINDOW: usize = 1 << 20;
 
-/// What a frame counts in [`WINDOW`] besides its payload, bytes: header and bookkeeping.
+/// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
+/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind it.
+const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
+
+/// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.
 const FRAME_COST: usize = 96;
 
 /// Bytes of one message that the transport has queued at most, so that other messages to the same

@@ -80,4 +80,7 @@ pub enum Waiting {
     Likely,
     /// The caller goes on with something else first.
     Later,
+    /// As later, by a caller that has other things to do than to move what has come by now: another
+    /// thread begins with that.
+    Elsewhere,
 }

@@ -1,39 +1,24 @@
 //! Point-to-point messages: matched by peer and tag, first come, first served.
 //!
 //! A small message goes at once; a larger one, or one for which the window has no room, is offered
-//! and goes when the receiver has a buffer for it.
+//! and goes when the receiver has a buffer for it. Where asking takes long, the offer carries the
+//! first of its bytes, as far as the window has room: a receiver holds no more of them than of
+//! small messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::peers::Incoming;
+use super::sending::Sending;
 use super::state::{Finished, State, bytes_of};
-use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Message, Outcome, SEGMENT, WINDOW};
+use super::{Completion, FRAME_COST, MESSAGE_WINDOW, Message, Outcome};
 use crate::Error;
 use crate::clock::Instant;
 use crate::kernels::Stores;
 use crate::tensor::Region;
-use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
+use crate::transport::{Arrived, Destination, Rank};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
-
-/// A message on its way out.
-pub(super) struct Sending {
-    pub(super) peer: Rank,
-    pub(super) tag: u32,
-    /// Its number among this rank's messages.
-    pub(super) number: u64,
-    memory: Region,
-    /// The prefix that the transport has, bytes.
-    handed: usize,
-    /// The prefix that has left, bytes.
-    left: usize,
-    /// Whether the receiver may be sent segments of it.
-    accepted: bool,
-    /// Whether the frame was handed over for an empty message.
-    begun: bool,
-    pub(super) ending: Ending,
-}
 
 /// A receive.
 pub(super) struct Receiving {
@@ -57,7 +42,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    fn finish(self, finished: &mut Vec<Finished>) {
+    pub(super) fn finish(self, finished: &mut Vec<Finished>) {
         if let Some(finish) = self.finish {
             finish();
         }
@@ -76,17 +61,31 @@ struct Unmatched {
     peer: Rank,
     tag: u32,
     number: u64,
+    /// Of all of it.
     bytes: u64,
-    /// `None` if it was only offered.
-    payload: Option<Vec<u8>>,
+    /// It was offered, with the bytes that are here; otherwise they are all.
+    offered: bool,
+    payload: Vec<u8>,
+}
+
+impl Unmatched {
+    /// What it takes of the window.
+    fn cost(&self) -> u64 {
+        frame_cost(self.offered, self.payload.len())
+    }
+}
+
+/// What a frame takes of the window that came without being asked for: an offer alone takes nothing.
+pub(super) fn frame_cost(offered: bool, payload_bytes: usize) -> u64 {
+    if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST) as u64 }
 }
 
 /// How much was sent to, and came from, a peer without being asked for. Bytes with headers.
 #[derive(Clone, Copy, Default)]
-struct Flow {
-    sent: u64,
+pub(super) struct Flow {
+    pub(super) sent: u64,
     /// What of `sent` the peer has matched with receives, as far as it has told.
-    acknowledged: u64,
+    pub(super) acknowledged: u64,
     /// What came from the peer and was matched.
     matched: u64,
     /// What of `matched` the peer was told.
@@ -98,16 +97,16 @@ struct Flow {
 /// All messages of a rank.
 pub(super) struct PointToPoint {
     /// The number of the last message sent.
-    last_number: u64,
+    pub(super) last_number: u64,
     pub(super) sending: Vec<Sending>,
     /// Whether some of `sending` can go on.
-    sendable: bool,
+    pub(super) sendable: bool,
     /// Receives that wait for a message, in the order of the calls.
     pub(super) posted: VecDeque<Receiving>,
     /// Receives that are matched with a message.
     pub(super) matched: Vec<Receiving>,
     unmatched: VecDeque<Unmatched>,
-    flows: Vec<Flow>,
+    pub(super) flows: Vec<Flow>,
 }
 
 impl PointToPoint {
@@ -158,46 +157,6 @@ impl PointToPoint {
 }
 
 impl State {
-    /// Starts to send a message.
-    pub(super) fn send_message(&mut self, message: Message) {
-        let Some((peer, message)) = self.admitted(message, "send") else { return };
-        let Some(peer) = peer else {
-            let error = Error::InvalidArgument { message: "send needs a destination".to_owned() };
-            self.finished.push(Finished::new(message.completion, Err(error)));
-            return;
-        };
-        let messages = &mut self.messages;
-        messages.last_number += 1;
-        let number = messages.last_number;
-        let bytes = message.memory.len();
-        let flow = &mut messages.flows[peer as usize];
-        let cost = (bytes + FRAME_COST) as u64;
-        let eager = bytes <= EAGER && flow.sent - flow.acknowledged + cost <= WINDOW as u64;
-        if eager {
-            flow.sent += cost;
-        } else {
-            let header = Header {
-                message: message.tag,
-                message_bytes: bytes as u64,
-                ..self.header(Kind::Offer, number)
-            };
-            self.replies.push_back((peer, header));
-        }
-        let ending = self.ending(message.deadline, message.finish, message.completion);
-        self.messages.sending.push(Sending {
-            peer,
-            tag: message.tag,
-            number,
-            memory: message.memory,
-            handed: 0,
-            left: 0,
-            accepted: eager,
-            begun: false,
-            ending,
-        });
-        self.messages.sendable |= eager;
-    }
-
     /// Starts to receive a message.
     pub(super) fn receive_message(&mut self, message: Message) {
         let Some((peer, message)) = self.admitted(message, "recv") else { return };
@@ -220,23 +179,54 @@ impl State {
             return;
         };
         let Some(found) = self.messages.unmatched.remove(place) else { return };
-        let number = found.number;
-        match found.payload {
-            None => self.accept(receiving, found.peer, number, found.bytes),
-            Some(payload) => {
-                let cost = payload.len() as u64 + FRAME_COST as u64;
-                self.messages.flows[found.peer as usize].waiting -= cost;
-                if let Some(receiving) = self.matched(receiving, found.peer, number, found.bytes) {
-                    receiving.memory.write(|into| into.copy_from_slice(&payload));
-                    self.note_matched(found.peer, cost);
-                    self.end_receive(receiving);
-                }
-            }
+        self.messages.flows[found.peer as usize].waiting -= found.cost();
+        self.meet(receiving, &found);
+    }
+
+    /// Gives a message that came for no receive to the one that takes it.
+    fn meet(&mut self, receiving: Receiving, found: &Unmatched) {
+        let (peer, number, bytes) = (found.peer, found.number, found.bytes);
+        let bound = match found.offered {
+            true => self.accept(receiving, peer, number, bytes),
+            false => self.matched(receiving, peer, number, bytes),
+        };
+        if bound || found.offered {
+            self.note_matched(peer, found.cost());
+        }
+        if bound {
+            self.put(peer, number, &found.payload);
+        }
+    }
+
+    /// Puts the first bytes of a message into the buffer that it is bound to.
+    fn put(&mut self, peer: Rank, number: u64, payload: &[u8]) {
+        let Some(place) = self.messages.matched_place(peer, number) else { return };
+        let receiving = &self.messages.matched[place];
+        // Another message with the same number may be in it.
+        if receiving.received > 0 || payload.len() > receiving.memory.len() {
+            self.protocol_error(peer, "two messages came with one number");
+            return;
+        }
+        receiving.memory.write(|into| into[..payload.len()].copy_from_slice(payload));
+        self.received(place, payload.len());
+    }
+
+    /// More bytes of a message are in its buffer.
+    fn received(&mut self, place: usize, bytes: usize) {
+        let receiving = &mut self.messages.matched[place];
+        receiving.received += bytes;
+        if receiving.received == receiving.memory.len() {
+            let receiving = self.messages.matched.remove(place);
+            self.end_receive(receiving);
         }
     }
 
     /// Checks the peer of a message; ends it if the group is broken or the peer is none.
-    fn admitted(&mut self, message: Message, name: &str) -> Option<(Option<Rank>, Message)> {
+    pub(super) fn admitted(
+        &mut self,
+        message: Message,
+        name: &str,
+    ) -> Option<(Option<Rank>, Message)> {
         let peer = message.peer;
         let error = if let Some(broken) = &self.broken {
             broken.error_named(&self.group, name, self.messages.last_number + 1)
@@ -254,7 +244,7 @@ impl State {
         None
     }
 
-    fn ending(
+    pub(super) fn ending(
         &mut self,
         deadline: Instant,
         finish: Option<Outcome>,
@@ -262,57 +252,6 @@ impl State {
     ) -> Ending {
         self.note_deadline(deadline);
         Ending { started: self.now, deadline, finish, completion }
-    }
-
-    /// Hands messages that may go to the transport.
-    pub(super) fn send_messages(&mut self, transport: &mut dyn Transport) {
-        if !std::mem::take(&mut self.messages.sendable) {
-            return;
-        }
-        let header = self.header(Kind::Message, 0);
-        for message in &mut self.messages.sending {
-            let bytes = message.memory.len();
-            while message.accepted && !(message.begun && message.handed == bytes) {
-                let end = bytes.min(message.handed + SEGMENT);
-                if end - message.left > IN_TRANSPORT {
-                    break;
-                }
-                let header = Header {
-                    sequence: message.number,
-                    message: message.tag,
-                    offset: message.handed as u64,
-                    message_bytes: bytes as u64,
-                    payload_bytes: (end - message.handed) as u32,
-                    ..header
-                };
-                let payload = match bytes {
-                    0 => Payload::Empty,
-                    _ => Payload::Region(message.memory.slice(message.handed..end)),
-                };
-                message.handed = end;
-                message.begun = true;
-                self.peers[message.peer as usize].touched = true;
-                transport.send(message.peer, header, payload);
-            }
-        }
-    }
-
-    /// A segment of a message has left.
-    pub(super) fn message_sent(&mut self, header: &Header) {
-        let number = header.sequence;
-        let messages = &mut self.messages;
-        let Some(place) = messages.sending.iter().position(|known| known.number == number) else {
-            return;
-        };
-        let message = &mut messages.sending[place];
-        message.left += header.payload_bytes as usize;
-        if message.left < message.memory.len() {
-            messages.sendable = true;
-            return;
-        }
-        let message = messages.sending.remove(place);
-        drop(message.memory);
-        message.ending.finish(&mut self.finished);
     }
 
     /// Where the payload of a `Message` frame goes.
@@ -323,8 +262,7 @@ impl State {
     ) -> (Incoming, Destination) {
         let nothing = (Incoming::Nothing, Destination::Discard);
         let bytes = header.payload_bytes as usize;
-        let mut place = self.messages.matched_place(peer, header.sequence);
-        if place.is_none() {
+        if self.messages.matched_place(peer, header.sequence).is_none() {
             if header.offset != 0 || u64::from(header.payload_bytes) != header.message_bytes {
                 self.protocol_error(peer, "a part of a message that was not accepted came");
                 return nothing;
@@ -332,14 +270,40 @@ impl State {
             let Some(posted) = self.messages.take_posted(peer, header.message) else {
                 return (Incoming::Unmatched, Destination::Borrowed);
             };
-            let number = header.sequence;
-            let Some(receiving) = self.matched(posted, peer, number, header.message_bytes) else {
+            if !self.matched(posted, peer, header.sequence, header.message_bytes) {
                 return nothing;
-            };
-            self.note_matched(peer, (bytes + FRAME_COST) as u64);
-            self.messages.matched.push(receiving);
-            place = self.messages.matched_place(peer, number);
+            }
+            self.note_matched(peer, frame_cost(false, bytes));
         }
+        self.place(peer, header)
+    }
+
+    /// Where the payload of an `Offer` frame goes, the first bytes of the message.
+    pub(super) fn offer_announced(
+        &mut self,
+        peer: Rank,
+        header: &Header,
+    ) -> (Incoming, Destination) {
+        let nothing = (Incoming::Nothing, Destination::Discard);
+        if header.offset != 0 || self.messages.matched_place(peer, header.sequence).is_some() {
+            self.protocol_error(peer, "a message was offered twice");
+            return nothing;
+        }
+        let Some(posted) = self.messages.take_posted(peer, header.message) else {
+            return (Incoming::Unmatched, Destination::Borrowed);
+        };
+        self.note_matched(peer, frame_cost(true, header.payload_bytes as usize));
+        match self.accept(posted, peer, header.sequence, header.message_bytes) {
+            true => self.place(peer, header),
+            false => nothing,
+        }
+    }
+
+    /// Where the payload of a segment goes whose message is bound to a buffer.
+    fn place(&mut self, peer: Rank, header: &Header) -> (Incoming, Destination) {
+        let nothing = (Incoming::Nothing, Destination::Discard);
+        let bytes = header.payload_bytes as usize;
+        let place = self.messages.matched_place(peer, header.sequence);
         let Some(receiving) = place.map(|place| &self.messages.matched[place]) else {
             return nothing;
         };
@@ -358,7 +322,7 @@ impl State {
         (Incoming::Matched, destination)
     }
 
-    /// A `Message` frame is complete.
+    /// A `Message` or `Offer` frame is complete.
     pub(super) fn message_arrived(
         &mut self,
         peer: Rank,
@@ -368,61 +332,39 @@ impl State {
     ) {
         if incoming == Incoming::Matched {
             let Some(place) = self.messages.matched_place(peer, header.sequence) else { return };
-            let receiving = &mut self.messages.matched[place];
-            receiving.received += header.payload_bytes as usize;
-            if receiving.received == receiving.memory.len() {
-                let receiving = self.messages.matched.remove(place);
-                self.end_receive(receiving);
-            }
+            self.received(place, header.payload_bytes as usize);
         } else if incoming == Incoming::Unmatched {
             self.unmatched_arrived(peer, header, bytes_of(payload));
         }
     }
 
-    /// A message came for which no receive waited when it began.
+    /// A message came, or was offered, for which no receive waited when it began.
     fn unmatched_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
-        let cost = (payload.len() + FRAME_COST) as u64;
-        if let Some(posted) = self.messages.take_posted(peer, header.message) {
-            // The receive was posted while the payload came.
-            let matched = self.matched(posted, peer, header.sequence, header.message_bytes);
-            if let Some(receiving) = matched {
-                receiving.memory.write(|into| into.copy_from_slice(payload));
-                self.note_matched(peer, cost);
-                self.end_receive(receiving);
-            }
-            return;
-        }
-        let flow = &mut self.messages.flows[peer as usize];
-        flow.waiting += cost;
-        if flow.waiting > 2 * WINDOW as u64 {
-            self.protocol_error(peer, "it sent too many messages that nobody receives");
-            return;
-        }
-        self.messages.unmatched.push_back(Unmatched {
+        let found = Unmatched {
             peer,
             tag: header.message,
             number: header.sequence,
             bytes: header.message_bytes,
-            payload: Some(payload.to_vec()),
-        });
-    }
-
-    /// A message waits at its sender.
-    pub(super) fn offer_arrived(&mut self, peer: Rank, header: &Header) {
-        match self.messages.take_posted(peer, header.message) {
-            Some(posted) => self.accept(posted, peer, header.sequence, header.message_bytes),
-            None => self.messages.unmatched.push_back(Unmatched {
-                peer,
-                tag: header.message,
-                number: header.sequence,
-                bytes: header.message_bytes,
-                payload: None,
-            }),
+            offered: header.kind == Kind::Offer,
+            payload: payload.to_vec(),
+        };
+        if let Some(posted) = self.messages.take_posted(peer, header.message) {
+            // The receive was posted while the payload came.
+            self.meet(posted, &found);
+            return;
         }
+        let flow = &mut self.messages.flows[peer as usize];
+        flow.waiting += found.cost();
+        if flow.waiting > 2 * MESSAGE_WINDOW as u64 {
+            self.protocol_error(peer, "it sent too many messages that nobody receives");
+            return;
+        }
+        self.messages.unmatched.push_back(found);
     }
 
-    /// Accepts an offered message; one of another size than the buffer fails on both sides.
-    fn accept(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) {
+    /// Accepts an offered message; one of another size than the buffer fails on both sides. Whether
+    /// it is bound to the buffer.
+    fn accept(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) -> bool {
         let buffer_bytes = receiving.memory.len() as u64;
         let header = Header {
             message: receiving.tag,
@@ -434,65 +376,35 @@ impl State {
             let error = self.size_error(peer, self.rank, receiving.tag, bytes, buffer_bytes);
             drop(receiving.memory);
             receiving.ending.fail(error, &mut self.finished);
-            return;
+            return false;
         }
         receiving.peer = Some(peer);
         receiving.number = number;
         self.messages.matched.push(receiving);
-    }
-
-    /// The receiver takes an offered message, or tells how much it has matched.
-    pub(super) fn accept_arrived(&mut self, peer: Rank, header: &Header) {
-        if header.sequence == 0 {
-            let flow = &mut self.messages.flows[peer as usize];
-            flow.acknowledged = flow.acknowledged.max(header.message_bytes).min(flow.sent);
-            return;
-        }
-        let (number, rank) = (header.sequence, self.rank);
-        let messages = &mut self.messages;
-        let offered =
-            |known: &Sending| known.number == number && known.peer == peer && !known.accepted;
-        let Some(place) = messages.sending.iter().position(offered) else { return };
-        let message = &mut messages.sending[place];
-        let bytes = message.memory.len() as u64;
-        if bytes == header.message_bytes {
-            message.accepted = true;
-            messages.sendable = true;
-            return;
-        }
-        let message = messages.sending.remove(place);
-        let error = self.size_error(rank, peer, message.tag, bytes, header.message_bytes);
-        drop(message.memory);
-        message.ending.fail(error, &mut self.finished);
+        true
     }
 
     /// Binds a receive to a message that was sent without asking. Another size than the buffer's
-    /// breaks the group: the sender has already been told that its message went out well.
-    fn matched(
-        &mut self,
-        mut receiving: Receiving,
-        peer: Rank,
-        number: u64,
-        bytes: u64,
-    ) -> Option<Receiving> {
+    /// breaks the group: the sender has already been told that its message went out well. Whether it
+    /// is bound.
+    fn matched(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) -> bool {
         let buffer_bytes = receiving.memory.len() as u64;
         receiving.peer = Some(peer);
         receiving.number = number;
-        if bytes == buffer_bytes {
-            return Some(receiving);
-        }
         let (from, to, tag) = (peer, self.rank, receiving.tag);
-        // It ends with all others when the group breaks.
+        // If it does not fit, it ends with all others when the group breaks.
         self.messages.matched.push(receiving);
-        self.fail(Abort::MessageSize { from, to, tag, sent_bytes: bytes, buffer_bytes });
-        None
+        if bytes != buffer_bytes {
+            self.fail(Abort::MessageSize { from, to, tag, sent_bytes: bytes, buffer_bytes });
+        }
+        bytes == buffer_bytes
     }
 
     /// Notes that `cost` bytes from `peer` met their receive; tells the peer now and then.
     fn note_matched(&mut self, peer: Rank, cost: u64) {
         let flow = &mut self.messages.flows[peer as usize];
         flow.matched += cost;
-        if flow.matched - flow.reported >= WINDOW as u64 / 4 {
+        if flow.matched - flow.reported >= MESSAGE_WINDOW as u64 / 4 {
             flow.reported = flow.matched;
             let header = Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
             self.replies.push_back((peer, header));
@@ -507,7 +419,14 @@ impl State {
         receiving.ending.finish(&mut self.finished);
     }
 
-    fn size_error(&self, from: Rank, to: Rank, tag: u32, sent: u64, buffer: u64) -> Error {
+    pub(super) fn size_error(
+        &self,
+        from: Rank,
+        to: Rank,
+        tag: u32,
+        sent: u64,
+        buffer: u64,
+    ) -> Error {
         Error::MessageSize { from, to, tag, sent_bytes: sent, buffer_bytes: buffer }
     }
 

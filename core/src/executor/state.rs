@@ -287,6 +287,7 @@ impl Sink for State {
         let (incoming, destination) = match header.kind {
             Kind::Data => self.data_announced(peer, header),
             Kind::Message => self.message_announced(peer, header),
+            Kind::Offer => self.offer_announced(peer, header),
             _ => (Incoming::Nothing, Destination::Discard),
         };
         self.peers[peer as usize].incoming = incoming;
@@ -310,8 +311,7 @@ impl Sink for State {
             Kind::Data => self.data_arrived(peer, header, incoming, &payload),
             Kind::Ready => self.ready_arrived(peer, header),
             Kind::Held => self.note_held(peer, header.sequence),
-            Kind::Message => self.message_arrived(peer, header, incoming, &payload),
-            Kind::Offer => self.offer_arrived(peer, header),
+            Kind::Message | Kind::Offer => self.message_arrived(peer, header, incoming, &payload),
             Kind::Accept => self.accept_arrived(peer, header),
             // What `Issued` says stands in every header.
             Kind::Issued | Kind::Goodbye | Kind::Abort => {}
@@ -327,7 +327,7 @@ impl Sink for State {
             }
             _ if self.is_failing() || header.generation != self.group.generation => {}
             Kind::Data => self.data_sent(peer, header),
-            Kind::Message => self.message_sent(header),
+            Kind::Message | Kind::Offer => self.message_sent(header),
             _ => {}
         }
     }

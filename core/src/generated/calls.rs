@@ -3077,7 +3077,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
         form: "send_object_list(object_list: object, dst: int? = None, group: ProcessGroup? = None, device: object? = None, group_dst: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
-            optional("dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("dst", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
             optional(
                 "group",
                 Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -3085,7 +3085,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
                 Constant::Null,
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
-            optional("group_dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("group_dst", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
             optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],
@@ -3102,7 +3102,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
         form: "recv_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
-            optional("src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("src", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
             optional(
                 "group",
                 Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -3110,7 +3110,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
                 Constant::Null,
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
-            optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("group_src", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
             optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
         ],
     }],

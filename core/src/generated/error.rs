@@ -101,6 +101,8 @@ pub enum Error {
     CollectiveMismatch {
         /// The group's name.
         group: String,
+        /// The collective that `rank` runs.
+        collective: String,
         /// Sequence number of the operation.
         sequence: u64,
         /// One rank.
@@ -161,8 +163,14 @@ pub enum Error {
     Aborted {
         /// The group's name.
         group: String,
+        /// The rank that aborted it, or left it with operations in flight.
+        rank: u32,
         /// By whom, why.
         why: String,
+        /// The collective that was running here, or that was called.
+        collective: String,
+        /// Its sequence number.
+        sequence: u64,
     },
     /// A point-to-point message and the buffer for it differ in size.
     #[error(
@@ -228,6 +236,10 @@ pub enum Error {
     /// A barrier found ranks missing.
     #[error("{message}")]
     MonitoredBarrier {
+        /// The group's name.
+        group: String,
+        /// `monitored_barrier`.
+        collective: String,
         /// Which ranks, how long was waited.
         message: String,
     },
@@ -306,8 +318,17 @@ impl Error {
             Error::RankNotInGroup { message } => {
                 vec![("message", ErrorField::Text(message.clone()))]
             }
-            Error::CollectiveMismatch { group, sequence, rank, ours, other_rank, theirs } => vec![
+            Error::CollectiveMismatch {
+                group,
+                collective,
+                sequence,
+                rank,
+                ours,
+                other_rank,
+                theirs,
+            } => vec![
                 ("group", ErrorField::Text(group.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
                 ("sequence", ErrorField::Number(*sequence)),
                 ("rank", ErrorField::Number(u64::from(*rank))),
                 ("ours", ErrorField::Text(ours.clone())),
@@ -336,9 +357,12 @@ impl Error {
                 ("collective", ErrorField::Text(collective.clone())),
                 ("sequence", ErrorField::Number(*sequence)),
             ],
-            Error::Aborted { group, why } => vec![
+            Error::Aborted { group, rank, why, collective, sequence } => vec![
                 ("group", ErrorField::Text(group.clone())),
+                ("rank", ErrorField::Number(u64::from(*rank))),
                 ("why", ErrorField::Text(why.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
             ],
             Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => vec![
                 ("from", ErrorField::Number(u64::from(*from))),
@@ -360,9 +384,11 @@ impl Error {
             Error::NotACounter { key } => vec![("key", ErrorField::Text(key.clone()))],
             Error::QueueEmpty => vec![],
             Error::Network { message } => vec![("message", ErrorField::Text(message.clone()))],
-            Error::MonitoredBarrier { message } => {
-                vec![("message", ErrorField::Text(message.clone()))]
-            }
+            Error::MonitoredBarrier { group, collective, message } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
+                ("message", ErrorField::Text(message.clone())),
+            ],
             Error::Backend { backend, message } => vec![
                 ("backend", ErrorField::Text(backend.clone())),
                 ("message", ErrorField::Text(message.clone())),
@@ -375,7 +401,8 @@ impl Error {
         match self {
             Error::CollectiveMismatch { rank, .. }
             | Error::CollectiveTimeout { rank, .. }
-            | Error::RankFailed { rank, .. } => Some(*rank),
+            | Error::RankFailed { rank, .. }
+            | Error::Aborted { rank, .. } => Some(*rank),
             _ => None,
         }
     }
@@ -383,9 +410,12 @@ impl Error {
     /// The collective that failed, if one did.
     pub fn collective(&self) -> Option<&str> {
         match self {
-            Error::CollectiveTimeout { collective, .. }
+            Error::CollectiveMismatch { collective, .. }
+            | Error::CollectiveTimeout { collective, .. }
             | Error::WaitTimeout { collective, .. }
-            | Error::RankFailed { collective, .. } => Some(collective),
+            | Error::RankFailed { collective, .. }
+            | Error::Aborted { collective, .. }
+            | Error::MonitoredBarrier { collective, .. } => Some(collective),
             _ => None,
         }
     }
@@ -396,7 +426,8 @@ impl Error {
             Error::CollectiveMismatch { sequence, .. }
             | Error::CollectiveTimeout { sequence, .. }
             | Error::WaitTimeout { sequence, .. }
-            | Error::RankFailed { sequence, .. } => Some(*sequence),
+            | Error::RankFailed { sequence, .. }
+            | Error::Aborted { sequence, .. } => Some(*sequence),
             _ => None,
         }
     }

@@ -184,17 +184,19 @@ impl RunArguments {
         let master_addr = match self.master_addr {
             Some(address) => address,
             None if several => {
-                return Err("--nnodes > 1 needs --master-addr, the host of node 0, as in \
-                            --master-addr host-a"
-                    .to_owned());
+                let example = "as in --master-addr host-a";
+                return Err(format!(
+                    "--nnodes > 1 needs --master-addr, the host of node 0, {example}"
+                ));
             }
             None => "127.0.0.1".to_owned(),
         };
         let master_port = self.master_port.unwrap_or(if several { DEFAULT_PORT } else { 0 });
         if several && master_port == 0 {
-            return Err("--master-port 0 picks a port that the other nodes cannot know; \
-                        give the same port on every node, as in --master-port 29500"
-                .to_owned());
+            let advice = "give the same port on every node, as in --master-port 29500";
+            return Err(format!(
+                "--master-port 0 picks a port that other nodes cannot know; {advice}"
+            ));
         }
         let parts = parts(self.nproc_per_node.as_deref(), self.program)?;
         let job = Job {
@@ -224,9 +226,9 @@ fn parts(first_count: Option<&str>, words: Vec<OsString>) -> Result<Vec<Part>, S
     let mut parts = Vec::new();
     for (index, words) in words.split(|word| word == ":").enumerate() {
         if words.is_empty() {
+            let example = "as in -n 2 python train.py : -n 1 ./other";
             return Err(format!(
-                "program {} of the job is empty: a \":\" stands between two programs, as in \
-                 -n 2 python train.py : -n 1 ./other",
+                "program {} of the job is empty: a \":\" stands between two programs, {example}",
                 index + 1
             ));
         }
@@ -269,11 +271,10 @@ fn rank_count(text: &str) -> Result<u32, String> {
         "cpu" => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         "gpu" => match gpu_count() {
             0 => {
-                return Err(
-                    "-n gpu: this host has no NVIDIA GPU that may be used; give a number, \
-                           as in -n 4"
-                        .to_owned(),
-                );
+                let advice = "give a number, as in -n 4";
+                return Err(format!(
+                    "-n gpu: this host has no NVIDIA GPU that may be used; {advice}"
+                ));
             }
             count => count,
         },

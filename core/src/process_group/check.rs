@@ -1,6 +1,7 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
-use super::disjoint::{Twice, disjoint};
+use super::disjoint::disjoint;
+use crate::tensor::Twice;
 use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
 /// One operation of a request, checked.

@@ -92,7 +92,7 @@ impl Barrier<'_> {
         };
         let verdict = self.decide(&verdict).await?;
         if verdict != PASSED {
-            return Err(failed(String::from_utf8_lossy(&verdict).into_owned()));
+            return Err(self.failed(String::from_utf8_lossy(&verdict).into_owned()));
         }
         // Everybody is here, so nobody reads what the barrier before left behind. A store that
         // cannot delete keeps a few keys more.
@@ -138,7 +138,7 @@ impl Barrier<'_> {
         if verdict == PASSED {
             return Ok(());
         }
-        Err(failed(format!(
+        Err(self.failed(format!(
             "Rank {} successfully reached monitoredBarrier, but received errors while waiting for \
              send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original \
              exception: \n{}",
@@ -150,6 +150,14 @@ impl Barrier<'_> {
     /// Writes the verdict if there is none; the one that holds.
     async fn decide(&self, verdict: &str) -> Result<Vec<u8>> {
         self.store.compare_set_async(&self.verdict(), b"", verdict.as_bytes()).await
+    }
+
+    fn failed(&self, message: String) -> Error {
+        Error::MonitoredBarrier {
+            group: self.group.group_name().to_owned(),
+            collective: "monitored_barrier".to_owned(),
+            message,
+        }
     }
 
     fn failure(&self, who: &str) -> String {
@@ -212,8 +220,4 @@ impl Barrier<'_> {
 fn names(ranks: &[u32]) -> String {
     let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
     format!("Ranks {}", names.join(", "))
-}
-
-fn failed(message: String) -> Error {
-    Error::MonitoredBarrier { message }
 }

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod element;
+mod overlaps;
 mod pages;
 mod region;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
@@ -12,7 +13,8 @@ mod view;
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_mut};
 pub use element::Element;
+pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::Region;
-pub(crate) use strided::is_apart;
+pub(crate) use strided::overlaps_itself;
 pub use view::{Device, Tensor};

@@ -16,9 +16,26 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
     true
 }
 
+/// Whether two indices lead to the same element, as with strides of 0. All lie below `elements`,
+/// index (0, …, 0) at `origin`.
+pub(crate) fn overlaps_itself(
+    shape: &[usize],
+    strides: &[isize],
+    origin: usize,
+    elements: usize,
+) -> bool {
+    if let Some(apart) = is_apart(shape, strides) {
+        return !apart;
+    }
+    let mut seen = vec![false; elements];
+    let mut twice = false;
+    visit(shape, strides, origin, |at| twice |= std::mem::replace(&mut seen[at], true));
+    twice
+}
+
 /// Whether no two indices lead to the same element, where that is seen at once: each stride leaps
 /// over all that the smaller ones reach, or it is 0.
-pub(crate) fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
+fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
     if shape.contains(&0) {
         return Some(true);
     }

@@ -1,7 +1,7 @@
 //! The neutral tensor that every language's values become.
 
-use super::Region;
-use super::strided;
+use super::overlaps::{Runs, View, runs_of};
+use super::{Region, strided};
 use crate::{DType, Error, Result};
 
 /// Where a tensor's memory is.
@@ -99,57 +99,6 @@ impl Tensor {
         self.strides.is_none()
     }
 
-    /// Whether two of its indices lead to the same element, as strides of 0 do.
-    pub(crate) fn overlaps_itself(&self) -> bool {
-        let Some(strides) = &self.strides else { return false };
-        if let Some(apart) = strided::is_apart(&self.shape, strides) {
-            return !apart;
-        }
-        let mut seen = vec![false; self.region.len() / self.dtype.size_bytes()];
-        let mut twice = false;
-        strided::visit(&self.shape, strides, self.origin, |at| {
-            twice |= std::mem::replace(&mut seen[at], true);
-        });
-        twice
-    }
-
-    /// Whether this tensor and `other` have memory in common.
-    pub(crate) fn shares_elements(&self, other: &Tensor) -> bool {
-        if !self.region.overlaps(&other.region) || self.bytes() == 0 || other.bytes() == 0 {
-            return false;
-        }
-        if self.is_contiguous() && other.is_contiguous() {
-            return true;
-        }
-        let start = self.region.address();
-        let mut seen = vec![false; self.region.len()];
-        self.visit_bytes(|at, bytes| seen[at - start..at - start + bytes].fill(true));
-        let mut shared = false;
-        other.visit_bytes(|at, bytes| {
-            let (from, until) = (at.max(start), (at + bytes).min(start + seen.len()));
-            shared |= from < until && seen[from - start..until - start].contains(&true);
-        });
-        shared
-    }
-
-    /// Whether it is the same memory in the same order.
-    pub(crate) fn is_same_view(&self, other: &Tensor) -> bool {
-        let place = |it: &Tensor| (it.region.address(), it.region.len(), it.origin);
-        let alike = self.strides.is_none() || self.shape == other.shape;
-        place(self) == place(other) && self.strides == other.strides && alike
-    }
-
-    /// Calls `f` with address and length of each piece of the memory, in bytes.
-    pub(crate) fn visit_bytes(&self, mut f: impl FnMut(usize, usize)) {
-        let (start, size) = (self.region.address(), self.dtype.size_bytes());
-        match &self.strides {
-            None => f(start, self.region.len()),
-            Some(strides) => {
-                strided::visit(&self.shape, strides, self.origin, |at| f(start + at * size, size));
-            }
-        }
-    }
-
     /// The memory; for a tensor with strides, from its lowest to its highest element.
     pub fn region(&self) -> &Region {
         &self.region
@@ -241,6 +190,46 @@ impl Tensor {
                     self.origin,
                 );
             }),
+        }
+    }
+}
+
+impl View for Tensor {
+    /// All of a process is one piece.
+    fn piece(&self) -> usize {
+        0
+    }
+
+    fn span(&self) -> (usize, usize) {
+        let start = self.region.address();
+        (start, if self.bytes() == 0 { start } else { start + self.region.len() })
+    }
+
+    fn overlaps_itself(&self) -> bool {
+        let elements = self.region.len() / self.dtype.size_bytes();
+        let strides = self.strides.as_deref();
+        strides.is_some_and(|it| strided::overlaps_itself(&self.shape, it, self.origin, elements))
+    }
+
+    fn is_same_view(&self, other: &Tensor) -> bool {
+        let place = |it: &Tensor| (it.region.address(), it.region.len(), it.origin);
+        let alike = self.strides.is_none() || self.shape == other.shape;
+        place(self) == place(other) && self.strides == other.strides && alike
+    }
+
+    fn runs(&self) -> Runs {
+        let size = self.dtype.size_bytes();
+        let address = self.region.address() + self.origin * size;
+        runs_of(&self.shape, self.strides.as_deref(), size, address)
+    }
+
+    fn visit_bytes(&self, mut f: impl FnMut(usize, usize)) {
+        let (start, size) = (self.region.address(), self.dtype.size_bytes());
+        match &self.strides {
+            None => f(start, self.region.len()),
+            Some(strides) => {
+                strided::visit(&self.shape, strides, self.origin, |at| f(start + at * size, size));
+            }
         }
     }
 }

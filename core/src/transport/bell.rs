@@ -42,6 +42,7 @@ mod descriptor {
         }
 
         /// Whether it is the same bell.
+        #[cfg(feature = "websocket")]
         pub(crate) fn is(&self, other: &Bell) -> bool {
             Arc::ptr_eq(&self.0, &other.0)
         }

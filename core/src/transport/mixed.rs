@@ -50,6 +50,13 @@ impl Transport for MixedTransport {
         self.way(peer).send(peer, header, payload);
     }
 
+    fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
+        match self.is_web.get(peer as usize) {
+            Some(true) => self.websocket.unasked_bytes(peer, message_bytes),
+            _ => self.tcp.unasked_bytes(peer, message_bytes),
+        }
+    }
+
     fn connect(&mut self, peer: Rank) {
         self.way(peer).connect(peer);
     }

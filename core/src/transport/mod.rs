@@ -186,6 +186,13 @@ pub trait Transport: Send {
     /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
+    /// How many of the first of `message_bytes` to `peer` had better leave before that one has said
+    /// where they go, because its answer takes longer than a copy of so much. At most
+    /// [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
+    fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
+        let _ = (peer, message_bytes);
+        0
+    }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
     /// Moves what can be moved now and tells `sink`; true if anything moved.

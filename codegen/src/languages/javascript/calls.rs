@@ -107,6 +107,8 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
         _ => {}
     }
     fields.extend(is_in_order(method).then(|| "inOrder: true".to_owned()));
+    let abort = method.notes.leaves.iter();
+    fields.extend(abort.map(|abort| format!("abort: \"{}\"", key(&method.owner, abort))));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
         Some(Type::Undefined) => fields.push("gives: \"nothing\"".to_owned()),

@@ -6,8 +6,9 @@ use super::spelling::{camel, error_class};
 use crate::model::{Api, Method, Parameter, Role, Type};
 
 /// What becomes of integers that a number of JavaScript cannot be.
-const EXACT: &str = "For a BigInt the result is a BigInt, and exact. For a number it is a number, \
-    which is rounded beyond `Number.MAX_SAFE_INTEGER`.";
+const EXACT: &str = "For a BigInt the result is a BigInt. For a number it is a number; where that \
+    would not be exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with \
+    {@link InvalidArgumentError}, which says the result: it was carried out all the same.";
 
 /// A doc comment in its parts.
 #[derive(Clone, Debug, Default)]
@@ -231,11 +232,9 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Root if parameter.name == "root" => "The root: a rank in this group.",
         Role::Root => "The root as a rank in the group, instead of a global rank.",
         Role::GlobalRoot => "The root's global rank.",
-        Role::Peer if parameter.name.starts_with("group_") => {
-            "The other rank as a rank in the group, instead of a global rank."
-        }
+        Role::Peer if parameter.name.starts_with("group_") => named(&parameter.name),
         Role::Peer => "The other rank, in this group.",
-        Role::GlobalPeer => "The other rank's global rank.",
+        Role::GlobalPeer => named(&parameter.name),
         Role::Tag => "Messages match if their tags are equal.",
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",

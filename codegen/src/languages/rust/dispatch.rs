@@ -23,6 +23,8 @@ struct Entry {
     key: String,
     /// `&calls::STORE_GET`, or a table that stands in the dispatcher itself.
     method: String,
+    /// A variant of the core's `Order`.
+    order: &'static str,
     run: String,
 }
 
@@ -109,7 +111,8 @@ impl Dispatch {
                 method.name
             )
         };
-        self.entries.push(Entry { method: format!("&calls::{key}"), key, run });
+        let order = order(method);
+        self.entries.push(Entry { method: format!("&calls::{key}"), key, order, run });
     }
 
     fn add_attribute(&mut self, owner: &str, attribute: &Attribute, direct: bool) {
@@ -126,7 +129,7 @@ impl Dispatch {
         };
         let (interface, name) = (owner.to_owned(), attribute.name.clone());
         self.attributes.push(Table { key: key.clone(), interface, name });
-        self.entries.push(Entry { method: format!("&{key}"), key, run });
+        self.entries.push(Entry { method: format!("&{key}"), key, order: "Free", run });
     }
 
     /// Adds a call that is written here; what runs it.
@@ -141,6 +144,23 @@ impl Dispatch {
         let path = format!("{owner}.{name}");
         self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
         run
+    }
+}
+
+/// In whose order of calls a call stands.
+fn order(method: &Method) -> &'static str {
+    let notes = &method.notes;
+    // Another handle on a store has an order of its own.
+    let makes_object =
+        method.overloads.iter().any(|overload| matches!(overload.returns, Type::Interface(_)));
+    match method.owner.as_str() {
+        _ if !notes.waits => "Free",
+        "Store" if makes_object => "Free",
+        "Store" if notes.blocks => "StoreUntilBegun",
+        "Store" => "Store",
+        "ProcessGroup" => "Group",
+        _ if notes.leaves.is_some() => "Left",
+        _ => "Group",
     }
 }
 

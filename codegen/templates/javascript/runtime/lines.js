@@ -11,6 +11,10 @@ const blocked = new Map();
 /** Those whose first is a call under way. */
 const held = new Map();
 
+/** How long a call that leaves a group waits behind calls that nobody waits for, ms: as long as it
+ * waits for operations in flight. */
+const MOMENT_MS = 5000;
+
 let tellReady = () => {};
 
 /** Has `callback` called when there is something in `ready`. */
@@ -31,13 +35,36 @@ export function enqueue(operation) {
 }
 
 /** Runs `begin` when everything that was called before it in `groups` is issued. What is called
- * in the first of them behind it waits until it is over. */
-export function inOrder(groups, begin) {
+ * in the first of them behind it waits until it is over. Nobody waits for it after `signal`. */
+export function inOrder(groups, begin, signal = null) {
   const [first, ...others] = groups;
   if (first === undefined) return begin();
-  if (others.length === 0) return waitInLine(first, begin);
-  const before = Promise.all(others.map((group) => waitInLine(group, async () => {})));
-  return waitInLine(first, () => before.then(begin));
+  if (others.length === 0) return waitInLine(first, begin, signal);
+  const before = Promise.all(others.map((group) => waitInLine(group, async () => {}, signal)));
+  return waitInLine(first, () => before.then(begin), signal);
+}
+
+/** As `inOrder`, for a call that leaves the groups: where nobody waits any more for what was called
+ * before it, that has a moment to end. Then `abort` ends it. */
+export function inOrderOrAfterAbort(groups, begin, abort) {
+  const before = groups.flatMap((group) => lineOf(group) ?? []);
+  let timer = null;
+  let hasBegun = false;
+  const expire = () => {
+    try {
+      abort();
+    } catch {
+      // There is nothing to abort any more.
+    }
+  };
+  Promise.all(before.map(unneeded)).then(() => {
+    if (!hasBegun) timer = setTimeout(expire, MOMENT_MS);
+  });
+  return inOrder(groups, () => {
+    hasBegun = true;
+    clearTimeout(timer);
+    return begin();
+  });
 }
 
 /** Goes on with a line that was taken out of `ready`. */
@@ -68,10 +95,23 @@ export function unblock() {
 class Turn {
   #begin;
   #settle;
+  #ended;
+  #end;
 
-  constructor(begin, settle) {
+  constructor(begin, settle, signal) {
     this.#begin = begin;
     this.#settle = settle;
+    this.#ended = new Promise((end) => {
+      this.#end = end;
+    });
+    if (signal?.aborted) this.#end();
+    signal?.addEventListener("abort", this.#end, { once: true });
+    this.#ended.then(() => signal?.removeEventListener("abort", this.#end));
+  }
+
+  /** Calls `listener` when it is over, or nobody waits for it any more. */
+  whenEnded(listener) {
+    this.#ended.then(listener);
   }
 
   begin(over) {
@@ -82,16 +122,26 @@ class Turn {
       result = Promise.reject(error);
     }
     this.#settle(result);
+    result.then(this.#end, this.#end);
     result.then(over, over);
   }
 }
 
-function waitInLine(group, begin) {
-  return new Promise((settle) => append(group, new Turn(begin, settle)));
+/** When nobody needs what stands in a line any more: it ended, or was given up. */
+function unneeded(entry) {
+  return new Promise((resolve) => entry.whenEnded(resolve));
+}
+
+function waitInLine(group, begin, signal) {
+  return new Promise((settle) => append(group, new Turn(begin, settle, signal)));
+}
+
+function lineOf(group) {
+  return ready.get(group) ?? blocked.get(group) ?? held.get(group);
 }
 
 function append(group, entry) {
-  const line = ready.get(group) ?? blocked.get(group) ?? held.get(group);
+  const line = lineOf(group);
   if (line === undefined) resume(group, [entry]);
   else line.push(entry);
 }

@@ -42,10 +42,10 @@ pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
     distributed::destroy_process_group_in(Way::NATURAL, group).await.into_answer()
 }
 
-/// Aborts a group, or the default group.
+/// Aborts a group, or all of them.
 pub(crate) async fn abort_process_group(call: Invocation) -> Result<Answer> {
-    call.group(0)?.abort();
-    ().into_answer()
+    let group = call.object(0).map(Object::group).transpose()?;
+    distributed::abort_process_group(group).into_answer()
 }
 
 /// Makes a group of some ranks.

@@ -1,7 +1,7 @@
 //! Where the elements of a tensor lie in a language's memory, and copies between that and
 //! contiguous memory, a few at a time. Knows nothing of tensors' types.
 
-use crate::tensor::is_apart;
+use crate::tensor::{Runs, overlaps_itself, runs_of};
 
 /// Where the elements lie, by their numbers in C order.
 #[derive(Debug, PartialEq)]
@@ -80,16 +80,17 @@ impl Layout {
         self.checked_extent().map_or((0, 0), |(first, last)| (first as usize, last as usize))
     }
 
+    /// How the elements repeat, in memory that begins at `address`.
+    pub(super) fn runs(&self, address: usize) -> Runs {
+        let size = self.element_bytes;
+        runs_of(&self.shape, self.strides.as_deref(), size, address + self.origin * size)
+    }
+
     /// Whether two indices lead to the same element.
     pub(super) fn overlaps_itself(&self) -> bool {
         let Some(strides) = &self.strides else { return false };
-        if let Some(apart) = is_apart(&self.shape, strides) {
-            return !apart;
-        }
         let (first, last) = self.extent();
-        let mut seen = vec![false; last - first];
-        let mut at = (0..self.elements).map(|element| self.position(strides, element) - first);
-        at.any(|at| std::mem::replace(&mut seen[at], true))
+        overlaps_itself(&self.shape, strides, self.origin - first, last - first)
     }
 
     /// Calls `copy` with pieces of the memory that lie one after the other in C order, from the

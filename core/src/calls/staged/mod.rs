@@ -85,13 +85,14 @@ impl Staged {
     /// slot of an object among the arguments is its position in `objects`.
     ///
     /// # Errors
-    /// Wrong arguments; [`Error::Unsupported`] for a method that is no operation on tensors.
+    /// Wrong arguments; [`Error::Unsupported`] for a method that is no operation on tensors. Where
+    /// there is no memory for the copies, the group is aborted, as by [`Staged::give_up`].
     pub fn prepare(
         entry: &'static Entry,
         this: Option<&Object>,
         arguments: Arguments,
         objects: &[Object],
-        tensors: Tensors,
+        mut tensors: Tensors,
     ) -> Result<Staged> {
         let resolved = resolve(entry.method, arguments)?;
         refuse_read_only_outputs(&resolved)?;
@@ -106,6 +107,10 @@ impl Staged {
             Some(object) => object.group()?.clone(),
             None => distributed::default_group()?,
         };
+        if let Some(lack) = tensors.lack.take() {
+            could_not(&group, entry.method.name, &lack.to_string());
+            return Err(lack);
+        }
         let inputs = resolved.positions(&tensors, reads);
         let outputs = resolved.positions(&tensors, writes);
         let operation = operation(resolved, &group, this.is_some())?;
@@ -148,6 +153,11 @@ impl Staged {
     /// The work, once it is issued.
     pub fn work(&self) -> Option<&Work> {
         if let State::Issued(work) = &self.state { Some(work) } else { None }
+    }
+
+    /// Bytes of all its tensors, wherever they lie.
+    pub fn bytes(&self) -> usize {
+        self.tensors.all.iter().map(|staging| staging.tensor.bytes()).sum()
     }
 
     /// Whether there is nothing left to issue.
@@ -215,7 +225,7 @@ impl Staged {
         self.state = State::Over;
         self.tensors = Tensors::default();
         if let Some(group) = &self.group {
-            group.abort_because(&format!("could not take part in {}: {why}", self.name));
+            could_not(group, self.name, why);
         }
     }
 
@@ -348,6 +358,11 @@ impl Cursor {
         }
         Ok(self.left(positions, tensors))
     }
+}
+
+/// Aborts a group that counts on an operation of this rank.
+fn could_not(group: &ProcessGroup, name: &str, why: &str) {
+    group.abort_because(&format!("could not take part in {name}: {why}"));
 }
 
 /// The language's side of a tensor that is copied, if it is still as it was.

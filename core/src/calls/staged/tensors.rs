@@ -42,6 +42,8 @@ pub enum Memory {
 #[derive(Debug, Default)]
 pub struct Tensors {
     pub(super) all: Vec<Staging>,
+    /// Why there is no memory for the copies, which the tensors have none of then.
+    pub(super) lack: Option<Error>,
 }
 
 /// One tensor of a call.
@@ -63,19 +65,25 @@ pub(super) struct Foreign {
 }
 
 impl Tensors {
-    /// The tensors of these descriptions, with memory for the copies of those that need one.
+    /// The tensors of these descriptions, with memory for the copies of those that need one. If
+    /// there is none, [`Staged::prepare`](super::Staged::prepare) fails: that is no mistake of the
+    /// call, and the other ranks count on it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
     pub fn new(described: Vec<Described>) -> Result<Tensors> {
-        let regions = regions(&described)?;
+        let mut lack = None;
+        let regions = regions(&described).unwrap_or_else(|error| {
+            lack = Some(error);
+            vec![None; described.len()]
+        });
         let mut all: Vec<Staging> = Vec::with_capacity(described.len());
         for (it, region) in described.into_iter().zip(regions) {
-            let mut next = Staging::new(it, region)?;
+            let mut next = Staging::new(it, region, &mut lack)?;
             next.be_the_same_as_one_of(&all);
             all.push(next);
         }
-        Ok(Tensors { all })
+        Ok(Tensors { all, lack })
     }
 
     /// The value of the tensor at this position.
@@ -94,7 +102,12 @@ impl Tensors {
 }
 
 impl Staging {
-    fn new(described: Described, shared: Option<Region>) -> Result<Staging> {
+    /// Without elements, and with what is lacking, if there is no memory for a copy.
+    fn new(
+        described: Described,
+        shared: Option<Region>,
+        lack: &mut Option<Error>,
+    ) -> Result<Staging> {
         let Described { dtype, shape, strides, offset, read_only, memory } = described;
         let bytes = match &memory {
             Memory::Foreign { bytes, .. } => *bytes,
@@ -107,8 +120,15 @@ impl Staging {
         let tensor = match &memory {
             Memory::Own(region) => over(region, dtype, &layout),
             Memory::Foreign { .. } => {
-                let region = shared.map_or_else(|| memory_of(layout.bytes()), Ok)?;
-                Tensor::contiguous(region, dtype, layout.shape().to_vec())
+                let region = match (shared, &lack) {
+                    (Some(region), _) => Some(region),
+                    (None, Some(_)) => None,
+                    (None, None) => memory_of(layout.bytes()).map_err(|why| *lack = Some(why)).ok(),
+                };
+                match region {
+                    Some(region) => Tensor::contiguous(region, dtype, layout.shape().to_vec()),
+                    None => Tensor::contiguous(Region::zeroed(0), dtype, vec![0]),
+                }
             }
         };
         let tensor = if read_only { tensor.read_only() } else { tensor };

@@ -225,6 +225,29 @@ fn wrong_calls_are_wrong_at_once() {
 }
 
 #[test]
+fn a_group_is_aborted_if_there_is_no_memory_for_a_copy() {
+    let array = Array::of(&[1.0]);
+    let endless =
+        Described { shape: Some(vec![1 << 50]), strides: Some(vec![0]), ..array.described(0) };
+    let given = vec![array.described(1), endless];
+    let both = |tensors: &Tensors| {
+        vec![Value::List(vec![tensors.value(0).unwrap(), tensors.value(1).unwrap()])]
+    };
+    let group = group();
+    // What no overload takes is wrong, whatever memory there is.
+    let wrong = prepare(&group, "PROCESS_GROUP_ALLREDUCE", given.clone(), |_| vec![], avg());
+    assert!(matches!(wrong, Err(Error::InvalidType { .. })), "{wrong:?}");
+    let used = prepare(&group, "PROCESS_GROUP_BROADCAST", vec![array.described(0)], list, vec![]);
+    assert!(used.is_ok() && !group.group().unwrap().is_broken());
+
+    let call = prepare(&group, "PROCESS_GROUP_ALLREDUCE_COALESCED", given, both, vec![]);
+    let error = call.unwrap_err().to_string();
+    assert!(error.contains("there is no memory for a copy of 4503599627370496 bytes"), "{error}");
+    let next = group.group().unwrap().barrier(()).unwrap_err();
+    assert!(matches!(&next, Error::Aborted { why, .. } if why.contains(&error)), "{next}");
+}
+
+#[test]
 fn a_group_without_this_process_does_nothing() {
     let array = Array::of(&[1.0]);
     let outside = Object::NonGroupMember;

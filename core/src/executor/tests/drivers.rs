@@ -122,6 +122,15 @@ fn waiting_threads_finish_blocking_operations() {
 
 #[test]
 fn the_background_finishes_what_nobody_waits_for() {
+    finish_in_background(Waiting::Later);
+}
+
+#[test]
+fn the_background_begins_what_is_left_to_it() {
+    finish_in_background(Waiting::Elsewhere);
+}
+
+fn finish_in_background(waiting: Waiting) {
     for drivers in groups(3) {
         let (told, hears) = mpsc::channel();
         for (rank, driver) in (0..).zip(&drivers) {
@@ -133,7 +142,7 @@ fn the_background_finishes_what_nobody_waits_for() {
                     let right = values(&tensor).iter().all(|&value| value == sum(3));
                     told.send((result.clone(), right)).unwrap();
                 });
-                drop(driver.submit(operation, Waiting::Later));
+                drop(driver.submit(operation, waiting));
             }
         }
         for _ in 0..60 {
@@ -210,14 +219,18 @@ fn an_abort_from_another_thread_ends_a_wait() {
             waiting.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         for error in errors {
-            assert!(matches!(&error, Error::Aborted { why, .. } if why.contains("enough")));
+            assert!(matches!(
+                &error,
+                Error::Aborted { rank: 1, why, collective, .. }
+                    if why.contains("enough") && collective == "allreduce"
+            ));
         }
     }
 }
 
 #[test]
 fn a_deadline_ends_a_wait_and_an_operation_of_the_background() {
-    for waiting in [Waiting::Soon, Waiting::Later] {
+    for waiting in [Waiting::Soon, Waiting::Later, Waiting::Elsewhere] {
         for drivers in groups(2) {
             let mut operation = allreduce(0, 2, 1, &memory([1]));
             operation.deadline = Instant::now() + Duration::from_millis(20);

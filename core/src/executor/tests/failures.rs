@@ -32,12 +32,18 @@ fn a_mismatch_is_raised_on_every_rank_and_names_both_sides() {
                 world.run(&calls);
                 for error in errors(&calls) {
                     let Error::CollectiveMismatch {
-                        rank, other_rank, ours, theirs, sequence, ..
+                        rank,
+                        other_rank,
+                        ours,
+                        theirs,
+                        sequence,
+                        collective,
+                        ..
                     } = &error
                     else {
                         panic!("{error}");
                     };
-                    assert_eq!(*sequence, 1);
+                    assert_eq!((collective.as_str(), *sequence), ("allreduce", 1));
                     assert!(*rank == odd || *other_rank == odd, "{error}");
                     assert_ne!(rank, other_rank);
                     let text = format!("{ours} {theirs}");

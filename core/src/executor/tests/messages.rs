@@ -2,7 +2,7 @@
 
 use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
-use crate::executor::WINDOW;
+use crate::executor::{EAGER, MESSAGE_WINDOW, SEGMENT};
 use crate::wire::frame::Kind;
 use crate::{Error, Region};
 
@@ -135,7 +135,7 @@ fn messages_that_nobody_receives_are_bounded() {
         }
         world.settle();
         let gone = sends.iter().filter(|send| send.is_done()).count();
-        assert!(gone > 10 && gone <= WINDOW / bytes, "{gone} left");
+        assert!(gone > 10 && gone <= MESSAGE_WINDOW / bytes, "{gone} left");
         let mut receives = Vec::new();
         for _ in 0..many {
             receives.push(world.recv(1, Some(0), 0, &Region::zeroed(bytes)));
@@ -149,6 +149,58 @@ fn messages_that_nobody_receives_are_bounded() {
         let again = world.send(0, 1, 0, &Region::zeroed(bytes));
         world.run(&[again]);
         assert_eq!(world.network.lock().unwrap().delivered[&Kind::Offer], offers);
+    });
+}
+
+#[test]
+fn an_offer_brings_as_much_as_is_worth_it_and_the_rest_follows() {
+    with_seeds(|seed| {
+        for worth in [1, 40_000, SEGMENT, 1 << 20] {
+            let mut world = World::new(2, seed);
+            world.network.lock().unwrap().unasked_bytes = worth;
+            for count in [EAGER / 4 + 1, 10_000, 1 << 18] {
+                let sent = memory(0..count as i32);
+                let into = Region::zeroed(count * 4);
+                let early = world.random.below(2) == 0;
+                let mut all = Vec::new();
+                if early {
+                    all.push(world.recv(1, Some(0), 0, &into));
+                }
+                all.push(world.send(0, 1, 0, &sent));
+                world.settle();
+                let offered = std::mem::take(
+                    world.network.lock().unwrap().delivered_bytes.entry(Kind::Offer).or_default(),
+                );
+                assert_eq!(offered, worth.min(count * 4));
+                if !early {
+                    assert!(!all[0].is_done(), "nobody has taken it");
+                    all.push(world.recv(1, Some(0), 0, &into));
+                }
+                world.run(&all);
+                assert_ok(&all);
+                assert_eq!(values(&into), values(&sent));
+            }
+        }
+    });
+}
+
+#[test]
+fn first_bytes_that_nobody_receives_are_bounded() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        world.network.lock().unwrap().unasked_bytes = SEGMENT;
+        let sent: Vec<_> = (0..12).map(|k| memory(vec![k; 90_000])).collect();
+        let mut all: Vec<_> = sent.iter().map(|memory| world.send(0, 1, 0, memory)).collect();
+        world.settle();
+        let offered = world.network.lock().unwrap().delivered_bytes[&Kind::Offer];
+        assert!(offered > MESSAGE_WINDOW / 2 && offered <= MESSAGE_WINDOW, "{offered} bytes came");
+        let into: Vec<_> = (0..12).map(|_| Region::zeroed(360_000)).collect();
+        all.extend(into.iter().map(|memory| world.recv(1, Some(0), 0, memory)));
+        world.run(&all);
+        assert_ok(&all);
+        for (sent, into) in sent.iter().zip(&into) {
+            assert_eq!(values(into), values(sent));
+        }
     });
 }
 

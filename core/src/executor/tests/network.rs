@@ -33,6 +33,10 @@ pub(super) struct Network {
     pub(super) cut: HashSet<(Rank, Rank)>,
     /// Frames that were delivered, by kind.
     pub(super) delivered: HashMap<Kind, usize>,
+    /// The bytes behind them, by kind.
+    pub(super) delivered_bytes: HashMap<Kind, usize>,
+    /// What [`Transport::unasked_bytes`] says.
+    pub(super) unasked_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
 }
@@ -143,7 +147,11 @@ impl Loopback {
         destination: Destination,
         sink: &mut dyn Sink,
     ) {
-        *self.network.lock().unwrap().delivered.entry(header.kind).or_default() += 1;
+        {
+            let mut network = self.network.lock().unwrap();
+            *network.delivered.entry(header.kind).or_default() += 1;
+            *network.delivered_bytes.entry(header.kind).or_default() += bytes.len();
+        }
         match destination {
             Destination::Into(region, stores) => {
                 region.write(|into| kernels::copy(into, bytes, stores));
@@ -173,6 +181,10 @@ impl Transport for Loopback {
     }
 
     fn connect(&mut self, _peer: Rank) {}
+
+    fn unasked_bytes(&self, _peer: Rank, _message_bytes: usize) -> usize {
+        self.network.lock().unwrap().unasked_bytes
+    }
 
     fn advance(&mut self, sink: &mut dyn Sink) -> bool {
         let mut moved = false;

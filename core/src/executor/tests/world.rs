@@ -54,6 +54,8 @@ impl Call {
 impl World {
     pub(super) fn new(size: u32, seed: u64) -> World {
         let network: Shared = Arc::new(Mutex::new(Network::default()));
+        let unasked_bytes = [0, 20_000, 200_000][seed as usize % 3];
+        network.lock().unwrap().unasked_bytes = unasked_bytes;
         let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;
         let transports = (0..size).map(transport).collect();
         World::over(transports, network.clone(), seed, None)

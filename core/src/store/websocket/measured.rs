@@ -9,11 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::wire::session::MAX_PACKET_BYTES;
-
-/// How many bytes may come without a message that is complete: more than the longest takes, and far
-/// fewer than empty fragments without end would be.
-const MAX_UNFINISHED_BYTES: usize = 4 * MAX_PACKET_BYTES;
+use crate::wire::session::MAX_UNFINISHED_BYTES;
 
 /// How many bytes came since it was set back to zero: by whoever sees a message in them.
 pub(in crate::store) type Unfinished = Rc<Cell<usize>>;

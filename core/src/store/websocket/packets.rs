@@ -15,15 +15,12 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::measured::TooMuch;
 use crate::transport::websocket::{Closed, close_code};
-use crate::wire::session::Packet;
+use crate::wire::session::{MAX_SIGNS, Packet};
 
 /// Time between two pings.
 const PING: Duration = Duration::from_secs(10);
 /// Without any sign of life for so long, the socket is lost.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How many pings and pongs may come from one ping of this side to the next: they cost the other
-/// side next to nothing.
-const MAX_SIGNS: u32 = 64;
 /// Packets that one socket moves before another gets its turn.
 const TURN: usize = 32;
 

@@ -16,18 +16,19 @@ use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
 use crate::wire::session::{
-    DEFAULT_WINDOW_BYTES, HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session,
+    HEADER_BYTES, Hello, MAX_SIGNS, MESSAGE_COST_BYTES, Message, Received, Session,
 };
 
+/// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
+/// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// holds no more than so much of what came, and keeps no more of what it sent.
+pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
 const CHUNKS: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
 const BUFFERED_BYTES: usize = 256 << 10;
 /// Events of a socket that are heard before others have their turn.
 const TURN_EVENTS: usize = 32;
-/// How many pings and pongs may come from one sign of life of this side to the next: they cost the
-/// other side next to nothing.
-const MAX_SIGNS: u32 = 64;
 /// How often the other side is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(10);
 /// How long the other side may give no sign of life before its socket counts as broken.
@@ -88,7 +89,7 @@ impl DirectPipe {
         grace_ms: u32,
         now: Instant,
     ) -> DirectPipe {
-        let session = Session::client(DEFAULT_WINDOW_BYTES, grace_ms);
+        let session = Session::client(WINDOW_BYTES, grace_ms);
         let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
         DirectPipe::new(session, end, None, PipeState::Connecting, now)
     }

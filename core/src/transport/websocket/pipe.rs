@@ -5,9 +5,11 @@ use crate::clock::Instant;
 use bytes::Bytes;
 
 use crate::transport::{Interest, Lost};
+use crate::wire::frame::Header;
 
-/// Most bytes of one chunk; browsers are slow with longer messages.
-pub const MAX_CHUNK_BYTES: usize = 64 << 10;
+/// Most bytes of one chunk; browsers are slow with longer messages. A frame of 64 KiB fits, for one
+/// more chunk with its last bytes would cost a browser as much as a full one.
+pub const MAX_CHUNK_BYTES: usize = (64 << 10) + Header::BYTES;
 
 /// How a pipe stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

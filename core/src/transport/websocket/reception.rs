@@ -6,14 +6,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::direct::{Arrival, DirectPipe, Door};
+use super::direct::{Arrival, DirectPipe, Door, WINDOW_BYTES};
 use super::pipe::{Acceptor, Pipe};
 use super::socket::{Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::Interest;
-use crate::wire::session::{
-    DEFAULT_GRACE_MS, DEFAULT_WINDOW_BYTES, Hello, ResumeToken, Session, Violation,
-};
+use crate::wire::session::{DEFAULT_GRACE_MS, Hello, ResumeToken, Session, Violation};
 use crate::{Result, random};
 
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
@@ -164,7 +162,7 @@ impl Reception {
             0 => self.options.grace_ms,
             wanted => wanted.min(self.options.longest_grace_ms),
         };
-        let session = Session::accept(hello, token, 0, DEFAULT_WINDOW_BYTES, grace_ms);
+        let session = Session::accept(hello, token, 0, WINDOW_BYTES, grace_ms);
         Ok(session.map(|session| (token, session)))
     }
 }

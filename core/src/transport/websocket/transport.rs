@@ -13,6 +13,13 @@ use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
+/// Messages of up to this many bytes leave before the other side has asked for them: a browser takes
+/// longer to answer, behind what it sends itself, than to pass them on.
+const WHOLE_BYTES: usize = 1 << 20;
+/// Of longer ones, so much does, and no more: both sides may send one, and the answer to the other
+/// would have to wait behind it.
+const LEAD_BYTES: usize = 256 << 10;
+
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -153,6 +160,10 @@ impl Transport for WebSocketTransport {
         entry.outbox.push(header, payload);
         entry.flush(&mut self.gathered);
         self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
+    }
+
+    fn unasked_bytes(&self, _: Rank, message_bytes: usize) -> usize {
+        if message_bytes <= WHOLE_BYTES { message_bytes } else { LEAD_BYTES }
     }
 
     fn connect(&mut self, peer: Rank) {

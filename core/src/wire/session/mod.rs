@@ -39,6 +39,14 @@ pub use packet::{
 };
 pub use reconnect::{Next, Reconnect};
 
+/// How many bytes may come without a message that is complete: more than the longest takes, and far
+/// fewer than empty fragments without end would be.
+pub const MAX_UNFINISHED_BYTES: usize = 4 * MAX_PACKET_BYTES;
+
+/// How many pings and pongs may come from one sign of life of a side to the next: they cost the
+/// other side next to nothing.
+pub const MAX_SIGNS: u32 = 64;
+
 /// Bytes of messages that a side holds before it takes them, unless told otherwise.
 pub const DEFAULT_WINDOW_BYTES: u32 = 1 << 20;
 /// How long a server waits for a client whose socket was lost, ms, unless told otherwise: so that

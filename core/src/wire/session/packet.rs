@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub const SESSION_VERSION: u32 = 1;
 /// Bytes in front of a message's body.
 pub const HEADER_BYTES: usize = 24;
-/// Most bytes of a message's body.
-pub const MAX_BODY_BYTES: usize = (64 << 10) + 64;
+/// Most bytes of a message's body: 64 KiB, which browsers like best, and what stands in front.
+pub const MAX_BODY_BYTES: usize = (64 << 10) + 128;
 /// Most bytes of a packet: what a WebSocket must accept, and refuse beyond.
 pub const MAX_PACKET_BYTES: usize = HEADER_BYTES + MAX_BODY_BYTES;
 /// What a message takes of a window beside its packet's bytes: about the memory that it costs.

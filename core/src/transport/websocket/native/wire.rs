@@ -8,11 +8,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use crate::wire::session::MAX_PACKET_BYTES;
+use crate::wire::session::MAX_UNFINISHED_BYTES;
 
-/// How many bytes may come without a message that is complete: more than the longest takes, and far
-/// fewer than empty fragments without end would be.
-const MAX_UNFINISHED_BYTES: usize = 4 * MAX_PACKET_BYTES;
 /// Most buffers full of bytes that are read and dropped when a socket is closed.
 const DRAINED_BUFFERS: usize = 64;
 

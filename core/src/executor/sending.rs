@@ -1,0 +1,176 @@
+//! Point-to-point messages on their way out: what goes without asking, what is offered, and what
+//! follows when it is accepted. Knows nothing of receives.
+
+use super::point_to_point::{Ending, frame_cost};
+use super::state::{Finished, State};
+use super::{EAGER, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
+use crate::Error;
+use crate::tensor::Region;
+use crate::transport::{Payload, Rank, Transport};
+use crate::wire::frame::{Header, Kind};
+
+/// A message on its way out.
+pub(super) struct Sending {
+    pub(super) peer: Rank,
+    tag: u32,
+    /// Its number among this rank's messages.
+    pub(super) number: u64,
+    memory: Region,
+    /// The prefix that goes with the offer, bytes.
+    lead: usize,
+    /// The prefix that the transport has, bytes.
+    handed: usize,
+    /// The prefix that has left, bytes.
+    left: usize,
+    /// Whether the receiver may be sent all of it.
+    accepted: bool,
+    /// Whether the first frame was handed over, which may be empty.
+    begun: bool,
+    /// Why the receiver does not take it.
+    refused: Option<Error>,
+    pub(super) ending: Ending,
+}
+
+impl Sending {
+    /// Whether there is nothing more to do for it.
+    fn is_over(&self) -> bool {
+        // What the transport has is still read.
+        self.left == self.handed
+            && (self.refused.is_some() || self.accepted && self.left == self.memory.len())
+    }
+}
+
+impl State {
+    /// Starts to send a message. As many bytes as are `worth` it go without asking the receiver.
+    pub(super) fn send_message(
+        &mut self,
+        message: Message,
+        worth: impl FnOnce(Rank, usize) -> usize,
+    ) {
+        let Some((peer, message)) = self.admitted(message, "send") else { return };
+        let Some(peer) = peer else {
+            let error = Error::InvalidArgument { message: "send needs a destination".to_owned() };
+            self.finished.push(Finished::new(message.completion, Err(error)));
+            return;
+        };
+        let messages = &mut self.messages;
+        messages.last_number += 1;
+        let number = messages.last_number;
+        let bytes = message.memory.len();
+        let flow = &mut messages.flows[peer as usize];
+        let under_way = flow.sent - flow.acknowledged;
+        let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
+        let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
+        let lead = match eager {
+            true => 0,
+            false => bytes.min(worth(peer, bytes)).min(room.saturating_sub(FRAME_COST)),
+        };
+        flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
+        let ending = self.ending(message.deadline, message.finish, message.completion);
+        self.messages.sending.push(Sending {
+            peer,
+            tag: message.tag,
+            number,
+            memory: message.memory,
+            lead,
+            handed: 0,
+            left: 0,
+            accepted: eager,
+            begun: false,
+            refused: None,
+            ending,
+        });
+        self.messages.sendable = true;
+    }
+
+    /// Hands messages that may go to the transport.
+    pub(super) fn send_messages(&mut self, transport: &mut dyn Transport) {
+        if !std::mem::take(&mut self.messages.sendable) {
+            return;
+        }
+        let header = self.header(Kind::Message, 0);
+        for message in &mut self.messages.sending {
+            let bytes = message.memory.len();
+            while !message.begun || message.accepted && message.handed < bytes {
+                let (kind, end) = match message.accepted {
+                    true => (Kind::Message, bytes.min(message.handed + SEGMENT)),
+                    false => (Kind::Offer, message.lead),
+                };
+                if end - message.left > IN_TRANSPORT {
+                    break;
+                }
+                let header = Header {
+                    kind,
+                    sequence: message.number,
+                    message: message.tag,
+                    offset: message.handed as u64,
+                    message_bytes: bytes as u64,
+                    payload_bytes: (end - message.handed) as u32,
+                    ..header
+                };
+                let payload = match end - message.handed {
+                    0 => Payload::Empty,
+                    _ => Payload::Region(message.memory.slice(message.handed..end)),
+                };
+                message.handed = end;
+                message.begun = true;
+                self.peers[message.peer as usize].touched = true;
+                transport.send(message.peer, header, payload);
+            }
+        }
+    }
+
+    /// A segment of a message, or its offer, has left.
+    pub(super) fn message_sent(&mut self, header: &Header) {
+        let number = header.sequence;
+        let sending = &mut self.messages.sending;
+        let Some(place) = sending.iter().position(|known| known.number == number) else {
+            return;
+        };
+        let message = &mut sending[place];
+        message.left += header.payload_bytes as usize;
+        self.go_on(place);
+    }
+
+    /// The receiver takes an offered message, or tells how much it has matched.
+    pub(super) fn accept_arrived(&mut self, peer: Rank, header: &Header) {
+        if header.sequence == 0 {
+            let flow = &mut self.messages.flows[peer as usize];
+            flow.acknowledged = flow.acknowledged.max(header.message_bytes).min(flow.sent);
+            return;
+        }
+        let number = header.sequence;
+        let offered = |known: &Sending| {
+            known.number == number
+                && known.peer == peer
+                && known.begun
+                && !known.accepted
+                && known.refused.is_none()
+        };
+        let Some(place) = self.messages.sending.iter().position(offered) else { return };
+        let message = &self.messages.sending[place];
+        let (tag, bytes) = (message.tag, message.memory.len() as u64);
+        if bytes == header.message_bytes {
+            self.messages.sending[place].accepted = true;
+        } else {
+            let error = self.size_error(self.rank, peer, tag, bytes, header.message_bytes);
+            self.messages.sending[place].refused = Some(error);
+        }
+        self.go_on(place);
+    }
+
+    /// Ends a message that is over, and has another go on if it can.
+    fn go_on(&mut self, place: usize) {
+        let message = &self.messages.sending[place];
+        if !message.is_over() {
+            self.messages.sendable |= message.accepted && message.handed < message.memory.len();
+            return;
+        }
+        let Sending { memory, refused, ending, .. } = self.messages.sending.remove(place);
+        drop(memory);
+        match refused {
+            Some(error) => ending.fail(error, &mut self.finished),
+            None => ending.finish(&mut self.finished),
+        }
+    }
+}
