@@ -4,7 +4,6 @@
 mod current;
 mod messages;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, Rendezvous, incarnation};
+use crate::sorted::sort;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -105,16 +105,23 @@ struct World {
     store: Arc<dyn Store>,
     hosting: bool,
     group: ProcessGroup,
-    groups: BTreeMap<String, ProcessGroup>,
+    /// Those of [`new_group`], and the default group, in the order in which they were made.
+    groups: Vec<ProcessGroup>,
 }
 
 impl World {
+    /// Keeps the group of this name no longer; the group, if it was kept.
+    fn forget(&mut self, name: &str) -> Option<ProcessGroup> {
+        let found = self.groups.iter().position(|group| group.group_name() == name)?;
+        Some(self.groups.remove(found))
+    }
+
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
     async fn leave(self, way: Way) {
         let World { store, hosting, group, groups, .. } = self;
         let broken = group.is_broken();
-        for group in groups.into_values().rev() {
+        for group in groups.into_iter().rev() {
             group.shutdown_in(way).await;
         }
         if broken {
@@ -170,7 +177,7 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     let group = ProcessGroup::new_async(store.clone(), rank, world_size, name, group_options)
         .await
         .map_err(|error| incarnation::lost(error, hosting))?;
-    let groups = BTreeMap::from([(name.to_owned(), group.clone())]);
+    let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
     let made = World { process_id, store, hosting, group: group.clone(), groups };
     if !enter(made) {
@@ -228,7 +235,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
     let parent = default_group()?;
     let mut ranks = options.ranks.unwrap_or_else(|| parent.ranks().to_vec());
     if !options.keep_order {
-        ranks.sort_unstable();
+        sort(&mut ranks);
     }
     let split = SplitOptions {
         timeout: options.timeout,
@@ -240,7 +247,8 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
     };
     let group = parent.split_group_async(&ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
-        world.groups.insert(group.group_name().to_owned(), group.clone());
+        world.forget(group.group_name());
+        world.groups.push(group.clone());
     }
     Ok(group)
 }
@@ -281,7 +289,7 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     let mut guard = world();
     let world = guard.as_mut().ok_or(Error::NotInitialized)?;
     match group.filter(|group| group.group_name() != world.group.group_name()) {
-        Some(group) => match world.groups.remove(group.group_name()) {
+        Some(group) => match world.forget(group.group_name()) {
             Some(group) => Ok(Taken::Group(group)),
             None => {
                 let message = format!(
@@ -321,7 +329,7 @@ pub(crate) fn left_with(group: Option<&ProcessGroup>) -> Vec<ProcessGroup> {
     if let Some(named) = group.filter(|named| named.identity() != default) {
         return vec![named.clone()];
     }
-    let others = world.groups.values().filter(|other| other.identity() != default);
+    let others = world.groups.iter().filter(|other| other.identity() != default);
     std::iter::once(&world.group).chain(others).cloned().collect()
 }
 
@@ -345,7 +353,7 @@ pub fn get_world_size() -> Result<u32> {
 pub fn is_registered(group: &ProcessGroup) -> bool {
     let identity = group.identity();
     world().as_ref().is_some_and(|world| {
-        world.groups.values().any(|registered| registered.identity() == identity)
+        world.groups.iter().any(|registered| registered.identity() == identity)
     })
 }
 

@@ -28,6 +28,7 @@ mod request;
 pub mod schedule;
 #[cfg(all(unix, feature = "launch", feature = "websocket"))]
 mod serve;
+mod sorted;
 pub mod store;
 pub mod tensor;
 pub mod transport;

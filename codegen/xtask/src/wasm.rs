@@ -128,7 +128,13 @@ fn glue(compiled: &Path, output: &Path) -> Result<()> {
 /// Makes the module smaller and faster in place.
 fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result<()> {
     let mut optimiser = workspace.command(workspace.path(OPTIMISER));
-    optimiser.args(["-O3", "--enable-simd", "--enable-bulk-memory", "--enable-sign-ext"]);
+    optimiser.args([
+        "-Os",
+        "--converge",
+        "--enable-simd",
+        "--enable-bulk-memory",
+        "--enable-sign-ext",
+    ]);
     optimiser.args(["--enable-nontrapping-float-to-int", "--enable-mutable-globals"]);
     optimiser.args(["--enable-reference-types", "--enable-multivalue"]);
     optimiser.arg(module).arg("-o").arg(module);

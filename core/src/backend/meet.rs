@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::grace_to_ms;
 #[cfg(feature = "tcp")]
 use crate::transport::WithinHost;
-use crate::transport::board::Board;
+use crate::transport::board::AnyBoard;
 #[cfg(feature = "tcp")]
 use crate::transport::tcp::{Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
@@ -30,7 +30,7 @@ pub(super) struct Meeting {
     /// The way to the others.
     pub(super) transport: Box<dyn Transport>,
     /// What small operations go over, on all ranks or on none.
-    pub(super) board: Option<Box<dyn Board>>,
+    pub(super) board: Option<AnyBoard>,
     /// How many of the ranks share this host's cores.
     pub(super) ranks_on_host: usize,
     /// Which ranks share a host.
@@ -166,7 +166,7 @@ mod boards {
     }
 
     /// The board of a group of one rank.
-    pub(super) fn alone(mut offer: Offer) -> Option<Box<dyn Board>> {
+    pub(super) fn alone(mut offer: Offer) -> Option<AnyBoard> {
         let card = Card::new("", 0, Vec::new());
         offer.join(0, &[card]).inspect_err(|why| tracing::debug!(%why, "no board")).ok()
     }
@@ -178,7 +178,7 @@ mod boards {
         rank: u32,
         cards: &[Card],
         timeout: Duration,
-    ) -> Result<Option<Box<dyn Board>>> {
+    ) -> Result<Option<AnyBoard>> {
         if !Offer::suits(cards) {
             return Ok(None);
         }
@@ -213,7 +213,7 @@ mod boards {
         Ok(None)
     }
 
-    pub(super) fn alone(offer: Offer) -> Option<Box<dyn Board>> {
+    pub(super) fn alone(offer: Offer) -> Option<AnyBoard> {
         match offer {}
     }
 
@@ -223,7 +223,7 @@ mod boards {
         _: u32,
         _: &[Card],
         _: Duration,
-    ) -> Result<Option<Box<dyn Board>>> {
+    ) -> Result<Option<AnyBoard>> {
         match offer {}
     }
 }

@@ -7,7 +7,7 @@ use super::failure::{Broken, StallReport};
 use super::state::{Finished, State};
 use super::{Completion, Message, Operation, Small};
 use crate::clock::Instant;
-use crate::transport::board::Board;
+use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -66,7 +66,7 @@ impl Executor {
     /// first operation, or none. Starts to connect to all ranks, so that who sleeps can be woken
     /// and a death is noticed by everybody, as no data would do it.
     #[must_use]
-    pub fn with_board(mut self, board: Box<dyn Board>) -> Executor {
+    pub fn with_board(mut self, board: AnyBoard) -> Executor {
         for peer in (0..self.state.size).filter(|&peer| peer != self.state.rank) {
             if !std::mem::replace(&mut self.state.peers[peer as usize].touched, true) {
                 self.transport.connect(peer);

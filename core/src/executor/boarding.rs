@@ -14,7 +14,9 @@ use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
 use crate::transport::Lost;
-use crate::transport::board::{Attention, BOARD_BYTES, Board, Shown};
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+use crate::transport::board::Board as _;
+use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Shown};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Fingerprint, Kind};
 
@@ -24,7 +26,7 @@ const ROOM_SOON: Duration = Duration::from_millis(5);
 
 /// The board of the group and the operations that are on it.
 pub(super) struct Boarded {
-    board: Box<dyn Board>,
+    board: AnyBoard,
     /// The operations over the board that are in flight, oldest first.
     sequences: VecDeque<u64>,
     /// How many of them this rank has shown: the first ones.
@@ -75,7 +77,7 @@ impl Flat<'_> {
 }
 
 impl Boarded {
-    pub(super) fn new(board: Box<dyn Board>) -> Boarded {
+    pub(super) fn new(board: AnyBoard) -> Boarded {
         Boarded {
             board,
             sequences: VecDeque::new(),

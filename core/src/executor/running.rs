@@ -11,6 +11,7 @@ use super::{Bindings, Boarding, Completion, Operation, Outcome};
 use crate::clock::Instant;
 use crate::kernels::{self, Order, Stores};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Scratch};
+use crate::sorted::sort;
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
 use crate::{DType, ReduceOp};
@@ -333,7 +334,7 @@ impl Running {
             .filter_map(|step| super::analysis::peer_of(&self.action(step)))
             .map(|(peer, _)| peer)
             .collect();
-        ranks.sort_unstable();
+        sort(&mut ranks);
         ranks.dedup();
         ranks
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{GroupOptions, ProcessGroup};
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::block_on;
+use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
 use crate::{Device, Error, Result};
@@ -171,7 +172,7 @@ impl ProcessGroup {
             ));
         }
         let mut sorted = ranks.to_vec();
-        sorted.sort_unstable();
+        sort(&mut sorted);
         if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
             return invalid(format!("Split ranks should not have duplicates, got {ranks:?}"));
         }

@@ -1,7 +1,6 @@
 //! Default groups that meet one after another: which of them a store is for, and whether it is
 //! about to end with the one before. Knows nothing of how a store is found.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ const IDENTITY: &str = "polyrank/identity";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How often this process met in which store.
-static MET: Mutex<BTreeMap<Vec<u8>, u32>> = Mutex::new(BTreeMap::new());
+static MET: Mutex<Vec<(Vec<u8>, u32)>> = Mutex::new(Vec::new());
 
 /// Meets by calling `find` with the time that is left, again if what it found was the store of a
 /// group that ended. Returns a prefix that keeps the keys of this default group apart from those
@@ -80,9 +79,16 @@ async fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
     let identity = met.store.compare_set_async(IDENTITY, b"", &random_name()?).await?;
     let times = {
         let mut met = lock();
-        let times = met.entry(identity).or_insert(0);
-        *times += 1;
-        *times
+        match met.iter_mut().find(|(known, _)| *known == identity) {
+            Some((_, times)) => {
+                *times += 1;
+                *times
+            }
+            None => {
+                met.push((identity, 1));
+                1
+            }
+        }
     };
     let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
     let prefix = format!("world{restarts}.{}", times - 1);
@@ -96,7 +102,7 @@ async fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
     Ok(prefix)
 }
 
-fn lock() -> MutexGuard<'static, BTreeMap<Vec<u8>, u32>> {
+fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, u32)>> {
     MET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Scratch, Step};
+use crate::sorted::sort;
 
 /// A schedule in the making.
 #[derive(Debug, Default)]
@@ -77,7 +78,7 @@ impl Builder {
         let after = &mut self.schedule.steps[later as usize].after;
         if !after.contains(&earlier) {
             after.push(earlier);
-            after.sort_unstable();
+            sort(after);
         }
     }
 
@@ -120,7 +121,7 @@ impl Builder {
 
     /// Drops the steps that come before another one of `after` anyway.
     fn without_implied(&self, mut after: Vec<u32>) -> Vec<u32> {
-        after.sort_unstable();
+        sort(&mut after);
         after.dedup();
         after.iter().copied().filter(|&step| !self.implied(step, &after)).collect()
     }

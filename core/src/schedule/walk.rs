@@ -2,6 +2,7 @@
 //! Knows no contract and no prices.
 
 use super::{Rank, Schedule};
+use crate::sorted::sort;
 
 /// A step of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +75,8 @@ impl<'a> Walk<'a> {
                 recvs.push((from, at.rank, at.step));
             }
         }
-        sends.sort_unstable();
-        recvs.sort_unstable();
+        sort(&mut sends);
+        sort(&mut recvs);
         let ends = |&(from, to, _): &(Rank, Rank, u32)| (from, to);
         for at in 0..sends.len().max(recvs.len()) {
             let (send, recv) = (sends.get(at), recvs.get(at));

@@ -1,6 +1,8 @@
 //! Whether views of memory, as several outputs are, lie apart from one another. Knows no operation,
 //! and not whose memory it is. Pure.
 
+use crate::sorted::sort;
+
 /// Elements in a piece of memory.
 pub(crate) trait View {
     /// Which piece of memory it lies in; the addresses of another one have nothing to do with it.
@@ -63,20 +65,19 @@ pub(crate) fn overlap<V: View>(views: &[V], twice: Twice) -> Option<Overlap> {
     if let Some(index) = views.iter().position(View::overlaps_itself) {
         return Some(Overlap::Within(index));
     }
-    let place = |index: usize| {
-        let (start, end) = views[index].span();
-        (views[index].piece(), start, end)
+    let place = |(index, view): (usize, &V)| {
+        let (start, end) = view.span();
+        (view.piece(), start, end, index)
     };
-    let has_bytes = |index: &usize| views[*index].span().0 < views[*index].span().1;
-    let mut order: Vec<usize> = (0..views.len()).filter(has_bytes).collect();
-    order.sort_by_key(|&index| (place(index), index));
+    let places = views.iter().enumerate().map(place);
+    let mut order: Vec<_> = places.filter(|(_, start, end, _)| start < end).collect();
+    sort(&mut order);
     if twice == Twice::Allowed {
-        order.dedup_by(|one, other| views[*one].is_same_view(&views[*other]));
+        order.dedup_by(|one, other| views[one.3].is_same_view(&views[other.3]));
     }
     // Only those whose spans form a chain can share anything.
     let (mut chain, mut chain_end): (Vec<usize>, _) = (Vec::new(), (0, 0));
-    for index in order {
-        let (piece, start, end) = place(index);
+    for (piece, start, end, index) in order {
         if (piece, start) >= chain_end {
             if let Some(found) = within_chain(views, &std::mem::take(&mut chain)) {
                 return Some(found);

@@ -1,5 +1,7 @@
 //! Copies between strided and contiguous memory. Knows only bytes, shapes and strides.
 
+use crate::sorted::sort;
+
 /// Whether `strides` (in elements) are those of a contiguous array in C order. Dimensions of
 /// length 1, and empty arrays, have no stride that matters.
 pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
@@ -42,7 +44,7 @@ fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
     let dimensions = shape.iter().zip(strides).filter(|(length, _)| **length > 1);
     let mut dimensions: Vec<_> =
         dimensions.map(|(&length, s)| (s.unsigned_abs(), length)).collect();
-    dimensions.sort_unstable();
+    sort(&mut dimensions);
     let mut reach = 0;
     for (stride, length) in dimensions {
         if stride == 0 {

@@ -63,3 +63,46 @@ pub trait Board: Send {
     /// What `rank` says of itself, asked after something was shown.
     fn attention(&self, rank: Rank) -> Attention;
 }
+
+/// The board of a group, where ranks of one host can have one.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub type AnyBoard = Box<dyn Board>;
+
+/// Elsewhere there is none, and the compiler leaves out what would use it.
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+pub type AnyBoard = NoBoard;
+
+/// No board.
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+pub enum NoBoard {}
+
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+impl Board for NoBoard {
+    fn size(&self) -> u32 {
+        match *self {}
+    }
+    fn show(&mut self, _: u64, _: &Fingerprint, _: &[u8]) -> bool {
+        match *self {}
+    }
+    fn shows(&self, _: Rank, _: u64) -> bool {
+        match *self {}
+    }
+    fn read(&mut self, _: Rank, _: u64, _: &mut [u8]) -> Shown {
+        match *self {}
+    }
+    fn pass(&mut self, _: u64) {
+        match *self {}
+    }
+    fn set_asleep(&mut self, _: bool) {
+        match *self {}
+    }
+    fn withdraw(&mut self) {
+        match *self {}
+    }
+    fn leave(&mut self) {
+        match *self {}
+    }
+    fn attention(&self, _: Rank) -> Attention {
+        match *self {}
+    }
+}

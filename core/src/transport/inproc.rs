@@ -4,7 +4,7 @@
 //! A payload is copied out of the sender's memory by the sender's thread and into the receiver's by
 //! the receiver's: memory of an operation belongs to the thread that drives its rank.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "tcp")]
@@ -73,8 +73,13 @@ pub fn connect(size: u32) -> Vec<InprocTransport> {
     (0..size).map(|rank| InprocTransport::new(rank, mailboxes.clone())).collect()
 }
 
-/// By token: how many ranks are still to come, and the mailboxes of all.
-type Groups = BTreeMap<[u8; 16], (usize, Arc<[Mailbox]>)>;
+/// A group that some ranks of it have not come to yet.
+struct Gathering {
+    token: [u8; 16],
+    /// How many ranks are still to come.
+    left: usize,
+    mailboxes: Arc<[Mailbox]>,
+}
 
 /// The transport of `rank` in the group of `size` ranks of this process that have `token`, which
 /// no other group has. Each rank asks once.
@@ -82,19 +87,24 @@ type Groups = BTreeMap<[u8; 16], (usize, Arc<[Mailbox]>)>;
 /// # Errors
 /// [`Error::InvalidArgument`] for a rank outside of 0..size, or if the others gave another size.
 pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
-    static GROUPS: Mutex<Groups> = Mutex::new(BTreeMap::new());
+    static GROUPS: Mutex<Vec<Gathering>> = Mutex::new(Vec::new());
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whoever came to a group and left it leaves mailboxes that only this map holds.
-    groups.retain(|_, (_, mailboxes)| Arc::strong_count(mailboxes) > 1);
-    let (left, found) = groups.entry(token).or_insert_with(|| (size as usize, mailboxes(size)));
-    if rank >= size || found.len() != size as usize {
-        let message = format!("rank {rank} of {size} comes to a group of {} ranks", found.len());
+    // Whoever came to a group and left it leaves mailboxes that only this list holds.
+    groups.retain(|group| Arc::strong_count(&group.mailboxes) > 1);
+    let found = groups.iter().position(|group| group.token == token).unwrap_or_else(|| {
+        groups.push(Gathering { token, left: size as usize, mailboxes: mailboxes(size) });
+        groups.len() - 1
+    });
+    let group = &mut groups[found];
+    let found_size = group.mailboxes.len();
+    if rank >= size || found_size != size as usize {
+        let message = format!("rank {rank} of {size} comes to a group of {found_size} ranks");
         return Err(Error::InvalidArgument { message });
     }
-    let transport = InprocTransport::new(rank, found.clone());
-    *left -= 1;
-    if *left == 0 {
-        groups.remove(&token);
+    let transport = InprocTransport::new(rank, group.mailboxes.clone());
+    group.left -= 1;
+    if group.left == 0 {
+        groups.swap_remove(found);
     }
     Ok(transport)
 }

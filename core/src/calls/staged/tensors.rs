@@ -4,6 +4,7 @@
 use super::layout::Layout;
 use super::pool;
 use crate::calls::Value;
+use crate::sorted::sort;
 use crate::{DType, Error, Region, Result, Tensor};
 
 /// A tensor in a language's memory, or in memory of the core that the language has.
@@ -190,7 +191,7 @@ fn regions(described: &[Described]) -> Result<Vec<Option<Region>>> {
             spans.push((piece, start, start.saturating_add(bytes), index));
         }
     }
-    spans.sort_unstable();
+    sort(&mut spans);
     let mut from = 0;
     while let Some(&(piece, start, mut end, _)) = spans.get(from) {
         let mut until = from + 1;

@@ -7,6 +7,7 @@ use super::Flaw;
 use super::layout::Layout;
 use crate::schedule::walk::{At, Event, Walk};
 use crate::schedule::{Action, Block, Chunk, Contract, Holds, Operands, Origin, Rank};
+use crate::sorted::sort;
 
 /// The number of an expression.
 type Value = u32;
@@ -69,7 +70,7 @@ impl Expressions {
                 break;
             }
         }
-        found.sort_unstable();
+        sort(&mut found);
         found
     }
 }
@@ -192,7 +193,7 @@ impl<'a> Run<'a> {
                     Holds::One(origin) => vec![origin],
                     Holds::Reduction(origins) => origins,
                 };
-                wanted.sort_unstable();
+                sort(&mut wanted);
                 let flaw = |cell, what: &str| end(place.rank, &chunk, cell, values.len(), what);
                 if let Some(first) = agreed.get(&wanted) {
                     let differs = |&cell: &usize| first[cell].1 != values[cell];
