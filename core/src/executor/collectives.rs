@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::failure::Cause;
 use super::peers::Incoming;
 use super::running::{Allowed, Running};
-use super::state::{Ahead, Finished, State, bytes_of};
+use super::state::{Finished, State, bytes_of};
 use super::{Completion, EAGER, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
 use crate::Error;
 use crate::schedule::Action;
@@ -76,23 +77,15 @@ impl State {
 
     /// Treats the frames that came before operation `sequence` was issued.
     fn take_ahead(&mut self, sequence: u64) {
-        if self.ahead.is_empty() {
-            return;
-        }
-        // Operations without a frame of their own may lie in between; older entries belong to
+        // Operations without a frame of their own may lie in between; older frames belong to
         // numbers that were never issued here.
-        while let Some(entry) = self.ahead.first_entry() {
-            if *entry.key() > sequence {
-                return;
-            }
-            for frame in entry.remove() {
-                let cost = frame.payload.len() + FRAME_COST;
-                let peer = &mut self.peers[frame.peer as usize];
-                peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
-                match frame.header.kind {
-                    Kind::Ready => self.ready_arrived(frame.peer, &frame.header),
-                    _ => self.early_arrived(frame),
-                }
+        while let Some(frame) = self.ahead.take(sequence) {
+            let cost = frame.payload.len() + FRAME_COST;
+            let peer = &mut self.peers[frame.peer as usize];
+            peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
+            match frame.header.kind {
+                Kind::Ready => self.ready_arrived(frame.peer, &frame.header),
+                _ => self.early_arrived(frame),
             }
         }
     }
@@ -384,7 +377,7 @@ impl State {
             state.received_ahead_bytes -= kept_bytes;
             self.early_arrived(frame);
         } else {
-            self.ahead.entry(header.sequence).or_default().push(frame);
+            self.ahead.keep(frame);
         }
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 mod advance;
+mod ahead;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;

@@ -1,9 +1,10 @@
 //! The state machines of one rank: what its operations, its peers and its messages are up to.
 //! Reacts to frames as the transport's [`Sink`]; the transport itself is lent for sending only.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::ahead::AheadFrames;
 use super::analysis::Analyses;
 use super::boarding::Boarded;
 use super::failure::{Broken, Cause, Suspicion};
@@ -37,13 +38,6 @@ impl Finished {
     }
 }
 
-/// A frame of an operation that this rank has not issued yet.
-pub(super) struct Ahead {
-    pub(super) peer: Rank,
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-}
-
 /// Everything of an executor but the transport.
 pub(super) struct State {
     pub(super) group: GroupIdentity,
@@ -57,8 +51,8 @@ pub(super) struct State {
     pub(super) in_flight: InFlight,
     /// An operation, and the ranks that are known not to have come to it.
     pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
-    /// Frames of operations that were not issued yet, by sequence.
-    pub(super) ahead: BTreeMap<u64, Vec<Ahead>>,
+    /// Frames of operations that were not issued yet.
+    pub(super) ahead: AheadFrames,
     pub(super) analyses: Analyses,
     pub(super) scratch: ScratchPool,
     /// Memory of operations that are over, for those to come.
@@ -96,7 +90,7 @@ impl State {
             peers: (0..size).map(|_| Peer::default()).collect(),
             in_flight: InFlight::default(),
             elsewhere: None,
-            ahead: BTreeMap::new(),
+            ahead: AheadFrames::default(),
             analyses: Analyses::default(),
             scratch: ScratchPool::default(),
             spare_steps: Vec::new(),

@@ -1,0 +1,76 @@
+//! Frames of operations that this rank has not issued yet. Knows nothing of what they are for.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::transport::Rank;
+use crate::wire::frame::Header;
+
+/// A frame that is kept.
+pub(super) struct Ahead {
+    pub(super) peer: Rank,
+    pub(super) header: Header,
+    pub(super) payload: Vec<u8>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct AheadFrames {
+    /// The one with the lowest sequence number first; of these, the one that came first.
+    frames: BinaryHeap<Kept>,
+    /// How many were ever kept.
+    kept: u64,
+}
+
+impl AheadFrames {
+    /// Keeps a frame.
+    pub(super) fn keep(&mut self, frame: Ahead) {
+        self.kept += 1;
+        self.frames.push(Kept { order: Reverse((frame.header.sequence, self.kept)), frame });
+    }
+
+    /// Takes a frame of an operation up to `sequence`, in the order in which they came.
+    pub(super) fn take(&mut self, sequence: u64) -> Option<Ahead> {
+        let first = self.frames.peek()?;
+        if first.frame.header.sequence > sequence {
+            return None;
+        }
+        self.frames.pop().map(|kept| kept.frame)
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Lets go of all.
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+    }
+}
+
+/// A frame in its place; no two have the same.
+struct Kept {
+    order: Reverse<(u64, u64)>,
+    frame: Ahead,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Kept) -> Ordering {
+        self.order.cmp(&other.order)
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Kept) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Kept {}
