@@ -1,7 +1,7 @@
 // A tab and a native rank, which it reaches without a relay, exchange tensors: this package and
 // Node's beside a WebSocket in plain JavaScript to the same process. `node bench/direct.mjs`, after
-// `cargo xtask wasm`, `cargo xtask node --release` and `cargo build --release -p polyrank`. Prints medians;
-// the ratio is what counts.
+// `cargo xtask wasm`, `cargo xtask node --release` and `cargo build --release -p polyrank`. Prints
+// medians; the ratio is what counts.
 
 import { once } from "node:events";
 

@@ -12,7 +12,9 @@ import { Job, listeningPorts, residentKilobytes, roundsIn } from "./jobs.mjs";
 
 const PATIENCE_MS = 15_000;
 /** One more than any packet may have. */
-const TOO_LONG = 24 + (64 << 10) + 64 + 1;
+const TOO_LONG = 24 + (64 << 10) + 128 + 1;
+/** Of the sessions that ranks speak. */
+const SESSION_VERSION = 2;
 const HEAD =
   "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
   "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -80,7 +82,7 @@ async function closed(socket) {
 function hello(token) {
   const packet = Buffer.alloc(40);
   packet.writeUInt8(1, 0);
-  packet.writeUInt32LE(1, 4);
+  packet.writeUInt32LE(SESSION_VERSION, 4);
   token.copy(packet, 8);
   packet.writeUInt32LE(1 << 20, 32);
   return packet;
@@ -157,7 +159,18 @@ attacks("a session that nobody knows closes with 1008 and a reason", async (port
   socket.send(hello(randomBytes(16)));
   const { code, reason } = await closed(socket);
   assert.equal(code, 1008);
+  assert.doesNotMatch(reason, /version/);
   assert.notEqual(reason, "");
+});
+
+attacks("a session of another version closes with 1008 and the version", async (port) => {
+  const socket = await open(port);
+  const packet = hello(Buffer.alloc(16));
+  packet.writeUInt32LE(SESSION_VERSION - 1, 4);
+  socket.send(packet);
+  const { code, reason } = await closed(socket);
+  assert.equal(code, 1008);
+  assert.match(reason, /version 1 .* 2 /);
 });
 
 attacks("a packet that is cut off closes with 1002 and a reason", async (port) => {

@@ -78,8 +78,8 @@ function exchange(spec, given, payloads, finish, way = collectives) {
 }
 
 /** In the order of the group; whoever does not wait for it any more takes part all the same. */
-function collectives(call, { signal }) {
-  return inOrder(call.groups, () => begun(call, undefined), signal);
+function collectives(call) {
+  return inOrder(call.groups, () => begun(call, undefined));
 }
 
 /** Behind the messages to, or from, the same rank; one from any rank is from each of them. */

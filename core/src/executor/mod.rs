@@ -59,7 +59,7 @@ pub const SEGMENT: usize = 256 << 10;
 pub const WINDOW: usize = 1 << 20;
 
 /// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
-/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind it.
+/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind.
 const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
 
 /// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.

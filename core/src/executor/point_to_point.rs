@@ -75,7 +75,7 @@ impl Unmatched {
     }
 }
 
-/// What a frame takes of the window that came without being asked for: an offer alone takes nothing.
+/// What a frame that nobody asked for takes of the window: an offer alone takes nothing.
 pub(super) fn frame_cost(offered: bool, payload_bytes: usize) -> u64 {
     if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST) as u64 }
 }
@@ -385,8 +385,8 @@ impl State {
     }
 
     /// Binds a receive to a message that was sent without asking. Another size than the buffer's
-    /// breaks the group: the sender has already been told that its message went out well. Whether it
-    /// is bound.
+    /// breaks the group: the sender has already been told that its message went out well. Whether
+    /// it is bound.
     fn matched(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) -> bool {
         let buffer_bytes = receiving.memory.len() as u64;
         receiving.peer = Some(peer);

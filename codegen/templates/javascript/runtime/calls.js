@@ -61,7 +61,7 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
         return answer;
       };
       if (abort !== null) return inOrderOrAfterAbort(call.groups, begin, abort);
-      return inOrder(call.groups, begin, signal);
+      return inOrder(call.groups, begin);
     });
   }
   return untilAborted(signal, (cancellation) => {

@@ -11,8 +11,8 @@ const blocked = new Map();
 /** Those whose first is a call under way. */
 const held = new Map();
 
-/** How long a call that leaves a group waits behind calls that nobody waits for, ms: as long as it
- * waits for operations in flight. */
+/** How long a call that leaves a group waits behind those called before it, ms: as long as it waits
+ * for operations in flight. */
 const MOMENT_MS = 5000;
 
 let tellReady = () => {};
@@ -35,33 +35,21 @@ export function enqueue(operation) {
 }
 
 /** Runs `begin` when everything that was called before it in `groups` is issued. What is called
- * in the first of them behind it waits until it is over. Nobody waits for it after `signal`. */
-export function inOrder(groups, begin, signal = null) {
+ * in the first of them behind it waits until it is over. */
+export function inOrder(groups, begin) {
   const [first, ...others] = groups;
   if (first === undefined) return begin();
-  if (others.length === 0) return waitInLine(first, begin, signal);
-  const before = Promise.all(others.map((group) => waitInLine(group, async () => {}, signal)));
-  return waitInLine(first, () => before.then(begin), signal);
+  if (others.length === 0) return waitInLine(first, begin);
+  const before = Promise.all(others.map((group) => waitInLine(group, async () => {})));
+  return waitInLine(first, () => before.then(begin));
 }
 
-/** As `inOrder`, for a call that leaves the groups: where nobody waits any more for what was called
- * before it, that has a moment to end. Then `abort` ends it. */
+/** As `inOrder`, for a call that leaves the groups: what was called before it has a moment to end,
+ * as operations in flight have. Then `abort` ends it. */
 export function inOrderOrAfterAbort(groups, begin, abort) {
-  const before = groups.flatMap((group) => lineOf(group) ?? []);
-  let timer = null;
-  let hasBegun = false;
-  const expire = () => {
-    try {
-      abort();
-    } catch {
-      // There is nothing to abort any more.
-    }
-  };
-  Promise.all(before.map(unneeded)).then(() => {
-    if (!hasBegun) timer = setTimeout(expire, MOMENT_MS);
-  });
+  const isBehind = groups.some((group) => lineOf(group) !== undefined);
+  const timer = isBehind ? setTimeout(() => tryTo(abort), MOMENT_MS) : null;
   return inOrder(groups, () => {
-    hasBegun = true;
     clearTimeout(timer);
     return begin();
   });
@@ -95,23 +83,10 @@ export function unblock() {
 class Turn {
   #begin;
   #settle;
-  #ended;
-  #end;
 
-  constructor(begin, settle, signal) {
+  constructor(begin, settle) {
     this.#begin = begin;
     this.#settle = settle;
-    this.#ended = new Promise((end) => {
-      this.#end = end;
-    });
-    if (signal?.aborted) this.#end();
-    signal?.addEventListener("abort", this.#end, { once: true });
-    this.#ended.then(() => signal?.removeEventListener("abort", this.#end));
-  }
-
-  /** Calls `listener` when it is over, or nobody waits for it any more. */
-  whenEnded(listener) {
-    this.#ended.then(listener);
   }
 
   begin(over) {
@@ -122,18 +97,12 @@ class Turn {
       result = Promise.reject(error);
     }
     this.#settle(result);
-    result.then(this.#end, this.#end);
     result.then(over, over);
   }
 }
 
-/** When nobody needs what stands in a line any more: it ended, or was given up. */
-function unneeded(entry) {
-  return new Promise((resolve) => entry.whenEnded(resolve));
-}
-
-function waitInLine(group, begin, signal) {
-  return new Promise((settle) => append(group, new Turn(begin, settle, signal)));
+function waitInLine(group, begin) {
+  return new Promise((settle) => append(group, new Turn(begin, settle)));
 }
 
 function lineOf(group) {
@@ -150,4 +119,13 @@ function next(group, line) {
   held.delete(group);
   line.shift();
   resume(group, line);
+}
+
+/** There may be nothing to abort any more. */
+function tryTo(abort) {
+  try {
+    abort();
+  } catch {
+    // The line goes on, and so does the call.
+  }
 }

@@ -13,8 +13,8 @@ use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
-/// Messages of up to this many bytes leave before the other side has asked for them: a browser takes
-/// longer to answer, behind what it sends itself, than to pass them on.
+/// Messages of up to this many bytes leave before the other side has asked for them: a browser
+/// takes longer to answer, behind what it sends itself, than to pass them on.
 const WHOLE_BYTES: usize = 1 << 20;
 /// Of longer ones, so much does, and no more: both sides may send one, and the answer to the other
 /// would have to wait behind it.

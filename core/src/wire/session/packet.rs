@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 /// Version of the packets; a server refuses any other.
-pub const SESSION_VERSION: u32 = 1;
+pub const SESSION_VERSION: u32 = 2;
 /// Bytes in front of a message's body.
 pub const HEADER_BYTES: usize = 24;
 /// Most bytes of a message's body: 64 KiB, which browsers like best, and what stands in front.
