@@ -684,6 +684,8 @@ export class WaitTimeoutError extends PolyrankError {
   readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
   /** How long it waited, ms. */
   readonly waitedMs: number;
 }
@@ -757,6 +759,8 @@ export class CollectiveMismatchError extends DistBackendError {
   readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
   /** One rank. */
   readonly rank: number;
   /** What that rank runs. */
@@ -778,6 +782,8 @@ export class CollectiveTimeoutError extends DistBackendError {
   readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
   /** This rank. */
   readonly rank: number;
   /** How long it ran, ms. */
@@ -801,6 +807,8 @@ export class RankFailedError extends DistBackendError {
   readonly collective: string;
   /** Its sequence number. */
   readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
 }
 
 /** The group was aborted. */
@@ -818,6 +826,8 @@ export class AbortedError extends DistBackendError {
   readonly collective: string;
   /** Its sequence number. */
   readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
 }
 
 /** Ranks did not come to the rendezvous in time. */
@@ -1935,9 +1945,10 @@ export class ProcessGroup {
  * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
  *
  * Where several calls of one store are not awaited, each is carried out after those before it,
- * also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
- * comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
- * time, though: what shall not stand behind a request that waits is called on a `clone`.
+ * also those through a `PrefixStore`. Only a request that has to wait for another one holds up
+ * none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries
+ * one request at a time, though: what shall not stand behind a request that waits is called on
+ * a `clone`.
  */
 export class Store {
   protected constructor();

@@ -1,6 +1,7 @@
 // polyrank for Node: loads the native half and gives the whole API.
 
 import { AsyncLocalStorage } from "node:async_hooks";
+import { constants } from "node:buffer";
 import { createRequire } from "node:module";
 
 import { install } from "./generated/native.js";
@@ -9,6 +10,8 @@ import { withWorks } from "./work.js";
 const current = new AsyncLocalStorage();
 
 install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
+  mostBytes: Number.MAX_SAFE_INTEGER,
+  mostArrayBytes: constants.MAX_LENGTH,
   nextTurn: setImmediate,
   warn: (text) => process.emitWarning(text, "PolyrankWarning"),
   currentGroup: {

@@ -1,8 +1,10 @@
 //! Requests of stores in the order in which they were called, though each may run on a thread of
 //! its own. Knows nothing of what a request is.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use polyrank::calls::StorePlace;
@@ -11,6 +13,7 @@ use crate::threads;
 
 /// A request that has not begun.
 struct Request {
+    /// Whether those behind it go on as soon as it has to wait.
     until_begun: bool,
     run: Box<dyn FnOnce() + Send>,
 }
@@ -21,49 +24,46 @@ static LINES: LazyLock<Mutex<HashMap<u64, VecDeque<Request>>>> = LazyLock::new(M
 /// Runs `request` on a thread, behind the requests of its store that came before.
 pub(crate) fn run(place: StorePlace, request: impl FnOnce() + Send + 'static) {
     let StorePlace { store, until_begun } = place;
-    let mut lines = lock();
-    if let Some(line) = lines.get_mut(&store) {
+    let is_free = {
+        let mut lines = lock();
+        let is_free = !lines.contains_key(&store);
+        let line = lines.entry(store).or_default();
         line.push_back(Request { until_begun, run: Box::new(request) });
-        return;
+        is_free
+    };
+    if is_free {
+        threads::run(move || go_on(store));
     }
-    if until_begun {
-        drop(lines);
-        return threads::run(request);
-    }
-    lines.insert(store, VecDeque::new());
-    drop(lines);
-    threads::run(move || {
-        // What a request ends with concerns its own caller: the others go on all the same.
-        let _ = catch_unwind(AssertUnwindSafe(request));
-        go_on(store);
-    });
 }
 
-/// Runs what waits, until nothing does.
+/// Runs what waits, until nothing does or another thread goes on with it.
 fn go_on(store: u64) {
-    while let Some((Request { until_begun, run }, is_last)) = next(store) {
-        if until_begun && !is_last {
-            threads::run(run);
-            continue;
-        }
-        let _ = catch_unwind(AssertUnwindSafe(run));
+    while let Some(Request { until_begun, run }) = next(store) {
+        let has_left = Rc::new(Cell::new(false));
         if until_begun {
+            let has_left = has_left.clone();
+            threads::when_waiting(move || {
+                has_left.set(true);
+                threads::run(move || go_on(store));
+            });
+        }
+        // What a request ends with concerns its own caller: the others go on all the same.
+        let _ = catch_unwind(AssertUnwindSafe(run));
+        threads::forget_waiting();
+        if has_left.get() {
             return;
         }
     }
 }
 
-/// The next request, and whether its line ended with it. The line of one that holds it up stays.
-fn next(store: u64) -> Option<(Request, bool)> {
+/// The next request; a line without any is over.
+fn next(store: u64) -> Option<Request> {
     let mut lines = lock();
-    let line = lines.get_mut(&store)?;
-    let next = line.pop_front();
-    let is_last = line.is_empty();
-    let is_over = next.as_ref().is_none_or(|next| next.until_begun && is_last);
-    if is_over {
+    let next = lines.get_mut(&store)?.pop_front();
+    if next.is_none() {
         lines.remove(&store);
     }
-    next.map(|next| (next, is_last))
+    next
 }
 
 fn lock() -> MutexGuard<'static, HashMap<u64, VecDeque<Request>>> {

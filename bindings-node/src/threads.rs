@@ -26,6 +26,8 @@ static CAME: Condvar = Condvar::new();
 thread_local! {
     /// What ends the waits of this thread's call.
     static CANCELLED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+    /// What is to be done when this thread's call has to wait.
+    static WAITING: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 /// Runs `job` on a thread that is free, or on a new one; on this one if there can be none.
@@ -49,12 +51,26 @@ pub(crate) fn run(job: impl FnOnce() + Send + 'static) {
 pub(crate) fn cancellable<T>(cancelled: Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
     let previous = CANCELLED.replace(Some(cancelled));
     let guard = install_interrupt_check(|| {
+        // A store asks whenever it is about to wait.
+        if let Some(act) = WAITING.take() {
+            act();
+        }
         CANCELLED.with_borrow(|it| it.as_ref().is_some_and(|it| it.load(Ordering::Relaxed)))
     });
     let result = call();
     drop(guard);
     CANCELLED.set(previous);
     result
+}
+
+/// Has `act` called once, when the next call on this thread has to wait.
+pub(crate) fn when_waiting(act: impl FnOnce() + 'static) {
+    WAITING.set(Some(Box::new(act)));
+}
+
+/// The call is over, whether it had to wait or not.
+pub(crate) fn forget_waiting() {
+    drop(WAITING.take());
 }
 
 /// Drops `value` on another thread: the last handle of a group or a store says goodbye to others.

@@ -2,8 +2,10 @@
 // its whole Worker. Nothing is ever written into it, and the process goes on.
 
 import assert from "node:assert/strict";
+import { constants } from "node:buffer";
 import { test } from "node:test";
 
+import { alloc } from "../js/index.js";
 import { onRanks, scenarios } from "./support/ranks.js";
 
 const SCENARIOS = scenarios("memory");
@@ -23,6 +25,13 @@ for (const [name, text] of [
     assert.deepEqual([zero.last, one.last], [[3], [3]]);
   });
 }
+
+test("memory that no array can look at is refused", () => {
+  const most = constants.MAX_LENGTH;
+  for (const [dtype, shape] of [["u8", [most + 1]], ["f32", [most / 2, 1]], ["c128", [most]]]) {
+    assert.throws(() => alloc(dtype, shape), { kind: "InvalidArgument" });
+  }
+});
 
 const LOST = /transferred or detached|was resized|had \d+ bytes/;
 for (const how of ["transfer", "resize", "resizeOther"]) {

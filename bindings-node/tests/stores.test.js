@@ -108,6 +108,14 @@ async function order(store, name) {
   ]));
   assert.equal(text(await direct.get("log")), `${places.join(" ")} `);
   assert.equal(text(await view.get("last")), String(places.at(-1)));
+  // What need not wait is read as it was before what comes behind.
+  await view.set("last", "-1");
+  const reads = places.map((place) => {
+    const read = view.get("last");
+    view.set("last", String(place));
+    return read;
+  });
+  assert.deepEqual((await Promise.all(reads)).map(text), places.map((place) => String(place - 1)));
   // A request that waits comes behind those before it, and the next do not stand behind it.
   const set = view.set("last", "new");
   const read = view.get("last");

@@ -118,14 +118,14 @@ def failures(here):
     bad = object()
     last = here.size - 1
     # Whoever has the bad object, all ranks raise, and the group goes on.
-    with pytest.raises(polyrank.InvalidTypeError, match=f"rank {last} could not encode"):
+    with pytest.raises(polyrank.InvalidTypeError, match=f"rank {last} gave no object"):
         dist.all_gather_object([None] * here.size, bad if here.rank == last else 1)
-    with pytest.raises(polyrank.InvalidTypeError, match="rank 0 could not encode"):
+    with pytest.raises(polyrank.InvalidTypeError, match="rank 0 gave no object"):
         dist.broadcast_object_list([bad if here.rank == 0 else None], src=0)
-    with pytest.raises(polyrank.InvalidTypeError, match=f"rank {last} could not encode"):
+    with pytest.raises(polyrank.InvalidTypeError, match=f"rank {last} gave no object"):
         gathered = [None] * here.size if here.rank == 0 else None
         dist.gather_object(bad if here.rank == last else 1, gathered)
-    with pytest.raises(polyrank.InvalidTypeError, match="rank 0 could not encode"):
+    with pytest.raises(polyrank.InvalidTypeError, match="rank 0 gave no object"):
         objects = [bad] * here.size if here.rank == 0 else None
         dist.scatter_object_list([None], objects)
     with pytest.raises(polyrank.InvalidTypeError, match="2 objects for 3 ranks"):
@@ -136,7 +136,7 @@ def failures(here):
         with pytest.raises(polyrank.InvalidTypeError):
             dist.send_object_list([bad], dst=1)
     elif here.rank == 1:
-        with pytest.raises(polyrank.InvalidTypeError, match="rank 0 could not encode"):
+        with pytest.raises(polyrank.InvalidTypeError, match="rank 0 gave no object"):
             dist.recv_object_list([None], src=0)
     endless = []
     endless.append(endless)

@@ -2,6 +2,8 @@
 // package is compared with. Speaks the protocol of sessions and relayed pipes as far as a
 // connection that never breaks needs it. Knows nothing of polyrank's module.
 
+/** Of the sessions that the server speaks. */
+const SESSION_VERSION = 2;
 const CHUNK_BYTES = 64 << 10;
 const WINDOW_BYTES = 1 << 20;
 const SESSION_HEADER_BYTES = 24;
@@ -159,7 +161,7 @@ export class RawPipe {
 function hello() {
   const view = new DataView(new ArrayBuffer(40));
   view.setUint8(0, HELLO);
-  view.setUint32(4, 1, true);
+  view.setUint32(4, SESSION_VERSION, true);
   view.setUint32(32, WINDOW_BYTES, true);
   return view;
 }

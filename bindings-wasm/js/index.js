@@ -18,6 +18,9 @@ channel.port1.unref?.();
 const groups = [];
 
 install(native, {
+  // Memory of WebAssembly has addresses of 32 bits, with a sign.
+  mostBytes: 2 ** 31 - 1,
+  mostArrayBytes: 2 ** 31 - 1,
   nextTurn(callback) {
     due.push(callback);
     channel.port1.ref?.();

@@ -70,7 +70,7 @@ fn an_object_that_cannot_be_encoded_raises_on_every_rank() {
     ranks(3, |group| {
         let rank = group.rank();
         let says = |error: Error, who: u32| {
-            let text = format!("rank {who} could not encode its object");
+            let text = format!("rank {who} gave no object");
             assert!(error.to_string().contains(&text), "{error}");
             assert!(matches!(error, Error::InvalidType { .. }));
         };

@@ -4,7 +4,7 @@
 
 import { DTYPES } from "./constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "./errors.js";
-import { native } from "./native.js";
+import { native, platform } from "./native.js";
 import { homeOf, noteHome } from "./owned.js";
 import { byteLengthOf, classOf } from "./views.js";
 
@@ -202,7 +202,7 @@ export function alloc(dtype, shape) {
   const name = dtypeOf(dtype, "alloc");
   const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
   const { bytes, code } = DTYPES.get(name);
-  checkSize(sizes, bytes, "alloc");
+  checkSize(sizes, bytes, "alloc", platform.mostArrayBytes);
   const memory = wrapped(() => native.alloc(product(sizes) * bytes));
   const info = Object.freeze({ dtype: code, shape: sizes, memory });
   return new Tensor(MADE_HERE, name, null, memory, info);
@@ -230,22 +230,18 @@ function checkCount(count, name) {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
   }
-  if (count > mostBytes()) {
-    throw new InvalidArgumentError(`'${name}' must be at most ${mostBytes()}, not ${count}`);
+  if (count > platform.mostBytes) {
+    throw new InvalidArgumentError(`'${name}' must be at most ${platform.mostBytes}, not ${count}`);
   }
 }
 
 /** No memory has as many elements as the lengths that are not 0 say, so that there is none of which
  * this is a part without elements. */
-function checkSize(sizes, elementBytes, called) {
+function checkSize(sizes, elementBytes, called, mostBytes = platform.mostBytes) {
   const bytes = product(sizes.filter((size) => size !== 0)) * elementBytes;
-  if (bytes <= mostBytes()) return;
-  throw new InvalidArgumentError(`${called}(): the shape [${sizes}] has too many elements`);
-}
-
-/** No memory has more bytes: that of WebAssembly has addresses of 32 bits, with a sign. */
-function mostBytes() {
-  return native.platform === "web" ? 2 ** 31 - 1 : Number.MAX_SAFE_INTEGER;
+  if (bytes <= mostBytes) return;
+  const most = `there can be ${mostBytes} bytes at most`;
+  throw new InvalidArgumentError(`${called}(): [${sizes}] has too many elements; ${most}`);
 }
 
 function product(sizes) {

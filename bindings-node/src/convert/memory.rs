@@ -22,15 +22,12 @@ pub(crate) fn view_of<'a>(env: Env, region: &Owned) -> Result<Js<'a>> {
     // SAFETY: the region that `keep` owns keeps the memory until `release` is called, which Node
     // does once, when nothing looks at the memory any more. JavaScript may write to it at any time:
     // whoever hands it to operations knows that it is shared.
-    let made = check(unsafe {
+    //
+    // Memory that Node did not take it may have released all the same: nothing is done about that.
+    check(unsafe {
         let (hint, finish) = (keep.cast::<c_void>(), Some(release as Finish));
         sys::napi_create_external_arraybuffer(env.raw(), start, bytes, finish, hint, &mut buffer)
-    });
-    if let Err(error) = made {
-        // SAFETY: Node did not take it.
-        drop(unsafe { Box::from_raw(keep) });
-        return Err(error);
-    }
+    })?;
     array(env, buffer, bytes)
 }
 

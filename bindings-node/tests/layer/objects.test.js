@@ -110,7 +110,20 @@ test("mistakes are told to those who would wait, or to the caller", async () => 
   await assert.rejects(pr.broadcastObjectList([0], { src: 1 }), {
     message: "the list has 1 places, but 3 objects came",
   });
-  native.answers.set("DISTRIBUTED_ALL_GATHER_OBJECT", []);
-  await pr.allGatherObject("no list", 1).catch(() => {});
-  assert.equal(told(0).length, -1);
+});
+
+test("what is no list is refused at the call, and nothing is sent", () => {
+  const before = native.calls.length;
+  const wrong = [
+    () => pr.broadcastObjectList("x", { src: 1 }),
+    () => pr.allGatherObject("no list", 1),
+    () => pr.gatherObject(1, { objectGatherList: { length: 1 } }),
+    () => pr.scatterObjectList([null], { scatterObjectInputList: new Set() }),
+    () => pr.sendObjectList(7, { dst: 1 }),
+    () => pr.recvObjectList("x"),
+  ];
+  for (const call of wrong) {
+    assert.throws(call, { kind: "InvalidType", message: /' must be a list, not / }, `${call}`);
+  }
+  assert.equal(native.calls.length, before);
 });

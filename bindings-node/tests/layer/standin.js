@@ -12,6 +12,12 @@ export async function standIn(options = {}) {
   const turns = { count: 0 };
   const groups = [];
   install(native, {
+    get mostBytes() {
+      return native.mostBytes ?? Number.MAX_SAFE_INTEGER;
+    },
+    get mostArrayBytes() {
+      return this.mostBytes;
+    },
     nextTurn: (callback) =>
       setImmediate(() => {
         turns.count += 1;

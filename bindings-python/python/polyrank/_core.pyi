@@ -1234,9 +1234,10 @@ class Store:
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
 
     Where several calls of one store are not awaited, each is carried out after those before it,
-    also those through a `PrefixStore`. Only requests that wait hold up none behind them: what
-    comes behind may overtake them. The one connection of a `TCPStore` carries one request at a
-    time, though: what shall not stand behind a request that waits is called on a `clone`.
+    also those through a `PrefixStore`. Only a request that has to wait for another one holds up
+    none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
+    request at a time, though: what shall not stand behind a request that waits is called on a
+    `clone`.
     """
 
     @property

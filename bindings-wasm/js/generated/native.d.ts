@@ -169,6 +169,10 @@ export interface Native {
 
 /** The platform under the layer. */
 export interface Platform {
+  /** No memory has more bytes. */
+  readonly mostBytes: number;
+  /** No array looks at more of them. */
+  readonly mostArrayBytes: number;
   /** Calls `callback` in the next turn of the event loop, after events that are there already. */
   nextTurn(callback: () => void): void;
   /** Tells the programmer of something that is probably a mistake. */

@@ -44,7 +44,7 @@ pub(crate) enum Order {
     Left,
     /// That of its store, until it is over.
     Store,
-    /// That of its store, until it begins: it may wait for what those behind it do.
+    /// That of its store, until it has to wait: perhaps for what those behind it do.
     StoreUntilBegun,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Order {
 pub struct StorePlace {
     /// The number of the store.
     pub store: u64,
-    /// Whether those behind it may begin as soon as it has begun.
+    /// Whether those behind it may begin as soon as it has to wait.
     pub until_begun: bool,
 }
 

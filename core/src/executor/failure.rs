@@ -226,7 +226,7 @@ impl State {
         let messages = &self.messages;
         let sends = messages.sending.iter().map(|m| ("send", m.number, Some(m.peer), &m.ending));
         let receives = messages.posted.iter().chain(&messages.matched);
-        let receives = receives.map(|m| ("recv", u64::from(m.tag), m.peer, &m.ending));
+        let receives = receives.map(|m| ("recv", m.own_number, m.peer, &m.ending));
         for (name, sequence, peer, ending) in sends.chain(receives) {
             if ending.deadline <= self.now && late.is_none() {
                 late = Some(Abort::TimedOut {

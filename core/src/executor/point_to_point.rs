@@ -26,6 +26,8 @@ pub(super) struct Receiving {
     pub(super) peer: Option<Rank>,
     pub(super) tag: u32,
     memory: Region,
+    /// Its number among this rank's receives.
+    pub(super) own_number: u64,
     /// The sender's number of the message, once it is matched.
     number: u64,
     /// The prefix that came, bytes.
@@ -98,6 +100,8 @@ pub(super) struct Flow {
 pub(super) struct PointToPoint {
     /// The number of the last message sent.
     pub(super) last_number: u64,
+    /// The number of the last receive.
+    last_receive: u64,
     pub(super) sending: Vec<Sending>,
     /// Whether some of `sending` can go on.
     pub(super) sendable: bool,
@@ -113,6 +117,7 @@ impl PointToPoint {
     pub(super) fn new(size: u32) -> PointToPoint {
         PointToPoint {
             last_number: 0,
+            last_receive: 0,
             sending: Vec::new(),
             sendable: false,
             posted: VecDeque::new(),
@@ -139,7 +144,7 @@ impl PointToPoint {
         let sends = self.sending.drain(..).map(|message| ("send", message.number, message.ending));
         let mut all: Vec<_> = sends.collect();
         let receives = self.matched.drain(..).chain(self.posted.drain(..));
-        all.extend(receives.map(|message| ("recv", message.number, message.ending)));
+        all.extend(receives.map(|message| ("recv", message.own_number, message.ending)));
         all
     }
 
@@ -160,10 +165,12 @@ impl State {
     /// Starts to receive a message.
     pub(super) fn receive_message(&mut self, message: Message) {
         let Some((peer, message)) = self.admitted(message, "recv") else { return };
+        self.messages.last_receive += 1;
         let receiving = Receiving {
             peer,
             tag: message.tag,
             memory: message.memory,
+            own_number: self.messages.last_receive,
             number: 0,
             received: 0,
             ending: self.ending(message.deadline, message.finish, message.completion),

@@ -61,10 +61,9 @@ impl State {
         let under_way = flow.sent - flow.acknowledged;
         let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
         let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
-        let lead = match eager {
-            true => 0,
-            false => bytes.min(worth(peer, bytes)).min(room.saturating_sub(FRAME_COST)),
-        };
+        // More than a message may have in the transport would never be handed over.
+        let most = room.saturating_sub(FRAME_COST).min(IN_TRANSPORT);
+        let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);
         self.messages.sending.push(Sending {

@@ -229,5 +229,5 @@ fn zeroed([_, announced]: Header) -> Result<Vec<u8>> {
 }
 
 fn not_encoded(rank: u32, why: &str) -> Error {
-    Error::InvalidType { message: format!("rank {rank} could not encode its object: {why}") }
+    Error::InvalidType { message: format!("rank {rank} gave no object: {why}") }
 }

@@ -3,10 +3,10 @@
 // A payload takes two operations, its size and its bytes: collectives hold their group's line
 // until both are over, and messages go one behind the other from rank to rank.
 
-import { Marked, argument, plainArguments, signalOf, split } from "./arguments.js";
+import { Marked, argument, plainArguments, signalOf, split, typeName } from "./arguments.js";
 import { begun, isOutside, nothing, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
-import { InvalidArgumentError, wrapped } from "./errors.js";
+import { InvalidArgumentError, InvalidTypeError, wrapped } from "./errors.js";
 import { inOrder } from "./lines.js";
 import { untilAborted } from "./signals.js";
 
@@ -64,7 +64,7 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const options = { ...call.options };
   payloads.forEach((marked, place) => {
     if (values[place] === undefined || values[place] === null) return;
-    const payload = new Marked({ kind: "object", ...marked(values[place]) });
+    const payload = new Marked({ kind: "object", ...marked(values[place], spec.objects[place]) });
     if (place < positional.length) positional[place] = payload;
     else options[spec.objects[place]] = payload;
   });
@@ -117,17 +117,18 @@ function sent(object) {
   }
 }
 
-function sentList(list) {
-  return { ...places(list), ...sent(list) };
+function sentList(list, name) {
+  return { ...places(list, name), ...sent(list) };
 }
 
-function sentItems(list) {
-  return { ...places(list), items: Array.isArray(list) ? list.map(sent) : [] };
+function sentItems(list, name) {
+  return { ...places(list, name), items: list.map(sent) };
 }
 
-/** How many objects a list has place for; -1: it is no list, which the core says no to. */
-function places(list) {
-  return { length: Array.isArray(list) ? list.length : -1 };
+/** How many objects a list has place for. */
+function places(list, name) {
+  if (Array.isArray(list)) return { length: list.length };
+  throw new InvalidTypeError(`'${name}' must be a list, not ${typeName(list)}`);
 }
 
 function fill(list, payloads) {

@@ -26,6 +26,7 @@ mod here {
         let root = call.rank(&group, "src", 1, 4)?;
         let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
         let is_root = group.rank() == root;
+        is_list(call.value(0))?;
         let mine = if is_root { Some(encoded(call.value(0))?) } else { None };
         let payload = group.exchange(Way::NATURAL).broadcast(mine, root).await?;
         if is_root { ().into_answer() } else { bytes(payload) }
@@ -40,9 +41,10 @@ mod here {
         only_cbor(&mut call, 3)?;
         let places = places(call.value(0), &group);
         let mine = told(&places, encoded(call.value(1))?);
-        let payloads = group.exchange(Way::NATURAL).all_gather(mine).await?;
+        let payloads = group.exchange(Way::NATURAL).all_gather(mine).await;
+        // What is wrong here says more than that this rank gave nothing.
         places?;
-        list(payloads)
+        list(payloads?)
     }
 
     /// `dst` gets every rank's object; the others get nothing.
@@ -62,9 +64,9 @@ mod here {
             )),
         };
         let mine = told(&places, encoded(call.value(0))?);
-        let payloads = group.exchange(Way::NATURAL).gather(mine, root).await?;
+        let payloads = group.exchange(Way::NATURAL).gather(mine, root).await;
         places?;
-        payloads.map_or_else(|| ().into_answer(), list)
+        payloads?.map_or_else(|| ().into_answer(), list)
     }
 
     /// Each rank gets its object of the list of `src`.
@@ -88,9 +90,9 @@ mod here {
                 items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
             items.collect()
         });
-        let payload = group.exchange(Way::NATURAL).scatter(all, root).await?;
+        let payload = group.exchange(Way::NATURAL).scatter(all, root).await;
         output?;
-        bytes(payload)
+        bytes(payload?)
     }
 
     /// Sends the objects of a list.
@@ -115,6 +117,7 @@ mod here {
         let group = call.group(2)?;
         only_cbor(&mut call, 5)?;
         let peer = call.rank(&group, "src", 1, 4)?;
+        is_list(call.value(0))?;
         let (payload, peer) = group.exchange(Way::NATURAL).recv(peer).await?;
         let source = group.global_rank(peer)?.into_answer()?;
         Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
@@ -145,6 +148,14 @@ mod here {
             Value::Bytes(bytes) => Ok(Ok(Payload { codec: Codec::Cbor, bytes: bytes.clone() })),
             Value::Str(why) => Ok(Err(why.clone())),
             _ => Err(invalid("expected a list of objects")),
+        }
+    }
+
+    /// Whether there is a list, with any number of places, or what a list holds.
+    fn is_list(value: &Value) -> Result<()> {
+        match value {
+            Value::Int(_) | Value::Bytes(_) | Value::Str(_) => Ok(()),
+            _ => Err(invalid("a list for the objects was expected")),
         }
     }
 

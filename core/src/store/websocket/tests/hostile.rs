@@ -11,7 +11,7 @@ use tungstenite::{Message, WebSocket};
 use super::*;
 use crate::store::{Store, WebSocketStore};
 use crate::wire::session::{
-    Hello, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MIN_WINDOW_BYTES, ResumeToken,
+    Hello, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MIN_WINDOW_BYTES, ResumeToken, SESSION_VERSION,
 };
 
 fn connect(port: u16, origin: Option<&str>) -> tungstenite::Result<WebSocket<TcpStream>> {
@@ -31,7 +31,7 @@ fn connect(port: u16, origin: Option<&str>) -> tungstenite::Result<WebSocket<Tcp
 /// What a client that has no session yet says.
 fn hello() -> Hello {
     Hello {
-        version: 1,
+        version: SESSION_VERSION,
         token: ResumeToken::NONE,
         received: 0,
         window_bytes: MIN_WINDOW_BYTES,
