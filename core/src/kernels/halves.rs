@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::instructions::{Halves, Instructions, LANES};
+use super::instructions::{Halves, Instructions, LANES, lanes};
 use super::number::{Float, Lanes, Number, Ordered};
 
 /// Half-precision elements, of which functions of `f32` are computed.
@@ -51,11 +51,12 @@ impl<V: Instructions> Half for F16s<V> {
         self.zip(self, |element, _| f(element))
     }
     #[inline(always)]
-    fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        for (element, other) in self.0.iter_mut().zip(other.0) {
-            *element = f(*element, other).canonical();
-        }
-        self
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let elements = lanes(
+            #[inline(always)]
+            |lane| f(self.0[lane], other.0[lane]).canonical(),
+        );
+        F16s(elements, PhantomData)
     }
 }
 
@@ -68,11 +69,14 @@ impl<V: Instructions> Bf16s<V> {
     /// The numbers in the lower bits of pairs, and those in the upper bits.
     #[inline(always)]
     fn widen(self) -> ([f32; LANES], [f32; LANES]) {
-        let (mut lower, mut upper) = ([0.0; LANES], [0.0; LANES]);
-        for ((lower, upper), pair) in lower.iter_mut().zip(&mut upper).zip(self.0) {
-            *lower = f32::from_bits(pair << 16);
-            *upper = f32::from_bits(pair & 0xffff_0000);
-        }
+        let lower = lanes(
+            #[inline(always)]
+            |lane| f32::from_bits(self.0[lane] << 16),
+        );
+        let upper = lanes(
+            #[inline(always)]
+            |lane| f32::from_bits(self.0[lane] & 0xffff_0000),
+        );
         (lower, upper)
     }
 }
@@ -82,17 +86,18 @@ impl<V: Instructions> Lanes for Bf16s<V> {
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
     fn load(bytes: Self::Bytes) -> Self {
-        let mut pairs = [0; LANES];
-        for (pair, bytes) in pairs.iter_mut().zip(bytes.as_chunks().0) {
-            *pair = u32::from_ne_bytes(*bytes);
-        }
+        let bytes = bytes.as_chunks().0;
+        let pairs = lanes(
+            #[inline(always)]
+            |lane| u32::from_ne_bytes(bytes[lane]),
+        );
         Bf16s(pairs, PhantomData)
     }
     #[inline(always)]
     fn store(self) -> Self::Bytes {
         let mut all = [0; 4 * LANES];
-        for (bytes, pair) in all.as_chunks_mut().0.iter_mut().zip(self.0) {
-            *bytes = pair.to_ne_bytes();
+        for (lane, bytes) in all.as_chunks_mut().0.iter_mut().enumerate() {
+            *bytes = self.0[lane].to_ne_bytes();
         }
         all
     }
@@ -105,13 +110,15 @@ impl<V: Instructions> Half for Bf16s<V> {
     }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let ((mut lower, mut upper), (other_lower, other_upper)) = (self.widen(), other.widen());
-        for (number, other) in lower.iter_mut().zip(other_lower) {
-            *number = f(*number, other);
-        }
-        for (number, other) in upper.iter_mut().zip(other_upper) {
-            *number = f(*number, other);
-        }
+        let ((lower, upper), (other_lower, other_upper)) = (self.widen(), other.widen());
+        let lower = lanes(
+            #[inline(always)]
+            |lane| f(lower[lane], other_lower[lane]),
+        );
+        let upper = lanes(
+            #[inline(always)]
+            |lane| f(upper[lane], other_upper[lane]),
+        );
         Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
     }
 }

@@ -13,8 +13,9 @@ use self::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use self::x86_64::detected;
 
-/// How many `f32` are converted at once.
-pub(super) const LANES: usize = 16;
+/// How many `f32` are converted at once. For a page, whose code is compiled for size, one: then the
+/// compiler vectorises the loop over memory, while it would leave one over lanes as it is.
+pub(super) const LANES: usize = if cfg!(target_family = "wasm") { 1 } else { 16 };
 
 /// As many numbers of half the size, as bytes.
 pub(super) type Halves = [u8; 2 * LANES];
@@ -45,11 +46,13 @@ pub(super) trait Instructions: Copy {
     /// canonical.
     #[inline(always)]
     fn narrow_bf16s(lower: [f32; LANES], upper: [f32; LANES]) -> [u32; LANES] {
-        let mut pairs = [0; LANES];
-        for (pair, (lower, upper)) in pairs.iter_mut().zip(lower.into_iter().zip(upper)) {
-            *pair = portable::bf16_bits(lower) >> 16 | portable::bf16_bits(upper) & 0xffff_0000;
-        }
-        pairs
+        lanes(
+            #[inline(always)]
+            |lane| {
+                let lower = portable::bf16_bits(lower[lane]) >> 16;
+                lower | portable::bf16_bits(upper[lane]) & 0xffff_0000
+            },
+        )
     }
 
     /// Stores a block past the cache.
@@ -61,6 +64,16 @@ pub(super) trait Instructions: Copy {
     /// Puts what was streamed before whatever is stored next: others may be told then that it is
     /// there.
     fn finish_streaming();
+}
+
+/// What `f` says of each lane. A zip of arrays comes to calls where code is compiled for size.
+#[inline(always)]
+pub(super) fn lanes<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
+    let mut all = [T::default(); LANES];
+    for (lane, element) in all.iter_mut().enumerate() {
+        *element = f(lane);
+    }
+    all
 }
 
 /// What is compiled for several sets of instructions.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Block, Halves, Instructions, LANES};
+use super::{Block, Halves, Instructions, LANES, lanes};
 
 /// Instructions that every processor of the architecture has.
 #[derive(Clone, Copy)]
@@ -11,18 +11,18 @@ pub(super) struct Portable;
 impl Instructions for Portable {
     #[inline(always)]
     fn widen_f16s(halves: Halves) -> [f32; LANES] {
-        let mut wide = [0.0; LANES];
-        for (element, bytes) in wide.iter_mut().zip(halves.as_chunks().0) {
-            *element = widen_f16(u16::from_ne_bytes(*bytes));
-        }
-        wide
+        let halves = halves.as_chunks().0;
+        lanes(
+            #[inline(always)]
+            |lane| widen_f16(u16::from_ne_bytes(halves[lane])),
+        )
     }
 
     #[inline(always)]
     fn narrow_f16s(elements: [f32; LANES]) -> Halves {
         let mut halves = Halves::default();
-        for (bytes, element) in halves.as_chunks_mut().0.iter_mut().zip(elements) {
-            *bytes = f16_bits(element).to_ne_bytes();
+        for (lane, bytes) in halves.as_chunks_mut().0.iter_mut().enumerate() {
+            *bytes = f16_bits(elements[lane]).to_ne_bytes();
         }
         halves
     }
