@@ -65,6 +65,10 @@ class StandIn {
     this.completesAtOnce = completesAtOnce;
   }
 
+  shutdownLimitMs() {
+    return 5000;
+  }
+
   version() {
     return "9.9.9";
   }
