@@ -23,6 +23,7 @@ let server;
 let store;
 let browser;
 let url;
+const dialled = new Set();
 
 before(async () => {
   execFileSync(
@@ -70,6 +71,8 @@ async function act({ pr, url, rank, size }) {
 async function inPage(rank, size) {
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
   const page = await context.newPage();
+  // Nothing goes another way, not even to Node, which listens without encryption.
+  page.on("websocket", (socket) => dialled.add(new URL(socket.url()).protocol));
   await page.goto(server.origin);
   const told = JSON.stringify({ url, rank, size });
   return page.evaluate(
@@ -97,6 +100,7 @@ test("encrypted pages and Node reduce together", { timeout: 120_000 }, async () 
   const told = await Promise.all([inPage(0, 3), inNode(1, 3, true), inPage(2, 3)]);
   const objects = ["rank 0", "rank 1", "rank 2"];
   for (const of of told) assert.deepEqual(of, { isRight: true, objects });
+  assert.deepEqual([...dialled], ["wss:"]);
 });
 
 test("a certificate that nobody vouches for is refused", { timeout: 120_000 }, async () => {

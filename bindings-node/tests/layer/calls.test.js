@@ -380,12 +380,14 @@ test("groups and stores are left at the end of a block", async () => {
   const pg = await pr.ProcessGroup.join(store, 0, 1);
   await pg[Symbol.asyncDispose]();
   assert.equal(last().key, "DISTRIBUTED_DESTROY_PROCESS_GROUP");
-  native.answers.set("DISTRIBUTED_DESTROY_PROCESS_GROUP", () => {
-    return Promise.reject(nativeError("InvalidGroup", "unknown"));
-  });
-  pg[Symbol.dispose]();
-  await turn();
-  await turn();
-  assert.equal(last().key, "PROCESS_GROUP_SHUTDOWN");
-  assert.equal(last().self.id, 7);
+  for (const kind of ["InvalidGroup", "NotInitialized"]) {
+    native.answers.set("DISTRIBUTED_DESTROY_PROCESS_GROUP", () => {
+      return Promise.reject(nativeError(kind, "unknown"));
+    });
+    pg[Symbol.dispose]();
+    await turn();
+    await turn();
+    assert.equal(last().key, "PROCESS_GROUP_SHUTDOWN");
+    assert.equal(last().self.id, 7);
+  }
 });

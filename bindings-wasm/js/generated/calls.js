@@ -10,6 +10,7 @@ import {
   InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
+  NotInitializedError,
   UnsupportedError,
   asError,
   wrapped,
@@ -111,12 +112,14 @@ export function operate(spec, self, values) {
   return new Work(MADE_HERE, operation, value, arrays);
 }
 
-/** Leaves a group in good order, and the free functions forget it if they made it. */
+/** Leaves a group in good order, and the free functions forget it if they made it and still know
+ * it. A group that was left is left again without harm. */
 export async function leave(group, destroy, shutdown) {
   try {
     await invokeAsync(destroy, null, [group]);
   } catch (error) {
-    if (!(error instanceof InvalidGroupError)) throw error;
+    const isUnknown = error instanceof InvalidGroupError || error instanceof NotInitializedError;
+    if (!isUnknown) throw error;
     await invokeAsync(shutdown, group, []);
   }
 }

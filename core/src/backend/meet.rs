@@ -83,7 +83,10 @@ async fn meet_with(
         })
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
-    let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
+    // Ranks that listen tell of one another by themselves.
+    let is_told = |card: &Card| card.tcp.is_empty() || ours.tcp.is_empty();
+    let sessions = (0..).zip(&cards).filter(|(_, card)| is_told(card));
+    let sessions = sessions.filter_map(|(other, card)| Some((other, card.relay?)));
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let transport = compose(rank, &cards, token, 0, means)?;
     Ok(Meeting { transport, ranks_on_host, sessions })
@@ -97,9 +100,9 @@ fn card_key(rank: u32) -> String {
 
 /// What this rank has to reach the others and to be reached.
 fn means(store: &dyn Store) -> Result<Means> {
-    // A rank that listens needs nothing else: the others come.
+    // The others come to a rank that listens, but for those that may open no such connection.
     #[cfg(feature = "tcp")]
-    return Ok(Means { listener: Some(listen(store)?), ..Means::default() });
+    return Ok(Means { listener: Some(listen(store)?), relay: store.relay(), ..Means::default() });
     #[cfg(not(feature = "tcp"))]
     return Ok(Means {
         dialer: dialer(),
