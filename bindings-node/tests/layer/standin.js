@@ -158,6 +158,10 @@ class StandInWork {
     this.outputs = native.writes ? tensors.map((_, index) => index) : [];
   }
 
+  get bytesCopiedIn() {
+    return this.#copiedIn;
+  }
+
   copyIn(tensors, budget) {
     this.#check(tensors);
     const to = Math.min(this.bytes, this.#copiedIn + budget);
