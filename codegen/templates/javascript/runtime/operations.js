@@ -106,7 +106,7 @@ export class Operation {
     this.#checkLengths();
     const before = this.native.bytesCopiedIn;
     const left = this.native.copyIn(this.tensors, limit);
-    spend(this.native.bytesCopiedIn - before);
+    use(this.native.bytesCopiedIn - before);
     return left === 0;
   }
 
@@ -194,7 +194,10 @@ function allowance(bytes) {
 }
 
 function spend(bytes) {
-  if (bytes <= SMALL_BYTES) return;
+  if (bytes > SMALL_BYTES) use(bytes);
+}
+
+function use(bytes) {
   spareBytes -= bytes;
   askForTurn();
 }
