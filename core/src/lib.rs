@@ -32,7 +32,9 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
-pub use process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
+pub use process_group::{
+    DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
+};
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
 pub use work::Work;

@@ -66,6 +66,10 @@ class StandIn {
     this.completesAtOnce = completesAtOnce;
   }
 
+  shutdownLimitMs() {
+    return 5000;
+  }
+
   version() {
     return "9.9.9";
   }

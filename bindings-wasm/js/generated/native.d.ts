@@ -124,6 +124,8 @@ export interface NativeCall {
 export interface Native {
   readonly platform: "node" | "web";
   version(): string;
+  /** How long operations may still go on when their group is left. */
+  shutdownLimitMs(): number;
   /** Zeroed memory. */
   alloc(bytes: number): NativeMemory;
   /**

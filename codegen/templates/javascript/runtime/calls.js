@@ -50,9 +50,6 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
   const handle = receiver(spec, self);
   if (spec.inOrder === true) {
     const call = resolved(spec, handle, args, keywords);
-    const abort = spec.abort === undefined
-      ? null
-      : () => wrapped(() => native.invoke(handle, spec.abort, args, keywords));
     return untilAborted(signal, (cancellation) => {
       const begin = () => {
         const answer = begun(call, cancellation);
@@ -60,8 +57,9 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
         if (signal?.aborted) native.cancel(cancellation);
         return answer;
       };
-      if (abort !== null) return inOrderOrAfterAbort(call.groups, begin, abort);
-      return inOrder(call.groups, begin);
+      if (spec.abort === undefined) return inOrder(call.groups, begin);
+      const abort = () => wrapped(() => native.invoke(handle, spec.abort, args, keywords));
+      return inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
     });
   }
   return untilAborted(signal, (cancellation) => {

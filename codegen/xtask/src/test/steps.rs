@@ -145,7 +145,7 @@ impl Tools<'_> {
             ),
             step(
                 "strangers",
-                "strangers, closed and suspended tabs against a running job",
+                "strangers, closed and suspended tabs, encrypted connections",
                 &["node", "wasm", "rust"],
                 self.node(&[
                     "--test",
@@ -153,6 +153,7 @@ impl Tools<'_> {
                     "--test-reporter=tap",
                     "tests/javascript/hostile.test.mjs",
                     "tests/javascript/closed_tab.test.mjs",
+                    "tests/javascript/encrypted.test.mjs",
                 ]),
             ),
             step(
