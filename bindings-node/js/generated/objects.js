@@ -125,7 +125,7 @@ function sentList(list, name) {
 }
 
 function sentItems(list, name) {
-  return { ...places(list, name), items: list.map(sent) };
+  return { ...places(list, name), items: Array.from(list, sent) };
 }
 
 /** How many objects a list has place for. */
