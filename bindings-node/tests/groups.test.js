@@ -47,7 +47,7 @@ test("signals end waits, and harm nothing else", async () => {
 });
 
 test("a group that no free function knows is left at the end of a block", async () => {
-  assert.deepEqual(await onRanks(2, SCENARIOS, "block"), ["InvalidGroup", "InvalidGroup"]);
+  assert.deepEqual(await onRanks(2, SCENARIOS, "block"), ["Aborted", "Aborted"]);
 });
 
 test("objects to one rank arrive in order, however it is named", async () => {

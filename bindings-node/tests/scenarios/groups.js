@@ -31,7 +31,7 @@ export async function launched() {
   await pr.allGatherObject(all, { rank, list: [1, "x", null], bytes: Uint8Array.of(rank) });
   found.objects = all.map((object) => [object.rank, object.list.length, [...object.bytes]]);
   const nothings = new Array(size).fill("nothing came");
-  await pr.allGatherObject(nothings, rank === 0 ? null : rank === 1 ? undefined : rank);
+  await pr.allGatherObject(nothings, rank < 2 ? null : rank);
   found.nothings = nothings;
   const root = rank === 0 ? new Array(size).fill("nothing came") : null;
   await pr.gatherObject(null, root, { dst: 0 });
