@@ -3,8 +3,8 @@
 //!
 //! Ranks that listen reach each other by TCP. A rank that cannot listen, as in a browser, dials the
 //! WebSocket of each that does; two of them talk through the relay of the store's server. So do a
-//! rank that does not listen and one whose store is reached by encrypted connections: nobody listens
-//! for those but the store's server, and an encrypted page may open no others.
+//! rank that does not listen and one whose store is reached by encrypted connections: for those,
+//! only the store's server listens, and an encrypted page may open no others.
 
 use std::sync::Arc;
 
