@@ -5,7 +5,7 @@
 //
 //   cargo xtask node --release
 //   cargo build --release -p polyrank --example group_speed
-//   node bench/speed.mjs [--turns 3] [--calls 5000] [--mib 64] [--rounds 8]
+//   node bench/speed.mjs [--turns 5] [--calls 5000] [--mib 64] [--rounds 8]
 //
 // POLYRANK_TARGET: the target folder, if it is another one.
 
@@ -17,7 +17,7 @@ import { parseArgs, promisify } from "node:util";
 
 const { values } = parseArgs({
   options: {
-    turns: { type: "string", default: "3" },
+    turns: { type: "string", default: "5" },
     calls: { type: "string", default: "5000" },
     mib: { type: "string", default: "64" },
     rounds: { type: "string", default: "8" },
@@ -33,8 +33,14 @@ const target = process.env.POLYRANK_TARGET ?? `${root}target`;
 const rust = `${target}/${values.profile}/examples/group_speed`;
 const rank = fileURLToPath(new URL("./rank.mjs", import.meta.url));
 const run = promisify(execFile);
-if (!existsSync(rust)) {
-  console.error(`there is no ${rust}: cargo build --release -p polyrank --example group_speed`);
+const addon = fileURLToPath(new URL("../polyrank.node", import.meta.url));
+const profile = values.profile === "debug" ? "dev" : values.profile;
+need(rust, `cargo build --profile ${profile} -p polyrank --example group_speed`);
+need(addon, profile === "release" ? "cargo xtask node --release" : "cargo xtask node");
+
+function need(path, command) {
+  if (existsSync(path)) return;
+  console.error(`there is no ${path}; in ${root} run:\n  ${command}`);
   process.exit(1);
 }
 

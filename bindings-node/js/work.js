@@ -1,99 +1,108 @@
 // The native half's operations and calls as objects: the addon has functions for them, which are
 // cheaper to call than methods of its own objects. Knows nothing of what they are for.
 
-/** `addon` with `prepare` and `resolve` giving objects. */
-export function withWorks(addon) {
-  const NativeWork = worksOf(addon);
-  const NativeCall = callsOf(addon);
+/** What `polyrank.node` gives. */
+let addon;
+
+/** `given`, the addon, with `prepare` and `resolve` giving objects. */
+export function withWorks(given) {
+  addon = given;
   return {
     ...addon,
-    prepare: (...call) => new NativeWork(addon.prepare(...call)),
+    prepare(group, method, args, keywords, tensors, infos, startWithin) {
+      const { prepare } = addon;
+      return new NativeWork(prepare(group, method, args, keywords, tensors, infos, startWithin));
+    },
     resolve: (...call) => new NativeCall(addon.resolve(...call)),
   };
 }
 
-function worksOf(addon) {
-  return class NativeWork {
-    #work;
+class NativeWork {
+  #work;
+  /** Whether it went well and is over: the addon need not be asked any more. */
+  #isOver;
 
-    constructor(work) {
-      this.#work = work;
-      this.id = addon.workId(work);
-    }
+  constructor(work) {
+    this.#work = work;
+    const id = addon.workId(work);
+    this.#isOver = id < 0;
+    this.id = Math.abs(id);
+  }
 
-    get name() {
-      return addon.workName(this.#work);
-    }
+  get name() {
+    return addon.workName(this.#work);
+  }
 
-    get sequence() {
-      return addon.workSequence(this.#work);
-    }
+  get sequence() {
+    return addon.workSequence(this.#work);
+  }
 
-    get timeoutMs() {
-      return addon.workTimeoutMs(this.#work);
-    }
+  get timeoutMs() {
+    return addon.workTimeoutMs(this.#work);
+  }
 
-    get group() {
-      return addon.workGroup(this.#work);
-    }
+  get group() {
+    return addon.workGroup(this.#work);
+  }
 
-    get outputs() {
-      return addon.workOutputs(this.#work);
-    }
+  get outputs() {
+    return addon.workOutputs(this.#work);
+  }
 
-    get issued() {
-      return addon.workIssued(this.#work);
-    }
+  get issued() {
+    return this.#isOver || addon.workIssued(this.#work);
+  }
 
-    copyIn(tensors, budget) {
-      return addon.workCopyIn(this.#work, tensors, budget);
-    }
+  get bytesCopiedIn() {
+    return addon.workBytesCopiedIn(this.#work);
+  }
 
-    issue() {
-      addon.workIssue(this.#work);
-    }
+  copyIn(tensors, budget) {
+    return addon.workCopyIn(this.#work, tensors, budget);
+  }
 
-    giveUp(why) {
-      addon.workGiveUp(this.#work, why);
-    }
+  issue() {
+    addon.workIssue(this.#work);
+  }
 
-    isDone() {
-      return addon.workIsDone(this.#work);
-    }
+  giveUp(why) {
+    addon.workGiveUp(this.#work, why);
+  }
 
-    watch() {
-      addon.workWatch(this.#work);
-    }
+  isDone() {
+    return this.#isOver || addon.workIsDone(this.#work);
+  }
 
-    error() {
-      return addon.workError(this.#work);
-    }
+  watch() {
+    addon.workWatch(this.#work);
+  }
 
-    copyOut(tensors, budget) {
-      return addon.workCopyOut(this.#work, tensors, budget);
-    }
+  error() {
+    return this.#isOver ? null : addon.workError(this.#work);
+  }
 
-    sourceRank() {
-      return addon.workSourceRank(this.#work);
-    }
-  };
+  copyOut(tensors, budget) {
+    return this.#isOver ? 0 : addon.workCopyOut(this.#work, tensors, budget);
+  }
+
+  sourceRank() {
+    return addon.workSourceRank(this.#work);
+  }
 }
 
-function callsOf(addon) {
-  return class NativeCall {
-    #call;
+class NativeCall {
+  #call;
 
-    constructor(call) {
-      this.#call = call;
-      this.groups = addon.callGroups(call);
-    }
+  constructor(call) {
+    this.#call = call;
+    this.groups = addon.callGroups(call);
+  }
 
-    peer() {
-      return addon.callPeer(this.#call);
-    }
+  peer() {
+    return addon.callPeer(this.#call);
+  }
 
-    begin(cancel) {
-      return addon.callBegin(this.#call, cancel);
-    }
-  };
+  begin(cancel) {
+    return addon.callBegin(this.#call, cancel);
+  }
 }

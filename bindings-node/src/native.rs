@@ -29,6 +29,12 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// How long operations may still go on when their group is left, ms.
+#[napi]
+pub fn shutdown_limit_ms() -> f64 {
+    polyrank::SHUTDOWN_LIMIT.as_secs_f64() * 1e3
+}
+
 /// Zeroed memory that operations use in place.
 #[napi]
 pub fn alloc(env: Env, bytes: f64) -> Result<NativeMemory> {

@@ -18,6 +18,9 @@ use crate::waiters;
 /// Operations on more than this take longer than the event loop should wait.
 const LARGE_BYTES: usize = 256 << 10;
 
+/// As much of a result is copied out in the call that issues the operation.
+const SMALL_BYTES: usize = 64 << 10;
+
 /// An operation on tensors.
 pub(crate) struct NativeWork {
     id: u32,
@@ -26,12 +29,17 @@ pub(crate) struct NativeWork {
     is_done: Cell<bool>,
     /// Whether another thread moves it until it is done.
     is_attended: Cell<bool>,
+    /// Whether its result is copied out already.
+    is_over: Cell<bool>,
 }
 
-/// A number that no other operation of this realm has.
+/// A number that no other operation of this realm has; negative if the operation went well and is
+/// over already, so that nothing is left to be asked or copied.
 #[napi]
-fn work_id(work: Unknown<'_>) -> Result<u32> {
-    Ok(this(work)?.id)
+fn work_id(work: Unknown<'_>) -> Result<f64> {
+    let work = this(work)?;
+    let id = f64::from(work.id);
+    Ok(if work.is_over.get() { -id } else { id })
 }
 
 /// The method that was called, as the IDL has it.
@@ -71,6 +79,12 @@ fn work_outputs(work: Unknown<'_>) -> Result<Vec<u32>> {
 #[napi]
 fn work_issued(work: Unknown<'_>) -> Result<bool> {
     Ok(this(work)?.staged.borrow().is_issued())
+}
+
+/// Bytes that were copied in until now.
+#[napi]
+fn work_bytes_copied_in(work: Unknown<'_>) -> Result<f64> {
+    Ok(this(work)?.staged.borrow().bytes_copied_in() as f64)
 }
 
 /// Copies about `budget` bytes in; bytes that are still to be copied.
@@ -153,8 +167,8 @@ impl NativeWork {
         let starts = !staged.is_issued() && bytes as f64 <= start_within;
         let id = realm(env)?.next_id();
         let staged = RefCell::new(staged);
-        let (is_done, is_attended) = (Cell::new(false), Cell::new(false));
-        let work = NativeWork { id, staged, is_done, is_attended };
+        let [is_done, is_attended, is_over] = [const { Cell::new(false) }; 3];
+        let work = NativeWork { id, staged, is_done, is_attended, is_over };
         if !starts {
             return Ok(work);
         }
@@ -166,13 +180,22 @@ impl NativeWork {
         begun.map(|()| work)
     }
 
-    /// Copies everything in and issues it.
+    /// Copies everything in and issues it. If it is done then, copies a small result out.
     fn begin(&self, env: Env, tensors: Js<'_>, bytes: usize) -> Result<()> {
+        let views = views(tensors)?;
         if bytes > 0 {
-            let copied = self.staged.borrow_mut().copy_in(&views(tensors)?, bytes);
+            let copied = self.staged.borrow_mut().copy_in(&views, bytes);
             copied.map_err(|error| raise(env, &error))?;
         }
-        self.go(env)
+        self.go(env)?;
+        let mut staged = self.staged.borrow_mut();
+        let went_well = self.is_done.get() && staged.work().is_some_and(polyrank::Work::is_success);
+        if went_well && staged.bytes_out() <= SMALL_BYTES {
+            // JavaScript has not run since the views were made. What fails is found again when the
+            // result is asked for.
+            self.is_over.set(matches!(staged.copy_out(&views, SMALL_BYTES), Ok(0)));
+        }
+        Ok(())
     }
 
     /// Issues it, and sees to it that somebody moves it on.
@@ -188,14 +211,17 @@ impl NativeWork {
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
         // It is not asked to move: that would wake the thread that looks after what nobody waits
         // for.
+        let patience = realm(env)?.patience.clone();
         if work.is_success() {
+            if !is_large {
+                patience.learn_at_once(start);
+            }
             self.is_done.set(true);
             return Ok(());
         }
         if !is_large {
-            let patience = realm(env)?.patience.clone();
             if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
-                patience.learn(start);
+                patience.learn_at_once(start);
                 self.is_done.set(true);
                 return Ok(());
             }

@@ -30,6 +30,8 @@ test("ranks that `polyrank run` started form the default group", async () => {
     assert.deepEqual(found.objects, [0, 1, 2].map((other) => [other, 3, [other]]));
     assert.deepEqual(found.told, ["hello", { deep: true }]);
     assert.equal(found.scattered, `for ${rank}`);
+    const nothings = [null, null, 2];
+    assert.deepEqual(found.nothings, rank === 0 ? [...nothings, null, null, null] : nothings);
   });
   assert.deepEqual([all[1].sender, all[1].received], [0, 2.5]);
   assert.deepEqual(all.map((found) => found.count), [1, 2, 1]);
@@ -42,6 +44,10 @@ test("signals end waits, and harm nothing else", async () => {
   assert.deepEqual(zero.array, [1], "what nobody waits for is not written back");
   assert.deepEqual(one.array, [3], "but the other rank gets its sum");
   assert.deepEqual([zero.before, one.before], ["before", "before"]);
+});
+
+test("a group that no free function knows is left at the end of a block", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "block"), ["Aborted", "Aborted"]);
 });
 
 test("objects to one rank arrive in order, however it is named", async () => {

@@ -10,6 +10,7 @@ import { WebSocketServer } from "ws";
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
+import { openPage } from "./page.mjs";
 import { HEAD, SIZES, exchangesOf, line } from "./timed.js";
 
 const CHUNK_BYTES = 64 << 10;
@@ -83,9 +84,7 @@ async function measure({ bytes }) {
 const servers = [startRaw(), serve(), startStore(), launchChromium()];
 const [raw, server, store, browser] = await Promise.all(servers);
 try {
-  const page = await browser.newPage();
-  page.on("pageerror", (error) => console.error(error.stack));
-  await page.goto(server.origin);
+  const page = await openPage(browser, server.origin);
   const pr = await import("../../bindings-node/js/index.js");
   const [group] = await Promise.all([
     pr.initProcessGroup({ initMethod: `${store.url}/?rank=1&world_size=2` }),

@@ -5,6 +5,7 @@
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { startStore } from "../tests/store.mjs";
+import { openPage } from "./page.mjs";
 import { HEAD, SIZES, line } from "./timed.js";
 
 /** Runs in a page: joins, and leaves what is timed behind. */
@@ -37,10 +38,7 @@ async function measure({ bytes }) {
 const [server, store, browser] = await Promise.all([serve(), startStore(), launchChromium()]);
 try {
   const pages = await Promise.all([0, 1].map(async (rank) => {
-    const page = await browser.newPage();
-    page.on("pageerror", (error) => console.error(error.stack));
-    await page.goto(server.origin);
-    return { page, rank };
+    return { page: await openPage(browser, server.origin), rank };
   }));
   const onBoth = (act, told) => {
     return Promise.all(pages.map(({ page, rank }) => page.evaluate(act, { ...told, rank })));

@@ -41,6 +41,7 @@ startEvents();
 export const native = {
   platform: "web",
   version: module.version,
+  shutdownLimitMs: module.shutdownLimitMs,
   alloc: module.alloc,
   prepare: module.prepare,
   invoke: module.invoke,

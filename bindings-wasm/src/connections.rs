@@ -358,9 +358,14 @@ const ADVICE: &str = "Is the address right, is the store running, and may this p
     (POLYRANK_ALLOWED_ORIGINS on its side)? A store of PyTorch has no WebSocket side: let polyrank \
     host the store (`polyrank store`, or rank 0 of a job)";
 
+/// What else to do where connections are encrypted: a browser does not say that it is this.
+const CERTIFICATE: &str = ". It must be started with --certificate, for wss://, and the browser \
+    must trust that certificate";
+
 /// What to say of a server that cannot be reached, `why` being what is known of it.
 fn unreachable(url: &str, why: &str) -> String {
-    format!("cannot reach a store at {url} ({why}). {ADVICE}")
+    let certificate = if url.starts_with("wss:") { CERTIFICATE } else { "" };
+    format!("cannot reach a store at {url} ({why}). {ADVICE}{certificate}")
 }
 
 fn warning(text: &str) {

@@ -23,3 +23,9 @@ use wasm_bindgen::prelude::wasm_bindgen;
 pub fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
+
+/// How long operations may still go on when their group is left, ms.
+#[wasm_bindgen(js_name = shutdownLimitMs)]
+pub fn shutdown_limit_ms() -> f64 {
+    polyrank::SHUTDOWN_LIMIT.as_secs_f64() * 1e3
+}

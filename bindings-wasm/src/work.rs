@@ -114,6 +114,12 @@ impl NativeWork {
         self.staged.borrow().is_issued()
     }
 
+    /// Bytes that were copied in until now.
+    #[wasm_bindgen(getter, js_name = bytesCopiedIn)]
+    pub fn bytes_copied_in(&self) -> f64 {
+        self.staged.borrow().bytes_copied_in() as f64
+    }
+
     /// Copies about `budget` bytes in; bytes that are still to be copied then.
     #[wasm_bindgen(js_name = copyIn)]
     pub fn copy_in(&self, tensors: &Array, budget: f64) -> Result<f64, JsValue> {

@@ -14,19 +14,23 @@ const folders = [
   join(ROOT, "target/debug"),
 ];
 
-/** Starts a server on a free port of this host: `{ url, stop }`. */
-export async function startStore() {
+/** Starts a server on a free port of this host, `options` being more of its words:
+ * `{ url, urls, stop }`, all addresses in `urls` and the one for every client of it in `url`. */
+export async function startStore(options = []) {
   const programs = folders.filter(Boolean).map((folder) => join(folder, "polyrank"));
   const program = programs.find(existsSync);
   if (program === undefined) throw new Error("no launcher: cargo build -p polyrank --bin polyrank");
-  const words = ["store", "--host", "127.0.0.1", "--port", "0"];
+  const words = ["store", "--host", "127.0.0.1", "--port", "0", ...options];
   const child = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
-  const url = new Promise((resolve, reject) => {
+  const wanted = options.includes("--certificate") ? 3 : 2;
+  const urls = new Promise((resolve, reject) => {
+    const found = [];
     createInterface({ input: child.stdout }).on("line", (line) => {
-      const found = /ws:\/\/\S+/.exec(line);
-      if (found) resolve(found[0]);
+      found.push(...(line.match(/\b(tcp|wss?):\/\/\S+/g) ?? []));
+      if (found.length === wanted) resolve(found);
     });
     once(child, "exit").then(([code]) => reject(new Error(`the store ended with ${code}`)));
   });
-  return { url: await url, stop: () => child.kill() };
+  const all = await urls;
+  return { url: all.find((url) => url.startsWith("ws:")), urls: all, stop: () => child.kill() };
 }

@@ -4,6 +4,7 @@
 mod current;
 mod messages;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -140,6 +141,29 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
+/// One more than the number of the process whose default group is being made now; zero: none is.
+static FORMING: AtomicU64 = AtomicU64::new(0);
+
+/// While it lives, no other thread of this process makes a default group: both would be the same
+/// rank's, and each would wait for the other's ranks.
+struct Forming;
+
+impl Forming {
+    /// None if another thread makes one. What a parent process was making before a fork does not
+    /// count.
+    fn begin() -> Option<Forming> {
+        let ours = u64::from(crate::clock::process_id()) + 1;
+        let others = FORMING.swap(ours, Ordering::Relaxed);
+        (others != ours).then_some(Forming)
+    }
+}
+
+impl Drop for Forming {
+    fn drop(&mut self) {
+        FORMING.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Name of the default group in its store.
 const DEFAULT_NAME: &str = "default_pg";
 
@@ -162,6 +186,7 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
 
 /// As [`init_process_group`], waiting in `way`.
 pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Result<ProcessGroup> {
+    let _forming = Forming::begin().ok_or(Error::AlreadyInitialized)?;
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
     }

@@ -42,7 +42,7 @@ pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{
-    DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SplitOptions,
+    DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
 };
 pub use request::Request;
 pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};

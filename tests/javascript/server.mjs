@@ -1,6 +1,7 @@
 // Serves the browser package and the tests' pages on loopback. Knows nothing of what they do.
 
 import { createServer } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import { existsSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize, resolve, sep } from "node:path";
@@ -19,20 +20,22 @@ const TYPES = {
 };
 
 /**
- * Starts serving, `modules` at the root beside the folders: texts by their names. Gives the address
- * and a way to stop.
+ * Starts serving, `modules` at the root beside the folders: texts by their names. Encrypted with
+ * `tls`, `{ cert, key }`. Gives the address and a way to stop.
  */
-export async function serve(modules = new Map()) {
-  const server = createServer((request, response) => {
+export async function serve(modules = new Map(), tls = undefined) {
+  const listener = (request, response) => {
     answer(request, response, modules).catch((error) => {
       response.writeHead(500).end(String(error));
     });
-  });
+  };
+  const server = tls === undefined ? createServer(listener) : createSecureServer(tls, listener);
   await new Promise((done, failed) => {
     server.once("error", failed).listen(0, "127.0.0.1", done);
   });
   const { port } = server.address();
-  return { origin: `http://127.0.0.1:${port}`, close: () => server.close() };
+  const scheme = tls === undefined ? "http" : "https";
+  return { origin: `${scheme}://127.0.0.1:${port}`, close: () => server.close() };
 }
 
 async function answer(request, response, modules) {

@@ -55,8 +55,8 @@ export function tensorArguments(spec, { positional, options }) {
     arrays: [],
     bytes: 0,
   };
-  const { args, keywords } = neutral(spec, positional, options, (object) => {
-    return takeTensor(call, object);
+  const { args, keywords } = neutral(spec, positional, options, (object, depth) => {
+    return takeTensor(call, object, depth);
   });
   call.args = args;
   call.keywords = keywords;
@@ -111,30 +111,33 @@ const DURATIONS = new Set(["timeout", "reconnectGrace"]);
 /** Options that this layer itself looks at. */
 const OWN = new Set(["signal"]);
 
+/** How many lists and records may stand in one another: as in Python. */
+const DEEPEST = 4;
+
 function neutral(spec, positional, options, ofObject) {
   const args = new Array(positional.length);
   for (let place = 0; place < args.length; place += 1) {
     const value = positional[place];
-    args[place] = spec.durations?.includes(place) ? duration(value) : one(value, ofObject);
+    args[place] = spec.durations?.includes(place) ? duration(value) : one(value, ofObject, 0);
   }
-  return { args, keywords: options === null ? null : members(options, ofObject) };
+  return { args, keywords: options === null ? null : members(options, ofObject, 0) };
 }
 
-function members(options, ofObject) {
+function members(options, ofObject, depth) {
   let all = null;
   for (const name of Object.keys(options)) {
     const value = options[name];
     if (value === undefined || OWN.has(name)) continue;
     all ??= {};
-    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject);
+    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject, depth);
   }
   return all;
 }
 
-function one(value, ofObject) {
+function one(value, ofObject, depth) {
   switch (typeof value) {
     case "object":
-      return value === null ? null : ofObject(value);
+      return value === null ? null : ofObject(value, depth);
     case "undefined":
       return null;
     case "function":
@@ -142,6 +145,8 @@ function one(value, ofObject) {
       return foreign(value);
     case "number":
       return exact(value);
+    case "bigint":
+      return within64Bits(value);
     default:
       return value;
   }
@@ -156,7 +161,14 @@ function exact(value) {
   );
 }
 
-function takeTensor(call, object) {
+function within64Bits(value) {
+  if (BigInt.asIntN(64, value) === value) return value;
+  throw new InvalidArgumentError(
+    `${value}n is beyond 64 bits: integers are from -2^63 to 2^63 - 1`,
+  );
+}
+
+function takeTensor(call, object, depth) {
   let info;
   let view = object;
   if (ArrayBuffer.isView(object)) {
@@ -164,7 +176,7 @@ function takeTensor(call, object) {
   } else if (object instanceof Tensor) {
     ({ info, view } = described(object));
   } else {
-    return otherObject(object, (item) => takeTensor(call, item));
+    return otherObject(object, (item, below) => takeTensor(call, item, below), depth);
   }
   let bytes = bytesOf(view);
   const owned = inPlace(bytes, info);
@@ -177,19 +189,29 @@ function takeTensor(call, object) {
   return { kind: "tensor", index };
 }
 
-function plainObject(object) {
+function plainObject(object, depth) {
   if (ArrayBuffer.isView(object)) return steadyBytesOf(object);
   if (object instanceof ArrayBuffer) return steadyBytesOf(bytesOfBuffer(object));
-  return otherObject(object, plainObject);
+  return otherObject(object, plainObject, depth);
 }
 
-function otherObject(object, ofObject) {
-  if (Array.isArray(object)) return object.map((item) => one(item, ofObject));
+function otherObject(object, ofObject, depth) {
+  if (Array.isArray(object)) {
+    const below = deeper(depth);
+    return object.map((item) => one(item, ofObject, below));
+  }
   if (object[HANDLE] !== undefined) return object[HANDLE].marked;
   if (object instanceof ReduceOp) return reduceOp(object);
   if (object instanceof Marked) return object.marked;
-  if (isPlain(object)) return { kind: "record", members: members(object, ofObject) ?? {} };
+  if (isPlain(object)) {
+    return { kind: "record", members: members(object, ofObject, deeper(depth)) ?? {} };
+  }
   return foreign(object);
+}
+
+function deeper(depth) {
+  if (depth < DEEPEST) return depth + 1;
+  throw new InvalidTypeError(`lists and records are nested deeper than ${DEEPEST} levels`);
 }
 
 function reduceOp(operator) {

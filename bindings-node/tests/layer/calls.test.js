@@ -63,6 +63,25 @@ test("what may be given by position may be", async () => {
   assert.deepEqual(last().keywords, { pg_options: { kind: "record", members } });
 });
 
+test("what no call takes is refused before the native half sees it", () => {
+  const before = native.calls.length;
+  const least = -(2n ** 63n);
+  for (const beyond of [2n ** 63n, least - 1n, 2n ** 200n]) {
+    const refused = { kind: "InvalidArgument", message: new RegExp(`^${beyond}n is beyond 64`) };
+    assert.throws(() => store.add("k", beyond), refused);
+    assert.throws(() => pr.broadcast(new Uint8Array(1), { src: beyond }), refused);
+  }
+  const circle = [];
+  circle.push(circle);
+  const nested = { kind: "InvalidType", message: /nested deeper than 4 levels/ };
+  assert.throws(() => store.multiGet(circle), nested);
+  assert.throws(() => pr.allReduce(circle), nested);
+  assert.throws(() => pr.newGroup([0], { pgOptions: { a: { b: { c: { d: {} } } } } }), nested);
+  assert.equal(native.calls.length, before);
+  pr.broadcast(new Uint8Array(1), { src: least });
+  assert.deepEqual(last().keywords, { src: least });
+});
+
 test("every array is a tensor of its type", () => {
   const codes = new Map([
     [Uint8Array, 1],
@@ -361,12 +380,14 @@ test("groups and stores are left at the end of a block", async () => {
   const pg = await pr.ProcessGroup.join(store, 0, 1);
   await pg[Symbol.asyncDispose]();
   assert.equal(last().key, "DISTRIBUTED_DESTROY_PROCESS_GROUP");
-  native.answers.set("DISTRIBUTED_DESTROY_PROCESS_GROUP", () => {
-    return Promise.reject(nativeError("InvalidGroup", "unknown"));
-  });
-  pg[Symbol.dispose]();
-  await turn();
-  await turn();
-  assert.equal(last().key, "PROCESS_GROUP_SHUTDOWN");
-  assert.equal(last().self.id, 7);
+  for (const kind of ["InvalidGroup", "NotInitialized"]) {
+    native.answers.set("DISTRIBUTED_DESTROY_PROCESS_GROUP", () => {
+      return Promise.reject(nativeError(kind, "unknown"));
+    });
+    pg[Symbol.dispose]();
+    await turn();
+    await turn();
+    assert.equal(last().key, "PROCESS_GROUP_SHUTDOWN");
+    assert.equal(last().self.id, 7);
+  }
 });

@@ -104,6 +104,21 @@ test("no turn of the event loop copies more than 4 MiB", async () => {
   arrays.forEach((array, index) => assert.ok(array.every((byte) => byte === index + 1)));
 });
 
+test("what is only received takes nothing from what a turn may copy in", () =>
+  manually(async () => {
+    const pg = await group(4);
+    await turn();
+    native.reads = false;
+    const received = pg.recv(new Uint8Array(3 * MIB), 1);
+    native.reads = true;
+    const sum = pg.allreduce(new Uint8Array(3 * MIB));
+    const [first, second] = native.works.slice(-2);
+    assert.deepEqual([first.issued, second.issued], [true, true], "both begin at the call");
+    native.end(first);
+    native.end(second);
+    await Promise.all([received, sum]);
+  }));
+
 test("a result is written when the operation ends, whoever waits", () =>
   manually(async () => {
     const pg = await group(5);

@@ -56,13 +56,18 @@ class StandIn {
   warnings = [];
   cancelled = [];
   copiedInTurn = [0];
-  /** Whether operations write their tensors. */
+  /** Whether operations read, and write, their tensors. */
+  reads = true;
   writes = true;
   #completed = () => {};
   #cancellations = 0;
 
   constructor({ completesAtOnce = true } = {}) {
     this.completesAtOnce = completesAtOnce;
+  }
+
+  shutdownLimitMs() {
+    return 5000;
   }
 
   version() {
@@ -81,8 +86,8 @@ class StandIn {
     const work = new StandInWork(this, key?.id ?? 0, method, tensors);
     this.calls.push({ key: method, args, keywords, infos, startWithin });
     this.works.push(work);
-    if (work.bytes <= startWithin) {
-      work.copyIn(tensors, work.bytes);
+    if (work.bytesIn <= startWithin) {
+      work.copyIn(tensors, work.bytesIn);
       work.issue();
     }
     return work;
@@ -155,22 +160,27 @@ class StandInWork {
     this.method = method;
     this.staged = tensors.map((tensor) => new Uint8Array(tensor.byteLength));
     this.bytes = this.staged.reduce((all, { byteLength }) => all + byteLength, 0);
+    this.bytesIn = native.reads ? this.bytes : 0;
     this.outputs = native.writes ? tensors.map((_, index) => index) : [];
+  }
+
+  get bytesCopiedIn() {
+    return this.#copiedIn;
   }
 
   copyIn(tensors, budget) {
     this.#check(tensors);
-    const to = Math.min(this.bytes, this.#copiedIn + budget);
+    const to = Math.min(this.bytesIn, this.#copiedIn + budget);
     this.#each(this.#copiedIn, to, (index, from, end) => {
       this.staged[index].set(tensors[index].subarray(from, end), from);
     });
     this.#count(to - this.#copiedIn);
     this.#copiedIn = to;
-    return this.bytes - to;
+    return this.bytesIn - to;
   }
 
   issue() {
-    if (this.#copiedIn < this.bytes) throw new Error("issued before it was copied");
+    if (this.#copiedIn < this.bytesIn) throw new Error("issued before it was copied");
     this.issued = true;
     this.sequence = this.native.issuedInOrder.push(this) - 1;
     if (this.native.completesAtOnce) this.#done = true;

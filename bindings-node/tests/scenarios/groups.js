@@ -30,6 +30,12 @@ export async function launched() {
   const all = new Array(size).fill(null);
   await pr.allGatherObject(all, { rank, list: [1, "x", null], bytes: Uint8Array.of(rank) });
   found.objects = all.map((object) => [object.rank, object.list.length, [...object.bytes]]);
+  const nothings = new Array(size).fill("nothing came");
+  await pr.allGatherObject(nothings, rank < 2 ? null : rank);
+  found.nothings = nothings;
+  const root = rank === 0 ? new Array(size).fill("nothing came") : null;
+  await pr.gatherObject(null, root, { dst: 0 });
+  if (rank === 0) found.nothings.push(...root);
   const told = rank === 0 ? ["hello", { deep: true }] : [null, null];
   await pr.broadcastObjectList(told, { src: 0 });
   found.told = told;
@@ -53,6 +59,16 @@ export async function launched() {
   found.after = pr.isInitialized();
   if (rank === 0) console.log(JSON.stringify(everything));
   if (found.after) throw new Error("still initialized");
+}
+
+/** A group that no free function knows is left at the end of a block, and once more. */
+export async function block({ group }) {
+  const dispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
+  await group[dispose]();
+  const error = await group.allreduce(Int32Array.of(1)).catch((failure) => failure);
+  await group[dispose]();
+  await group.shutdown();
+  return error.kind;
 }
 
 /** Signals end waits: of stores, of joining, of operations. */

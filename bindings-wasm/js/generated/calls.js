@@ -10,6 +10,7 @@ import {
   InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
+  NotInitializedError,
   UnsupportedError,
   asError,
   wrapped,
@@ -51,9 +52,6 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
   const handle = receiver(spec, self);
   if (spec.inOrder === true) {
     const call = resolved(spec, handle, args, keywords);
-    const abort = spec.abort === undefined
-      ? null
-      : () => wrapped(() => native.invoke(handle, spec.abort, args, keywords));
     return untilAborted(signal, (cancellation) => {
       const begin = () => {
         const answer = begun(call, cancellation);
@@ -61,8 +59,9 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
         if (signal?.aborted) native.cancel(cancellation);
         return answer;
       };
-      if (abort !== null) return inOrderOrAfterAbort(call.groups, begin, abort);
-      return inOrder(call.groups, begin);
+      if (spec.abort === undefined) return inOrder(call.groups, begin);
+      const abort = () => wrapped(() => native.invoke(handle, spec.abort, args, keywords));
+      return inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
     });
   }
   return untilAborted(signal, (cancellation) => {
@@ -113,12 +112,14 @@ export function operate(spec, self, values) {
   return new Work(MADE_HERE, operation, value, arrays);
 }
 
-/** Leaves a group in good order, and the free functions forget it if they made it. */
+/** Leaves a group in good order, and the free functions forget it if they made it and still know
+ * it. A group that was left is left again without harm. */
 export async function leave(group, destroy, shutdown) {
   try {
     await invokeAsync(destroy, null, [group]);
   } catch (error) {
-    if (!(error instanceof InvalidGroupError)) throw error;
+    const isUnknown = error instanceof InvalidGroupError || error instanceof NotInitializedError;
+    if (!isUnknown) throw error;
     await invokeAsync(shutdown, group, []);
   }
 }

@@ -89,6 +89,8 @@ export interface NativeWork {
   /** Indices of the tensors that are written, in the order of the call. */
   readonly outputs: number[];
   readonly issued: boolean;
+  /** Bytes that were copied in until now. */
+  readonly bytesCopiedIn: number;
   /** Copies at most `budget` bytes in; the bytes that are left. Throws if an array has changed. */
   copyIn(tensors: Uint8Array[], budget: number): number;
   /** Issues it, when nothing is left to copy in. Throws as the core does. */
@@ -122,6 +124,8 @@ export interface NativeCall {
 export interface Native {
   readonly platform: "node" | "web";
   version(): string;
+  /** How long operations may still go on when their group is left. */
+  shutdownLimitMs(): number;
   /** Zeroed memory. */
   alloc(bytes: number): NativeMemory;
   /**

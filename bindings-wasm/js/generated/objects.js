@@ -64,7 +64,9 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const positional = [...call.positional];
   const options = { ...call.options };
   payloads.forEach((marked, place) => {
-    if (values[place] === undefined || values[place] === null) return;
+    const isGiven = place < call.positional.length || spec.objects[place] in (call.options ?? {});
+    // No list is none; nothing is an object, too.
+    if (marked === sent ? !isGiven : (values[place] ?? null) === null) return;
     const payload = new Marked({ kind: "object", ...marked(values[place], spec.objects[place]) });
     if (place < positional.length) positional[place] = payload;
     else options[spec.objects[place]] = payload;
@@ -123,7 +125,7 @@ function sentList(list, name) {
 }
 
 function sentItems(list, name) {
-  return { ...places(list, name), items: list.map(sent) };
+  return { ...places(list, name), items: Array.from(list, sent) };
 }
 
 /** How many objects a list has place for. */

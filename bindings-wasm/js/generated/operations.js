@@ -105,8 +105,10 @@ export class Operation {
   /** Copies a slice of what is given; whether that was all. */
   copyIn(limit) {
     this.#checkLengths();
-    spend(Math.min(limit, this.bytes));
-    return this.native.copyIn(this.tensors, limit) === 0;
+    const before = this.native.bytesCopiedIn;
+    const left = this.native.copyIn(this.tensors, limit);
+    use(this.native.bytesCopiedIn - before);
+    return left === 0;
   }
 
   /** Copies a slice of what came, and ends if that was all. */
@@ -161,7 +163,7 @@ export function start(call, group, prepare) {
   const isNext = shared.length === 0 && isFree(group);
   const operation = new Operation(prepare(isNext ? allowance(call.bytes) : -1), call);
   if (operation.native.issued) {
-    spend(call.bytes);
+    if (call.bytes > SMALL_BYTES) spend(operation.native.bytesCopiedIn);
     operation.run();
     // Most small ones are over by now.
     if (operation.tensors !== null) claim(operation);
@@ -193,7 +195,10 @@ function allowance(bytes) {
 }
 
 function spend(bytes) {
-  if (bytes <= SMALL_BYTES) return;
+  if (bytes > SMALL_BYTES) use(bytes);
+}
+
+function use(bytes) {
   spareBytes -= bytes;
   askForTurn();
 }

@@ -12,6 +12,7 @@ mod interfaces;
 mod methods;
 pub mod names;
 mod numbers;
+mod order;
 mod overloads;
 mod roles;
 mod scope;
@@ -19,4 +20,5 @@ mod types;
 
 pub use api::*;
 pub use build::build;
+pub use order::Order;
 pub use types::{Constant, Type};

@@ -51,6 +51,16 @@ pub enum Type {
 }
 
 impl Type {
+    /// The interface whose calls stand in the order of a group.
+    pub const GROUP: &str = "ProcessGroup";
+    /// The interface whose calls stand in the order of a store.
+    pub const STORE: &str = "Store";
+
+    /// Whether it is a process group, and never absent.
+    pub fn is_group(&self) -> bool {
+        matches!(self, Type::Interface(name) if name == Type::GROUP)
+    }
+
     /// The type without `?`.
     pub fn non_null(&self) -> &Type {
         match self {

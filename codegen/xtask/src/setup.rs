@@ -70,11 +70,15 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     stamp.write()
 }
 
-/// The Node packages of every `package-lock.json`.
+/// The Node packages of every `package-lock.json`, and what their tests sign certificates with.
 ///
 /// # Errors
 /// No Node, no network, or a package that does not install.
 pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    // Signs the certificate of a test.
+    if !answers(Path::new("openssl"), &["version"]) {
+        install(progress, &["openssl"])?;
+    }
     debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
     for folder in NODE_FOLDERS {
         let path = workspace.path(&format!("{folder}/package-lock.json"));

@@ -109,7 +109,10 @@ async fn meet_with(
         Some(offer) => boards::agree(offer, store, rank, &cards, timeout).await?,
         None => None,
     };
-    let sessions = (0..).zip(&cards).filter_map(|(other, card)| Some((other, card.relay?)));
+    // Ranks that listen tell of one another by themselves.
+    let is_told = |card: &Card| card.tcp.is_empty() || ours.tcp.is_empty();
+    let sessions = (0..).zip(&cards).filter(|(_, card)| is_told(card));
+    let sessions = sessions.filter_map(|(other, card)| Some((other, card.relay?)));
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
     let prices = prices::of_group(&published, &cards)?;
@@ -127,11 +130,12 @@ fn card_key(rank: u32) -> String {
 
 /// What this rank has to reach the others and to be reached.
 fn means(store: &dyn Store) -> Result<Means> {
-    // A rank that listens needs nothing else: the others come.
+    // The others come to a rank that listens, but for those that may open no such connection.
     #[cfg(feature = "tcp")]
     return Ok(Means {
         listener: Some(listen(store)?),
         within_host: WithinHost::open()?,
+        relay: store.relay(),
         ..Means::default()
     });
     #[cfg(not(feature = "tcp"))]

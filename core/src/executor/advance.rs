@@ -125,7 +125,8 @@ impl Executor {
         self.run();
     }
 
-    /// Moves what can be moved now, for a bounded time.
+    /// Moves what can be moved now, for a bounded time; no further than to the end of an operation,
+    /// which somebody may wait for.
     pub fn advance(&mut self, now: Instant) -> Progress {
         self.state.now = now;
         let mut progress = Progress { moved: false, unfinished: false };
@@ -138,7 +139,11 @@ impl Executor {
             if !arrived && !ran {
                 break;
             }
-            progress = Progress { moved: true, unfinished: round == ROUNDS };
+            let over = !self.state.finished.is_empty();
+            progress = Progress { moved: true, unfinished: over || round == ROUNDS };
+            if over {
+                break;
+            }
         }
         self.state.check_time(&mut *self.transport);
         self.state.break_if_needed(&mut *self.transport);

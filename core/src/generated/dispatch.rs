@@ -116,7 +116,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_CREATE_STORE_CLIENT",
         method: &calls::DISTRIBUTED_CREATE_STORE_CLIENT,
-        order: Order::Group,
+        order: Order::Free,
         run: Some(|call| Box::pin(bodies::distributed::create_store_client(call))),
     },
     Entry {
@@ -218,7 +218,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_INIT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_INIT_PROCESS_GROUP,
-        order: Order::Group,
+        order: Order::Free,
         run: Some(|call| Box::pin(bodies::distributed::init_process_group(call))),
     },
     Entry {
@@ -392,7 +392,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "FILE_STORE_NEW",
         method: &calls::FILE_STORE_NEW,
-        order: Order::Group,
+        order: Order::Free,
         run: Some(|call| Box::pin(bodies::file_store::new(call))),
     },
     Entry {
@@ -883,7 +883,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "TCP_STORE_NEW",
         method: &calls::TCP_STORE_NEW,
-        order: Order::Group,
+        order: Order::Free,
         run: Some(|call| Box::pin(bodies::tcp_store::new(call))),
     },
     Entry {
@@ -895,7 +895,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "WEB_SOCKET_STORE_NEW",
         method: &calls::WEB_SOCKET_STORE_NEW,
-        order: Order::Group,
+        order: Order::Free,
         run: Some(|call| Box::pin(bodies::web_socket_store::new(call))),
     },
     Entry {

@@ -34,7 +34,7 @@ pub use split::SplitOptions;
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// How long operations may still go on when their group is left.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A group of ranks that call collectives together. Cheap to clone: a clone is the same group.
 #[derive(Clone)]

@@ -161,7 +161,11 @@ impl Barrier<'_> {
     }
 
     fn failure(&self, who: &str) -> String {
-        format!("[Rank 0]: {who} failed to pass monitoredBarrier in {} ms", self.limit.as_millis())
+        let when = match self.group.is_broken() {
+            true => "before the group failed, was aborted or was left".to_owned(),
+            false => format!("in {} ms", self.limit.as_millis()),
+        };
+        format!("[Rank 0]: {who} failed to pass monitoredBarrier {when}")
     }
 
     async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {

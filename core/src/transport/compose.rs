@@ -2,8 +2,10 @@
 //! of stores, schedules or groups.
 //!
 //! Ranks that listen reach each other through shared memory if they are on one host, and else by
-//! TCP. A rank that cannot listen, as in a browser, dials the
-//! WebSocket of each that does; two of them talk through the relay of the store's server.
+//! TCP. A rank that cannot listen, as in a browser, dials the WebSocket of each that does; two of
+//! them talk through the relay of the store's server. So do a rank that does not listen and one
+//! whose store is reached by encrypted connections: for those, only the store's server listens, and
+//! an encrypted page may open no others.
 
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ pub struct Means {
     pub within_host: WithinHost,
     /// Who opens WebSockets; not used by a rank that listens.
     pub dialer: Option<Arc<dyn Dialer>>,
-    /// Who carries what nothing else does.
+    /// Who carries what nothing else does, or nothing else may.
     pub relay: Option<Arc<dyn Relay>>,
     /// How long the others are to wait for this rank when a WebSocket that it opened is lost, ms.
     pub reconnect_grace_ms: Option<u32>,
@@ -39,14 +41,14 @@ pub struct Means {
 impl Means {
     /// The address card of a rank with these means.
     pub fn card(&self) -> Card {
+        let relay = self.relay.as_ref().map(|relay| relay.number());
         #[cfg(feature = "tcp")]
         if let Some(listener) = &self.listener {
-            let card = self.within_host.sign(listener.card(&[]));
+            let card = Card { relay, ..self.within_host.sign(listener.card(&[])) };
             let answers = cfg!(feature = "websocket");
             return if answers { card.answering_websockets() } else { card };
         }
         let process_id = clock::process_id();
-        let relay = self.relay.as_ref().map(|relay| relay.number());
         // It shares no memory with anybody, whatever its host is.
         Card { relay, ..Card::new(&format!("process {process_id}"), process_id, Vec::new()) }
     }
@@ -94,7 +96,11 @@ pub(super) fn compose_with(
     }
     #[cfg(feature = "tcp")]
     if let Some(listener) = means.listener {
-        let others = || listening(rank, cards, token, generation, listener, options);
+        let relay = means.relay;
+        let others = || {
+            let tcp = TcpTransport::new(listener, rank, cards, token, generation)?;
+            listening(tcp, cards, token, generation, relay, options)
+        };
         return means.within_host.transport(rank, cards, (token, generation), others);
     }
     let ours = &cards[rank as usize];
@@ -122,11 +128,11 @@ fn way(
     now: Instant,
 ) -> Way {
     match (&means.dialer, &means.relay, card.relay) {
+        (_, Some(relay), Some(number)) => Way::Relayed(relay.open(number, pipe_name)),
         (Some(dialer), _, _) if !card.websocket.is_empty() => {
             let urls = card.websocket.clone();
             Way::Dialed(websocket::dialed(dialer.clone(), urls, options, now))
         }
-        (_, Some(relay), Some(number)) => Way::Relayed(relay.open(number, pipe_name)),
         (None, _, _) if !card.websocket.is_empty() => {
             Way::Unreachable("nothing here opens WebSockets".to_owned())
         }
@@ -147,31 +153,39 @@ fn pipe_name(token: Token, generation: u32) -> u64 {
 /// The transport of a rank that listens, to those that do and to those that do not.
 #[cfg(feature = "tcp")]
 fn listening(
-    rank: Rank,
+    tcp: TcpTransport,
     cards: &[Card],
     token: Token,
     generation: u32,
-    listener: Listener,
+    relay: Option<Arc<dyn Relay>>,
     options: websocket::Options,
 ) -> Result<Box<dyn Transport>> {
-    let tcp = TcpTransport::new(listener, rank, cards, token, generation)?;
-    let is_web: Vec<bool> = cards.iter().map(|card| card.tcp.is_empty()).collect();
-    if !is_web.contains(&true) {
+    if cards.iter().all(listens) {
         return Ok(Box::new(tcp));
     }
-    mixed(tcp, is_web, token, generation, options)
+    let ways = cards.iter().map(|card| match (&relay, card.relay) {
+        _ if listens(card) => Way::Elsewhere,
+        (Some(relay), Some(number)) => {
+            Way::Relayed(relay.open(number, pipe_name(token, generation)))
+        }
+        _ => Way::Awaited,
+    });
+    mixed(tcp, ways.collect(), token, generation, options)
+}
+
+fn listens(card: &Card) -> bool {
+    !card.tcp.is_empty()
 }
 
 #[cfg(feature = "websocket")]
 fn mixed(
     tcp: TcpTransport,
-    is_web: Vec<bool>,
+    ways: Vec<Way>,
     token: Token,
     generation: u32,
     options: websocket::Options,
 ) -> Result<Box<dyn Transport>> {
-    let way = |is_web: &bool| if *is_web { Way::Awaited } else { Way::Elsewhere };
-    let ways = is_web.iter().map(way).collect();
+    let is_web = ways.iter().map(|way| !matches!(way, Way::Elsewhere)).collect();
     let (arrivals, acceptor) = websocket::native::listening(WebSocketEnvironment::read()?);
     let rank = tcp.rank();
     let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
@@ -181,12 +195,13 @@ fn mixed(
 #[cfg(all(feature = "tcp", not(feature = "websocket")))]
 fn mixed(
     _tcp: TcpTransport,
-    is_web: Vec<bool>,
+    ways: Vec<Way>,
     _token: Token,
     _generation: u32,
     _options: websocket::Options,
 ) -> Result<Box<dyn Transport>> {
-    let other = is_web.iter().position(|is_web| *is_web).unwrap_or_default();
+    let is_web = |way: &Way| !matches!(way, Way::Elsewhere);
+    let other = ways.iter().position(is_web).unwrap_or_default();
     Err(Error::BackendUnavailable {
         backend: "websocket".into(),
         why: format!("rank {other} is in a browser, and polyrank was built without `websocket`"),

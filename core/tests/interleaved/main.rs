@@ -7,7 +7,9 @@
 mod later_store;
 mod ranks;
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use polyrank::distributed::{self, InitOptions, NewGroupOptions};
@@ -189,6 +191,15 @@ fn the_default_group_comes_and_goes() {
             .init_method("wss://example.org:4/path?rank=0&world_size=1&reconnect_grace_ms=60000")
             .timeout(LIMIT);
         let by_store = InitOptions::default().store(store.clone()).rank(0).world_size(1);
+        let elsewhere: Arc<dyn Store> = Arc::new(PrefixStore::new("elsewhere", store.clone()));
+        let with_nobody = InitOptions::default().store(elsewhere).rank(0).world_size(2);
+        let with_nobody = with_nobody.backend("websocket").timeout(LIMIT);
+        let mut forming = Box::pin(distributed::init_process_group_async(with_nobody));
+        let first = poll_fn(|context| Poll::Ready(forming.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+        let twice = distributed::init_process_group_async(by_store.clone()).await.unwrap_err();
+        assert_eq!(twice, Error::AlreadyInitialized);
+        drop(forming);
         for init in [by_store.clone(), by_url, by_store] {
             let init = init.backend("websocket").timeout(LIMIT);
             let group = distributed::init_process_group_async(init.clone()).await.unwrap();

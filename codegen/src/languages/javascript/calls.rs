@@ -59,15 +59,6 @@ pub(super) fn is_exact(method: &Method) -> bool {
     kind(method) == Kind::Waits && method.overloads.iter().all(is_exact)
 }
 
-/// Whether a call that waits has its place among the other calls of a group: it is called on one,
-/// takes one or makes one of its ranks.
-fn is_in_order(method: &Method) -> bool {
-    let is_of_group = method.owner == "ProcessGroup" && method.name != "new";
-    let takes_group = parameters(method).any(|parameter| is_group(parameter.ty.non_null()));
-    let makes_group = method.overloads.iter().any(|overload| is_group(overload.returns.non_null()));
-    kind(method) == Kind::Waits && (is_of_group || takes_group || makes_group)
-}
-
 /// The parameter that the result of an operation is written to.
 pub(super) fn output(overload: &Overload) -> Option<(usize, &Parameter)> {
     let is_output = |role: Role| matches!(role, Role::Out | Role::InOut | Role::FlatOut);
@@ -106,14 +97,16 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
         }
         _ => {}
     }
-    fields.extend(is_in_order(method).then(|| "inOrder: true".to_owned()));
+    // Objects have their place by themselves.
+    let is_in_order = kind(method) == Kind::Waits && method.order().is_of_groups();
+    fields.extend(is_in_order.then(|| "inOrder: true".to_owned()));
     let abort = method.notes.leaves.iter();
     fields.extend(abort.map(|abort| format!("abort: \"{}\"", key(&method.owner, abort))));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
         Some(Type::Undefined) => fields.push("gives: \"nothing\"".to_owned()),
         Some(Type::LongLong) if is_exact(method) => fields.push("gives: \"integer\"".to_owned()),
-        Some(Type::Nullable(inner)) if is_function && is_group(inner) => {
+        Some(Type::Nullable(inner)) if is_function && inner.is_group() => {
             fields.push("gives: \"group\"".to_owned());
         }
         _ => {}
@@ -156,8 +149,8 @@ fn output_fields(method: &Method) -> String {
 fn group_fields(method: &Method) -> Option<String> {
     let overload = method.overloads.first()?;
     let mut parameters = overload.parameters.iter().enumerate();
-    let (position, parameter) =
-        parameters.find(|(_, known)| known.role == Role::Group || is_group(known.ty.non_null()))?;
+    let (position, parameter) = parameters
+        .find(|(_, known)| known.role == Role::Group || known.ty.non_null().is_group())?;
     let answer = match &overload.returns {
         Type::Undefined if says_nothing(method) => ", nonMember: null",
         returns if returns.is_integer() && says_nothing(method) => ", nonMember: -1",
@@ -168,10 +161,6 @@ fn group_fields(method: &Method) -> Option<String> {
 
 fn says_nothing(method: &Method) -> bool {
     method.notes.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
-}
-
-fn is_group(ty: &Type) -> bool {
-    matches!(ty, Type::Interface(name) if name == "ProcessGroup")
 }
 
 fn is_buffer(role: Role) -> bool {

@@ -16,7 +16,7 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Object => "unknown".into(),
         Type::ReduceOp => "ReduceOp".into(),
         Type::DType => "DType".into(),
-        Type::Interface(name) if name == "ProcessGroup" && is_function => "GroupLike".into(),
+        ty if ty.is_group() && is_function => "GroupLike".into(),
         Type::Dictionary(name) | Type::Interface(name) | Type::Enum(name) => name.clone(),
         Type::Callback(name) => callback(api, name),
         Type::Sequence(inner) => {
@@ -42,7 +42,7 @@ pub(super) fn returned(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Interface(name) => name.clone(),
         Type::Sequence(inner) => format!("{}[]", returned(api, inner, is_function)),
         Type::Nullable(inner) => match (&**inner, is_function) {
-            (Type::Interface(name), true) if name == "ProcessGroup" => "GroupLike".into(),
+            (ty, true) if ty.is_group() => "GroupLike".into(),
             (inner, _) => format!("{} | null", returned(api, inner, is_function)),
         },
         other => accepted(api, other, false),

@@ -57,7 +57,7 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
         Type::Enum(name) => literal(api, name),
         Type::Callback(name) => callable(api, name),
         Type::Sequence(inner) => format!("Sequence[{}]", accepted(api, inner)),
-        Type::Nullable(inner) if is_group(inner) => {
+        Type::Nullable(inner) if inner.is_group() => {
             format!("{} | {NON_MEMBER} | None", accepted(api, inner))
         }
         Type::Nullable(inner) => format!("{} | None", accepted(api, inner)),
@@ -67,14 +67,10 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
 /// What a function gives instead of a group to a process that is not in it, and takes as a group.
 const NON_MEMBER: &str = "NonGroupMember";
 
-fn is_group(ty: &Type) -> bool {
-    matches!(ty, Type::Interface(name) if name == "ProcessGroup")
-}
-
 /// As [`returned`], for a free function: no group is no None, which would be the default group.
 pub(super) fn returned_by_function(api: &crate::model::Api, ty: &Type) -> String {
     match ty {
-        Type::Nullable(inner) if is_group(inner) => {
+        Type::Nullable(inner) if inner.is_group() => {
             format!("{} | {NON_MEMBER}", returned(api, inner))
         }
         other => returned(api, other),

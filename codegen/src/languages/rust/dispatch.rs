@@ -6,7 +6,7 @@ use super::calls::{member_constant, method_constant};
 use crate::languages::plain::{given, is_direct, is_plain, taken};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Role, Type};
+use crate::model::{Api, Attribute, Interface, Method, Order, Role, Type};
 
 #[derive(Template)]
 #[template(path = "rust/dispatch.rs.jinja", escape = "none")]
@@ -24,7 +24,7 @@ struct Entry {
     /// `&calls::STORE_GET`, or a table that stands in the dispatcher itself.
     method: String,
     /// A variant of the core's `Order`.
-    order: &'static str,
+    order: String,
     run: String,
 }
 
@@ -111,7 +111,7 @@ impl Dispatch {
                 method.name
             )
         };
-        let order = order(method);
+        let order = format!("{:?}", method.order());
         self.entries.push(Entry { method: format!("&calls::{key}"), key, order, run });
     }
 
@@ -129,7 +129,12 @@ impl Dispatch {
         };
         let (interface, name) = (owner.to_owned(), attribute.name.clone());
         self.attributes.push(Table { key: key.clone(), interface, name });
-        self.entries.push(Entry { method: format!("&{key}"), key, order: "Free", run });
+        self.entries.push(Entry {
+            method: format!("&{key}"),
+            key,
+            order: format!("{:?}", Order::Free),
+            run,
+        });
     }
 
     /// Adds a call that is written here; what runs it.
@@ -144,23 +149,6 @@ impl Dispatch {
         let path = format!("{owner}.{name}");
         self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
         run
-    }
-}
-
-/// In whose order of calls a call stands.
-fn order(method: &Method) -> &'static str {
-    let notes = &method.notes;
-    // Another handle on a store has an order of its own.
-    let makes_object =
-        method.overloads.iter().any(|overload| matches!(overload.returns, Type::Interface(_)));
-    match method.owner.as_str() {
-        _ if !notes.waits => "Free",
-        "Store" if makes_object => "Free",
-        "Store" if notes.blocks => "StoreUntilBegun",
-        "Store" => "Store",
-        "ProcessGroup" => "Group",
-        _ if notes.leaves.is_some() => "Left",
-        _ => "Group",
     }
 }
 

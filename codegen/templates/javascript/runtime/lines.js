@@ -11,10 +11,6 @@ const blocked = new Map();
 /** Those whose first is a call under way. */
 const held = new Map();
 
-/** How long a call that leaves a group waits behind those called before it, ms: as long as it waits
- * for operations in flight. */
-const MOMENT_MS = 5000;
-
 let tellReady = () => {};
 
 /** Has `callback` called when there is something in `ready`. */
@@ -44,11 +40,11 @@ export function inOrder(groups, begin) {
   return waitInLine(first, () => before.then(begin));
 }
 
-/** As `inOrder`, for a call that leaves the groups: what was called before it has a moment to end,
- * as operations in flight have. Then `abort` ends it. */
-export function inOrderOrAfterAbort(groups, begin, abort) {
+/** As `inOrder`, for a call that leaves the groups: what was called before it has this long
+ * to end, as operations in flight have. Then `abort` ends it. */
+export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
   const isBehind = groups.some((group) => lineOf(group) !== undefined);
-  const timer = isBehind ? setTimeout(() => tryTo(abort), MOMENT_MS) : null;
+  const timer = isBehind ? setTimeout(() => tryTo(abort), limitMs) : null;
   return inOrder(groups, () => {
     clearTimeout(timer);
     return begin();

@@ -146,7 +146,7 @@ impl Tools<'_> {
             self.over_tcp(),
             step(
                 "strangers",
-                "strangers, closed and suspended tabs against a running job",
+                "strangers, closed and suspended tabs, encrypted connections",
                 &["node", "wasm", "rust"],
                 self.node(&[
                     "--test",
@@ -154,6 +154,7 @@ impl Tools<'_> {
                     "--test-reporter=tap",
                     "tests/javascript/hostile.test.mjs",
                     "tests/javascript/closed_tab.test.mjs",
+                    "tests/javascript/encrypted.test.mjs",
                 ]),
             ),
             step(

@@ -62,6 +62,8 @@ pub struct Staged {
     /// Tensors that are copied by now, and bytes of the next one.
     copied_in: Cursor,
     copied_out: Cursor,
+    /// Bytes that were copied in.
+    bytes_copied_in: usize,
     timeout: Duration,
     state: State,
 }
@@ -122,6 +124,7 @@ impl Staged {
             outputs,
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
+            bytes_copied_in: 0,
             timeout: group.timeout(),
             state: State::Prepared(operation),
             group: Some(group),
@@ -170,6 +173,11 @@ impl Staged {
         if self.is_issued() { 0 } else { self.copied_in.left(&self.inputs, &self.tensors) }
     }
 
+    /// Bytes that were copied in until now.
+    pub fn bytes_copied_in(&self) -> usize {
+        self.bytes_copied_in
+    }
+
     /// Copies about `budget` bytes of the tensors that are read, `memories[i]` being tensor `i`'s;
     /// bytes that are still to be copied then.
     ///
@@ -179,20 +187,24 @@ impl Staged {
         if self.is_issued() {
             return Ok(0);
         }
-        let name = self.name;
-        self.copied_in.advance(
+        let (name, mut copied) = (self.name, 0);
+        let left = self.copied_in.advance(
             &self.inputs,
             &self.tensors,
             budget,
             |index, staging, done, budget| {
                 let (memory, foreign) = current(name, memories.get(index), staging)?;
-                Ok(staging.tensor.region().write(|bytes| {
+                let end = staging.tensor.region().write(|bytes| {
                     foreign.layout.pieces(done, budget, |from, to, length| {
                         memory.read(from, &mut bytes[to..to + length]);
                     })
-                }))
+                });
+                copied += end - done;
+                Ok(end)
             },
-        )
+        );
+        self.bytes_copied_in += copied;
+        left
     }
 
     /// Issues it, once everything is copied in.
@@ -295,6 +307,7 @@ impl Staged {
             outputs: Vec::new(),
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
+            bytes_copied_in: 0,
             timeout: Duration::ZERO,
             state: State::Over,
         }

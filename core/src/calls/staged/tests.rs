@@ -86,6 +86,7 @@ fn an_operation_goes_in_and_out_in_slices() {
     assert_eq!((staged.outputs(), staged.bytes_in()), ([0].as_slice(), 12));
     assert!(staged.issue(Waiting::Later).is_err(), "nothing is copied in yet");
     assert_eq!(staged.copy_in(&[&array], 4).unwrap(), 8);
+    assert_eq!(staged.bytes_copied_in(), 4);
     assert_eq!(staged.copy_in(&[&array], 100).unwrap(), 0);
     staged.issue(Waiting::Later).unwrap();
     staged.work().unwrap().wait(None).unwrap();
@@ -94,6 +95,7 @@ fn an_operation_goes_in_and_out_in_slices() {
     assert_eq!(array.values(), [2.0, 4.0, 3.0]);
     assert_eq!(staged.copy_out(&[&array], 8).unwrap(), 0);
     assert_eq!(array.values(), [2.0, 4.0, 6.0]);
+    assert_eq!(staged.bytes_copied_in(), 12);
 }
 
 #[test]

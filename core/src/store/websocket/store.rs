@@ -198,9 +198,11 @@ impl Store for WebSocketStore {
         })
     }
 
-    #[cfg(target_family = "wasm")]
+    /// A rank that listens is reached there, unless the store's connections are encrypted: then
+    /// those of pages to it must be, too.
     fn relay(&self) -> Option<Arc<dyn crate::transport::websocket::Relay>> {
-        Some(self.client.relay())
+        let is_wanted = cfg!(not(feature = "tcp")) || self.url.starts_with("wss:");
+        is_wanted.then(|| self.client.relay())
     }
 
     fn reconnect_grace(&self) -> Option<Duration> {

@@ -59,6 +59,8 @@ mount!(web_and_tcp, |size| world::mixed(size, 0), |size| world::impatient(size, 
 mount!(tcp_and_web, |size| world::mixed(size, 1), |size| world::impatient(size, 1));
 #[cfg(feature = "websocket")]
 mount!(relayed, world::relayed);
+#[cfg(feature = "websocket")]
+mount!(encrypted, world::encrypted);
 
 type Mount<'a> = &'a dyn Fn(u32) -> World;
 

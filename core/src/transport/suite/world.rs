@@ -104,6 +104,13 @@ pub(in crate::transport) fn impatient(size: u32, first: u32) -> World {
     of_both(crate::transport::websocket::tests::groups::impatient(size, first))
 }
 
+/// As [`mixed`], with stores that are reached by encrypted connections.
+#[cfg(feature = "websocket")]
+pub(in crate::transport) fn encrypted(size: u32) -> World {
+    let transports = crate::transport::websocket::tests::groups::encrypted(size);
+    World::new(transports, Box::new(std::thread::yield_now))
+}
+
 #[cfg(feature = "websocket")]
 fn of_both(transports: Vec<Box<dyn Transport>>) -> World {
     let mut world = World::new(transports, Box::new(std::thread::yield_now));

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use crate::clock::Instant;
 
 use super::greeting::{Greeted, judge};
-use super::pipe::{MAX_CHUNK_BYTES, Pipe, PipeState};
+use super::pipe::{CHUNK_BYTES, MAX_CHUNK_BYTES, Pipe, PipeState};
 use crate::transport::stream::{Flushed, Inbox, Outbox, Spare};
 use crate::transport::{Lost, Rank, Sink};
 use crate::wire::frame::Header;
@@ -208,12 +208,15 @@ fn write(pipe: &mut dyn Pipe, tail: &mut Vec<u8>, pieces: &[&[u8]]) -> usize {
     let mut taken_bytes = 0;
     while taken_bytes < total_bytes {
         let left_bytes = total_bytes - taken_bytes;
-        let full = tail.len() + left_bytes >= MAX_CHUNK_BYTES;
+        let waiting_bytes = tail.len() + left_bytes;
+        let full = waiting_bytes >= CHUNK_BYTES;
         // Windows are larger than a chunk, so that there will be room for a full one.
         if full && pipe.room() < MAX_CHUNK_BYTES {
             break;
         }
-        let bytes = if full { MAX_CHUNK_BYTES - tail.len() } else { left_bytes };
+        let chunk_bytes =
+            if waiting_bytes <= MAX_CHUNK_BYTES { waiting_bytes } else { CHUNK_BYTES };
+        let bytes = if full { chunk_bytes - tail.len() } else { left_bytes };
         let [first, second] = cut(pieces, taken_bytes, bytes);
         if full {
             pipe.send(&[tail, first, second]);

@@ -5,10 +5,17 @@ use crate::clock::Instant;
 use bytes::Bytes;
 
 use crate::transport::{Interest, Lost};
+use crate::wire::channel::RelayHeader;
 use crate::wire::frame::Header;
+use crate::wire::session::HEADER_BYTES;
 
-/// Most bytes of one chunk; browsers are slow with longer messages. A frame of 64 KiB fits, for one
-/// more chunk with its last bytes would cost a browser as much as a full one.
+/// Bytes of the chunks in which a long stream leaves: with what sessions and relays put in front, a
+/// WebSocket message of 64 KiB. Browsers cut longer ones in two on their way out, which costs a
+/// third of what they can send.
+pub(super) const CHUNK_BYTES: usize = (64 << 10) - HEADER_BYTES - RelayHeader::BYTES;
+
+/// Most bytes of one chunk. A frame of 64 KiB fits if nothing follows it, for one more chunk with
+/// its last bytes would cost a browser more than a long one.
 pub const MAX_CHUNK_BYTES: usize = (64 << 10) + Header::BYTES;
 
 /// How a pipe stands.

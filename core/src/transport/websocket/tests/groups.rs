@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::super::{Dialer, NativeDialer, Options, Pipe, Relay};
+use super::super::{Dialer, NativeDialer, Options, Pipe, Relay, Socket};
 use super::memory::{MemoryPipe, pair};
+use crate::Result;
 use crate::transport::compose::compose_with;
-use crate::transport::tcp::TcpTransport;
+use crate::transport::tcp::{Listener, TcpTransport};
 use crate::transport::{Means, Rank, Transport};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
@@ -63,19 +64,48 @@ pub(super) fn means(
             relay: Some(Arc::new(relay.of(u64::from(rank) + 100))),
             ..Means::default()
         },
-        false => {
-            let listener = TcpTransport::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            Means { listener: Some(listener), ..Means::default() }
-        }
+        false => Means { listener: Some(listener()), ..Means::default() },
     };
     let means: Vec<_> = (0..size).map(means).collect();
-    let cards = (0_u32..).zip(&means).map(|(rank, means)| Card {
+    let cards = cards(&means);
+    (means, cards)
+}
+
+fn listener() -> Listener {
+    TcpTransport::bind("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+fn cards(means: &[Means]) -> Vec<Card> {
+    let cards = (0_u32..).zip(means).map(|(rank, means)| Card {
         // In one process, too, they are to reach each other by their means.
         process_id: rank,
         ..means.card()
     });
-    let cards = cards.collect();
-    (means, cards)
+    cards.collect()
+}
+
+/// Every other rank only dials, but nobody may: the stores of all are reached by encrypted
+/// connections.
+pub(crate) fn encrypted(size: u32) -> Vec<Box<dyn Transport>> {
+    let relay = MemoryRelay::default();
+    let means = (0..size).map(|rank| Means {
+        listener: (rank % 2 == 1).then(listener),
+        dialer: Some(Arc::new(Forbidden)),
+        relay: Some(Arc::new(relay.of(u64::from(rank) + 100))),
+        ..Means::default()
+    });
+    let means: Vec<_> = means.collect();
+    let cards = cards(&means);
+    connect((means, cards), Options::default())
+}
+
+/// An encrypted page's: it opens no other connections.
+struct Forbidden;
+
+impl Dialer for Forbidden {
+    fn dial(&self, url: &str) -> Result<Box<dyn Socket>> {
+        panic!("{url} was dialled")
+    }
 }
 
 pub(super) fn connect(

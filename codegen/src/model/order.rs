@@ -1,0 +1,62 @@
+//! In whose order of calls a call stands: what is called without awaiting what was called before
+//! it goes on in that order, in every language.
+//!
+//! Knows nothing of how a language keeps an order.
+
+use super::api::Method;
+use super::types::Type;
+
+/// The order in which a call has its place; one variant for each of the core's `Order`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// None.
+    Free,
+    /// That of the group that it is called on, or is given, or of the default group.
+    Group,
+    /// Those of all the groups that it leaves.
+    Left,
+    /// That of its store, until it is over.
+    Store,
+    /// That of its store, until it has to wait: perhaps for what those behind it do.
+    StoreUntilBegun,
+}
+
+impl Order {
+    /// Whether it is an order of groups.
+    pub fn is_of_groups(self) -> bool {
+        matches!(self, Order::Group | Order::Left)
+    }
+}
+
+impl Method {
+    /// In whose order of calls it stands.
+    pub fn order(&self) -> Order {
+        let notes = &self.notes;
+        if !notes.waits {
+            Order::Free
+        } else if self.owner == Type::GROUP {
+            Order::Group
+        } else if notes.leaves.is_some() {
+            Order::Left
+        } else if self.concerns_groups() {
+            Order::Group
+        } else if self.owner == Type::STORE && !self.makes_object() {
+            if notes.blocks { Order::StoreUntilBegun } else { Order::Store }
+        } else {
+            // Another handle on a store, and a store that is opened, have no call before them.
+            Order::Free
+        }
+    }
+
+    /// Whether it takes a group or makes one.
+    fn concerns_groups(&self) -> bool {
+        self.overloads.iter().any(|overload| {
+            let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
+            overload.returns.non_null().is_group() || types.any(|ty| ty.non_null().is_group())
+        })
+    }
+
+    fn makes_object(&self) -> bool {
+        self.overloads.iter().any(|overload| matches!(overload.returns, Type::Interface(_)))
+    }
+}
