@@ -4,6 +4,9 @@
 mod client;
 mod connection;
 mod exchange;
+#[cfg(target_os = "linux")]
+mod local;
+mod open_files;
 mod server;
 #[cfg(test)]
 mod tests;
