@@ -30,6 +30,8 @@ mod rank;
 mod results;
 mod scripts;
 pub(crate) mod sizes;
+#[cfg(target_os = "linux")]
+mod store;
 mod table;
 mod team;
 
@@ -50,6 +52,10 @@ const EXIT_INTERRUPTED: i32 = 130;
 
 /// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong.
 pub(crate) fn run(arguments: &BenchArguments) -> i32 {
+    #[cfg(target_os = "linux")]
+    if let Some(arguments::Other::Store(arguments)) = &arguments.other {
+        return store::run(arguments);
+    }
     let benchmark = match arguments.benchmark() {
         Ok(benchmark) => benchmark,
         Err(message) => {

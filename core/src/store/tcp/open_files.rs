@@ -25,6 +25,19 @@ pub(in crate::store) fn raise(wanted: Option<u64>) -> bool {
     setrlimit(Resource::Nofile, limits).is_ok()
 }
 
+/// Makes room for `needed` open files.
+///
+/// # Errors
+/// The limit, if the system does not let the process have so many.
+#[cfg(all(feature = "bench", target_os = "linux"))]
+pub(crate) fn make_room(needed: u64) -> Result<(), u64> {
+    let is_enough = || limit().is_none_or(|limit| limit >= needed);
+    if is_enough() || (raise(Some(needed)) && is_enough()) {
+        return Ok(());
+    }
+    Err(limit().unwrap_or_default())
+}
+
 /// Whether `error` says that no more files can be opened.
 pub(in crate::store) fn is_exhausted(error: &std::io::Error) -> bool {
     let known = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
