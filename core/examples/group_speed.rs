@@ -1,21 +1,23 @@
 //! How fast a group of processes is on this host, in Rust: to compare other languages with.
 //!
-//! `group_speed RANK SIZE PORT CALLS BYTES ROUNDS`: rank 0 hosts the store at the port; each rank
+//! `group_speed RANK SIZE PORT CALLS BYTES ROUNDS [own]`: rank 0 hosts the store at the port; each rank
 //! times `CALLS` allreduces of 4 bytes, then `ROUNDS` of `BYTES`, and prints one line with the
-//! microseconds of each call of the first kind, sorted, and the seconds of each round.
+//! microseconds of each call of the first kind, sorted, and the seconds of each round. With `own`
+//! the bytes lie in memory that polyrank allocated.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
-use polyrank::{GroupOptions, ProcessGroup};
+use polyrank::{Collective, DType, GroupOptions, ProcessGroup, Region, Request, Tensor};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<u64> =
-        std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let own = words.pop_if(|word| word == "own").is_some();
+    let words: Vec<u64> = words.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
     let [rank, size, port, calls, bytes, rounds] = words[..] else {
-        return Err("RANK SIZE PORT CALLS BYTES ROUNDS".into());
+        return Err("RANK SIZE PORT CALLS BYTES ROUNDS [own]".into());
     };
     let options = TcpStoreOptions::new("127.0.0.1", port as u16)
         .is_master(rank == 0)
@@ -37,15 +39,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     micros.sort_by(f64::total_cmp);
 
-    let mut large = vec![1f32; bytes as usize / 4];
-    group.allreduce(&mut large, ())?;
     let mut seconds = Vec::new();
-    for _ in 0..rounds {
+    let mut large = vec![1f32; bytes as usize / 4];
+    let tensor = own.then(|| allocated(bytes as usize)).transpose()?;
+    for _ in 0..=rounds {
         let start = Instant::now();
-        group.allreduce(&mut large, ())?;
+        match &tensor {
+            Some(tensor) => {
+                let mut request = Request::new(Collective::Allreduce);
+                request.outputs = vec![vec![tensor.clone()]];
+                group.run(request)?;
+            }
+            None => group.allreduce(&mut large, ())?,
+        }
         seconds.push(start.elapsed().as_secs_f64());
     }
+    // The first one touches memory for the first time.
+    seconds.remove(0);
     println!("{{\"micros\":{micros:?},\"seconds\":{seconds:?}}}");
     group.shutdown();
     Ok(())
+}
+
+/// A tensor in memory that polyrank allocated.
+fn allocated(bytes: usize) -> Result<Tensor, Box<dyn Error>> {
+    let region = Region::for_elements(bytes).ok_or("no memory")?;
+    Ok(Tensor::contiguous(region, DType::F32, vec![bytes / 4]))
 }

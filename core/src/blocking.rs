@@ -10,9 +10,12 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+#[cfg(feature = "objects")]
+use crate::Work;
+#[cfg(feature = "objects")]
 use crate::backend::Waiting;
 use crate::clock::CAN_BLOCK;
-use crate::{Error, Result, Work};
+use crate::{Error, Result};
 
 /// How the caller of a function that takes time waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,7 @@ impl Way {
     pub(crate) const NATURAL: Way = if CAN_BLOCK { Way::Blocking } else { Way::Awaiting };
 
     /// Whether the caller of an operation drives it.
+    #[cfg(feature = "objects")]
     pub(crate) fn waiting(self) -> Waiting {
         match self {
             Way::Blocking => Waiting::Soon,
@@ -36,6 +40,7 @@ impl Way {
     }
 
     /// Waits for `work`.
+    #[cfg(feature = "objects")]
     pub(crate) async fn wait_for(self, work: &Work) -> Result<()> {
         match self {
             Way::Blocking => work.wait(None),

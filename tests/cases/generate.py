@@ -26,7 +26,7 @@ NUMBERS = [1, -2, 3, 1, -1, 2, 0, 1, -3, 1, -1, 2, 1]
 RANK_STEP, BLOCK_STEP = 3, 5
 FACTOR = 0.5
 WORLDS = [1, 2, 3, 4, 5, 8]
-PAIRWISE_WORLDS = [1, 2, 3, 4, 5]
+PAIRWISE_WORLDS = [1, 2, 3, 4, 5, 8]
 # None, one, less than there are ranks, odd; the last is more than a segment of 256 KiB.
 ELEMENTS = [0, 1, 3, 997]
 LARGE = 70_001

@@ -81,7 +81,7 @@ fn every_dtype_operator_root_and_small_size() {
 
 #[test]
 fn the_pairwise_cases_of_the_other_languages() {
-    for world in numbers(&serde_json::json!([1, 2, 3, 4, 5])) {
+    for world in numbers(&serde_json::json!([1, 2, 3, 4, 5, 8])) {
         ranks(world as u32, |group| {
             for (name, case) in cases::pairwise(world as u32) {
                 let outcome = cases::run(&group, &case).unwrap_or_else(|error| panic!("{error}"));

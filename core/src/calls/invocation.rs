@@ -152,6 +152,7 @@ impl Invocation {
 
     /// The rank in `group` that one of two parameters names: `global` a global rank, `in_group` a
     /// rank in the group.
+    #[cfg(feature = "objects")]
     pub(super) fn rank(
         &mut self,
         group: &ProcessGroup,

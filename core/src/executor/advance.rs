@@ -234,6 +234,9 @@ impl Executor {
             let reason = self.state.suspected().unwrap_or(left);
             self.break_with(reason, now);
         } else {
+            if let Some(boarded) = &mut self.state.boarded {
+                boarded.leave();
+            }
             self.transport.close(true);
             self.state.broken = Some(Broken::closed(left, now));
         }
@@ -254,6 +257,15 @@ impl Executor {
         self.transport.close(false);
         let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
         self.state.broken = Some(Broken::closed(abort, self.state.now));
+    }
+
+    /// Leaves in order, and closes the connections before others have taken them in.
+    #[cfg(test)]
+    pub(super) fn leave_unheard(&mut self) {
+        if let Some(boarded) = &mut self.state.boarded {
+            boarded.leave();
+        }
+        self.vanish();
     }
 
     /// Sends what is to be sent and breaks the group if need be; true if there was anything to do.

@@ -145,6 +145,16 @@ impl Boarded {
         self.board.withdraw();
     }
 
+    /// Tells the others that this rank leaves, with nothing in flight.
+    pub(super) fn leave(&mut self) {
+        self.board.leave();
+    }
+
+    /// Whether `rank` left in order.
+    pub(super) fn has_left(&self, rank: Rank) -> bool {
+        self.board.attention(rank) == Attention::Left
+    }
+
     fn wake_up(&mut self) {
         if std::mem::take(&mut self.asleep) {
             self.board.set_asleep(false);
@@ -366,7 +376,7 @@ impl State {
         for peer in 0..self.size {
             let Some(boarded) = &self.boarded else { return failed };
             match boarded.board.attention(peer) {
-                Attention::Awake => {}
+                Attention::Awake | Attention::Left => {}
                 Attention::Withdrawn => failed = true,
                 Attention::Asleep if peer != self.rank => {
                     let header = self.header(Kind::Issued, self.issued);

@@ -288,6 +288,9 @@ impl State {
         if state.lost.is_some() {
             return;
         }
+        // A rank that left over the board may be gone before it took in this rank's connection.
+        let has_left = self.boarded.as_ref().is_some_and(|boarded| boarded.has_left(peer));
+        let why = if has_left { Lost::Goodbye } else { why };
         state.lost = Some(why.clone());
         if self.is_failing() {
             return;

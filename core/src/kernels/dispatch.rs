@@ -14,14 +14,14 @@ use crate::{DType, ReduceOp};
 pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
     match dtype {
         DType::Bool => truth(op, memory),
-        DType::U8 => integer::<u8, _>(op, memory),
-        DType::I8 => integer::<i8, _>(op, memory),
-        DType::U16 => integer::<u16, _>(op, memory),
-        DType::I16 => integer::<i16, _>(op, memory),
-        DType::U32 => integer::<u32, _>(op, memory),
-        DType::I32 => integer::<i32, _>(op, memory),
-        DType::U64 => integer::<u64, _>(op, memory),
-        DType::I64 => integer::<i64, _>(op, memory),
+        DType::U8 => integer::<u8, u8, _>(op, memory),
+        DType::I8 => integer::<i8, u8, _>(op, memory),
+        DType::U16 => integer::<u16, u16, _>(op, memory),
+        DType::I16 => integer::<i16, u16, _>(op, memory),
+        DType::U32 => integer::<u32, u32, _>(op, memory),
+        DType::I32 => integer::<i32, u32, _>(op, memory),
+        DType::U64 => integer::<u64, u64, _>(op, memory),
+        DType::I64 => integer::<i64, u64, _>(op, memory),
         DType::F16 => as_ieee(|| half::<F16, ComparedF16>(op, memory)),
         DType::Bf16 => as_ieee(|| half::<Bf16, ComparedBf16>(op, memory)),
         // Only sums have a meaning for complex numbers, and those are sums of their parts.
@@ -63,18 +63,38 @@ pub(super) fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
     });
 }
 
-fn integer<T: Number + Ordered + Bits + Lanes<Bytes = [u8; N]>, const N: usize>(
-    op: ReduceOp,
-    memory: Memory<'_>,
-) {
+/// Integers that are compared as `T`. Sums and products of two's complements are those of the
+/// unsigned `U`, and bits those of bytes, so that one loop serves several types.
+fn integer<T, U, const N: usize>(op: ReduceOp, memory: Memory<'_>)
+where
+    T: Ordered + Lanes<Bytes = [u8; N]>,
+    U: Number + Lanes<Bytes = [u8; N]>,
+{
     match op {
-        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => combine(memory, T::add),
-        ReduceOp::Product => combine(memory, T::multiply),
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => sum::<U, N>(memory),
+        ReduceOp::Product => product::<U, N>(memory),
         ReduceOp::Min => combine(memory, T::least),
         ReduceOp::Max => combine(memory, T::greatest),
-        ReduceOp::Band => combine(memory, T::and),
-        ReduceOp::Bor => combine(memory, T::or),
-        ReduceOp::Bxor => combine(memory, T::xor),
+        ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => bits(op, memory),
+    }
+}
+
+#[inline(never)]
+fn sum<U: Number + Lanes<Bytes = [u8; N]>, const N: usize>(memory: Memory<'_>) {
+    combine(memory, U::add);
+}
+
+#[inline(never)]
+fn product<U: Number + Lanes<Bytes = [u8; N]>, const N: usize>(memory: Memory<'_>) {
+    combine(memory, U::multiply);
+}
+
+#[inline(never)]
+fn bits(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Band => combine(memory, u8::and),
+        ReduceOp::Bor => combine(memory, u8::or),
+        _ => combine(memory, u8::xor),
     }
 }
 

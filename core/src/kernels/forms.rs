@@ -9,6 +9,10 @@ use super::loops::{binary, copy_streaming, ternary, ternary_streaming, unary};
 use super::number::{Lanes, Number};
 use super::{Order, Stores};
 
+/// Whether less code is worth a pass more over memory: a page has to load it, and its ranks are far
+/// slower at sending than at reducing.
+const SMALL: bool = cfg!(target_family = "wasm");
+
 /// The operands of one reduction.
 pub(super) enum Memory<'a> {
     Binary { into: &'a mut [u8], from: &'a [u8], order: Order },
@@ -132,15 +136,22 @@ impl Memory<'_> {
         V: Instructions,
         T: Lanes<Bytes = [u8; N]>,
     {
-        match self {
-            Memory::Binary { into, from, .. } => binary(into, from, f),
+        let (into, from) = match self {
+            Memory::Binary { into, from, .. } => (into, from),
+            Memory::Ternary { into, left, right, .. } if SMALL => {
+                let bytes = into.len().min(left.len()).min(right.len());
+                let into = &mut into[..bytes];
+                into.copy_from_slice(&left[..bytes]);
+                (into, right)
+            }
             Memory::Ternary { into, left, right, stores: Stores::Cached } => {
-                ternary(into, left, right, f);
+                return ternary(into, left, right, f);
             }
             Memory::Ternary { into, left, right, stores: Stores::Streaming } => {
-                ternary_streaming::<V, _, _>(into, left, right, f);
+                return ternary_streaming::<V, _, _>(into, left, right, f);
             }
-        }
+        };
+        binary(into, from, f);
     }
 }
 

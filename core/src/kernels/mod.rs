@@ -8,9 +8,8 @@
 //! all NaNs become one, half-precision results are rounded once to nearest even, subnormal numbers
 //! are kept.
 //!
-//! Speed, as a ratio to `memcpy` of as many bytes in the same rounds (`cargo run --release
-//! --example
-//! kernel_speed`; one thread, best rounds, a busy virtual machine with two cores of an EPYC of the
+//! Speed, as a ratio to `memcpy` of as many bytes in the same rounds (the example
+//! `kernel_speed`; one thread, best rounds, a busy virtual machine with two cores of an EPYC of the
 //! fourth generation; `memcpy` 47 GB/s within the caches, about 10 GB/s beyond):
 //!
 //! | | 1 MiB | 64 MiB |
@@ -19,8 +18,7 @@
 //! | `f16`: sum, product; least, greatest | 0.42; 0.72 | 1.2; 1.2 |
 //! | `bf16`: sum, product; least, greatest | 0.78; 0.71 | 1.2; 1.2 |
 //! | `f32` sum into a third operand: cached; streaming | 0.65; 0.62 | 0.7; 1.0 |
-//! | divided by the number of ranks: `f32`; `i32` | 0.83; 0.55 | 2.1; 2.1 |
-//! | the same: `i64`; `u8` | 0.28; 0.27 | 1.3; 1.3 |
+//! | divided by ranks: `f32`; `i32`; `i64`; `u8` | 0.83; 0.55; 0.28; 0.27 | 2.1; 2.1; 1.3; 1.3 |
 //! | copy, streaming: one thread; two | 0.65; 0.64 | 1.4; 1.5 |
 
 mod dispatch;

@@ -69,7 +69,7 @@ impl ProcessGroup {
         match self.inner.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                if plain.is_average() {
+                if plain.is_average(self.rank()) {
                     kernels::divide(plain.dtype, memory.output(), self.size());
                 }
                 Some(Tried::Done(Work::done(plain.name, sequence)))
@@ -153,8 +153,11 @@ impl ProcessGroup {
 }
 
 impl Plain {
-    fn is_average(&self) -> bool {
-        self.reduce_op == ReduceOp::Avg && self.collective.facts().reduces
+    /// Whether `rank` has a sum of which an average is to be made.
+    fn is_average(&self, rank: u32) -> bool {
+        let facts = self.collective.facts();
+        let has_sum = facts.output != Blocks::OneAtRoot || rank == self.root;
+        self.reduce_op == ReduceOp::Avg && facts.reduces && has_sum
     }
 }
 
@@ -181,7 +184,8 @@ impl Begun<'_> {
         let Begun { group, plain, go_on } = self;
         let (facts, parts) = (plain.collective.facts(), group.size());
         let Kept { input, output } = kept;
-        let finish = plain.is_average().then(|| divide(plain.dtype, output.clone(), parts));
+        let finish =
+            plain.is_average(group.rank()).then(|| divide(plain.dtype, output.clone(), parts));
         let issued = go_on(Lasting {
             deadline: group.deadline(plain.timeout),
             input: blocks(input, facts.input, parts),

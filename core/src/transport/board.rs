@@ -34,6 +34,8 @@ pub enum Attention {
     Asleep,
     /// It failed: what it shows does not count any more, and it will say why.
     Withdrawn,
+    /// It left in order, with nothing in flight: what it shows counts, and there will be no more.
+    Left,
 }
 
 /// The board of a group whose ranks are all on one host. Nothing in it blocks.
@@ -56,6 +58,8 @@ pub trait Board: Send {
     fn set_asleep(&mut self, asleep: bool);
     /// Tells the others that this rank failed. It cannot be taken back.
     fn withdraw(&mut self);
+    /// Tells the others that this rank leaves in order. It cannot be taken back.
+    fn leave(&mut self);
     /// What `rank` says of itself, asked after something was shown.
     fn attention(&self, rank: Rank) -> Attention;
 }

@@ -252,20 +252,18 @@ fn a_death_on_the_board_names_the_rank() {
     });
 }
 
-#[test]
-fn what_a_rank_showed_before_it_left_counts() {
+/// Rank 0 is done and leaves by `leave` before rank 2 looks.
+fn leave_early(leave: fn(&mut World)) {
     with_seeds(|seed| {
         let size = 3;
         let mut world = World::with_board(size, seed);
         let early: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 4)).collect();
         world.settle();
         let late = allreduce(&mut world, 2, 4);
-        // Rank 0 is done before rank 2 looks.
         while !early[0].is_done() {
             world.step(0);
         }
-        let now = world.now;
-        world.executor(0).leave(now);
+        leave(&mut world);
         let all = [early, vec![late]].concat();
         world.run(&all);
         assert_ok(&all);
@@ -276,6 +274,19 @@ fn what_a_rank_showed_before_it_left_counts() {
             assert!(error.to_string().contains("left"), "{error}");
         }
     });
+}
+
+#[test]
+fn what_a_rank_showed_before_it_left_counts() {
+    leave_early(|world| {
+        let now = world.now;
+        world.executor(0).leave(now);
+    });
+}
+
+#[test]
+fn who_leaves_over_the_board_has_not_died_although_it_took_no_connection_in() {
+    leave_early(|world| world.executor(0).leave_unheard());
 }
 
 #[test]

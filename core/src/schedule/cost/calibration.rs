@@ -2,14 +2,16 @@
 //! Knows no file, no store and no clock.
 //!
 //! One `name value …` a line, as an address card has it. Unknown names are skipped: a newer release
-//! may say more. What is missing has the figures of an unmeasured machine.
+//! may say more. What is missing has the figures of an unmeasured machine. Figures have no exponents
+//! and end at a millionth of a nanosecond: what reads all numbers of 64 bits would be 12 KiB of what
+//! a page has to load.
 //!
 //! ```text
 //! polyrank prices
-//! shared-memory latency_s 6e-7 overhead_s 5e-7 byte_s 1.5e-10
-//! wire byte_s 3.2e-10
-//! local byte_s 8e-11
-//! crowd s 5e-8
+//! shared-memory latency_ns 600 overhead_ns 500 byte_ns 0.15
+//! wire byte_ns 0.32
+//! local byte_ns 0.08
+//! crowd ns 50
 //! ```
 
 use std::fmt::Write as _;
@@ -20,8 +22,12 @@ use super::{Link, LinkClass, Prices};
 pub const MAX_CALIBRATION_BYTES: usize = 4096;
 
 const TITLE: &str = "polyrank prices";
-/// Nothing that is told here takes longer.
-const SECONDS_MAX: f64 = 60.0;
+/// Nothing that is told here takes longer than a minute.
+const FEMTOSECONDS_MAX: u64 = 60 * FEMTOSECONDS_PER_SECOND;
+const FEMTOSECONDS_PER_SECOND: u64 = 1_000_000_000_000_000;
+const FEMTOSECONDS_PER_NANOSECOND: u64 = 1_000_000;
+/// Digits behind the point of a nanosecond.
+const DIGITS: usize = 6;
 
 /// What was measured on some machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,27 +89,28 @@ impl Calibration {
         }
     }
 
-    /// The text of it.
+    /// The text of it, in which figures are rounded to a femtosecond.
     pub fn encode(&self) -> String {
         let mut text = format!("{TITLE}\n");
         // Writing to a String cannot fail.
         for (class, link) in LinkClass::ALL.into_iter().zip(&self.links) {
             if let Some(Link { latency_s, overhead_s, byte_s }) = link {
-                let name = class.name();
+                let figures = [*latency_s, *overhead_s, *byte_s].map(nanoseconds);
+                let ([latency, overhead, byte], name) = (figures, class.name());
                 let _ = writeln!(
                     text,
-                    "{name} latency_s {latency_s:e} overhead_s {overhead_s:e} byte_s {byte_s:e}"
+                    "{name} latency_ns {latency} overhead_ns {overhead} byte_ns {byte}"
                 );
             }
         }
         let lines = [
-            ("wire byte_s", self.wire_byte_s),
-            ("local byte_s", self.local_byte_s),
-            ("crowd s", self.crowd_s),
+            ("wire byte_ns", self.wire_byte_s),
+            ("local byte_ns", self.local_byte_s),
+            ("crowd ns", self.crowd_s),
         ];
         for (name, value) in lines {
             if let Some(value) = value {
-                let _ = writeln!(text, "{name} {value:e}");
+                let _ = writeln!(text, "{name} {}", nanoseconds(value));
             }
         }
         text
@@ -126,13 +133,13 @@ impl Calibration {
             let words: Vec<&str> = text.split_whitespace().collect();
             let flaw = || CalibrationError::Line { line, text: text.to_owned() };
             match *words {
-                ["wire", "byte_s", value] => {
+                ["wire", "byte_ns", value] => {
                     calibration.wire_byte_s = Some(seconds(value).ok_or_else(flaw)?);
                 }
-                ["local", "byte_s", value] => {
+                ["local", "byte_ns", value] => {
                     calibration.local_byte_s = Some(seconds(value).ok_or_else(flaw)?);
                 }
-                ["crowd", "s", value] => {
+                ["crowd", "ns", value] => {
                     calibration.crowd_s = Some(seconds(value).ok_or_else(flaw)?);
                 }
                 [name, ref figures @ ..] => {
@@ -177,15 +184,34 @@ impl Link {
 }
 
 fn link(figures: &[&str]) -> Option<Link> {
-    let ["latency_s", latency, "overhead_s", overhead, "byte_s", byte, ..] = figures else {
+    let ["latency_ns", latency, "overhead_ns", overhead, "byte_ns", byte, ..] = figures else {
         return None;
     };
     let (latency_s, overhead_s) = (seconds(latency)?, seconds(overhead)?);
     Some(Link { latency_s, overhead_s, byte_s: seconds(byte)? })
 }
 
+/// Seconds, as nanoseconds with a point. What cannot be a time is none.
+fn nanoseconds(seconds: f64) -> String {
+    let femtoseconds = (seconds * FEMTOSECONDS_PER_SECOND as f64).round() as u64;
+    let whole = femtoseconds / FEMTOSECONDS_PER_NANOSECOND;
+    let fraction = femtoseconds % FEMTOSECONDS_PER_NANOSECOND;
+    let text = format!("{whole}.{fraction:0DIGITS$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The seconds that nanoseconds with a point are.
 fn seconds(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds))
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > DIGITS {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let fraction: u64 = format!("{fraction:0<DIGITS$}").parse().ok()?;
+    let femtoseconds = whole.checked_mul(FEMTOSECONDS_PER_NANOSECOND)?.checked_add(fraction)?;
+    let seconds = femtoseconds as f64 / FEMTOSECONDS_PER_SECOND as f64;
+    (femtoseconds <= FEMTOSECONDS_MAX).then_some(seconds)
 }
 
 #[cfg(test)]
@@ -196,16 +222,24 @@ mod tests {
 
     use super::*;
 
+    /// Femtoseconds that are told and read without rounding.
+    const FIGURES: std::ops::Range<u64> = 0..1 << 50;
+
     proptest! {
         #[test]
         fn a_calibration_survives_the_journey(
             links in proptest::array::uniform4(proptest::option::of(
-                (0.0..1.0, 0.0..1.0, 0.0..1.0)
+                (FIGURES, FIGURES, FIGURES)
             )),
-            others in proptest::array::uniform3(proptest::option::of(0.0..1.0)),
+            others in proptest::array::uniform3(proptest::option::of(FIGURES)),
         ) {
-            let link = |(latency_s, overhead_s, byte_s)| Link { latency_s, overhead_s, byte_s };
-            let [wire_byte_s, local_byte_s, crowd_s] = others;
+            let seconds = |femtoseconds: u64| femtoseconds as f64 / 1e15;
+            let link = |(latency, overhead, byte)| Link {
+                latency_s: seconds(latency),
+                overhead_s: seconds(overhead),
+                byte_s: seconds(byte),
+            };
+            let [wire_byte_s, local_byte_s, crowd_s] = others.map(|it| it.map(seconds));
             let links = links.map(|figures| figures.map(link));
             let calibration = Calibration { links, wire_byte_s, local_byte_s, crowd_s };
             let text = calibration.encode();
@@ -225,14 +259,35 @@ mod tests {
         let message = |text: &str| Calibration::decode(text).unwrap_err().to_string();
         assert_eq!(message("hello"), "the first line is not \"polyrank prices\"");
         assert_eq!(
-            message("polyrank prices\nloopback latency_s 1\n"),
-            "line 2 makes no sense: `loopback latency_s 1`"
+            message("polyrank prices\nloopback latency_ns 1\n"),
+            "line 2 makes no sense: `loopback latency_ns 1`"
         );
-        assert!(message("polyrank prices\n\nwire byte_s NaN").starts_with("line 3"));
-        assert!(message("polyrank prices\nlocal byte_s -1").starts_with("line 2"));
+        assert!(message("polyrank prices\n\nwire byte_ns NaN").starts_with("line 3"));
+        assert!(message("polyrank prices\nlocal byte_ns -1").starts_with("line 2"));
         assert!(message(&" ".repeat(MAX_CALIBRATION_BYTES + 1)).contains("limit"));
-        let newer = Calibration::decode("polyrank prices\npigeon latency_s 60\n").unwrap();
+        let newer = Calibration::decode("polyrank prices\npigeon latency_ns 60\n").unwrap();
         assert_eq!(newer.prices(LinkClass::Loopback), Prices::LOOPBACK);
+    }
+
+    #[test]
+    fn figures_are_decimals_of_nanoseconds() {
+        for (text, expected) in [
+            ("0", Some(0.0)),
+            ("0.15", Some(1.5e-10)),
+            ("600", Some(6e-7)),
+            ("60000000000", Some(60.0)),
+            ("60000000000.000001", None),
+            ("99999999999999999999", None),
+            ("0.0000001", None),
+            ("1e3", None),
+            ("+1", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text:?}");
+        }
+        assert_eq!(nanoseconds(1.5e-10), "0.15");
+        assert_eq!(nanoseconds(6e-7), "600");
+        assert_eq!(nanoseconds(f64::NAN), "0");
     }
 
     #[test]

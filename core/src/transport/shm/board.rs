@@ -34,6 +34,7 @@ const PLACES_AT: usize = 6 * LINE;
 /// What a rank says of itself; zero if it is awake.
 const ASLEEP: u64 = 1;
 const WITHDRAWN: u64 = 2;
+const LEFT: u64 = 3;
 
 /// In a place: sequence number, length and what the rank has passed, fingerprint, bytes.
 const LENGTH_AT: usize = 8;
@@ -219,7 +220,7 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
 
     fn set_asleep(&mut self, asleep: bool) {
         let own = self.own();
-        if own.load(ATTENTION_AT) != WITHDRAWN {
+        if own.load(ATTENTION_AT) <= ASLEEP {
             own.store(ATTENTION_AT, if asleep { ASLEEP } else { 0 });
             own.fence();
         }
@@ -229,10 +230,17 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         self.own().store(ATTENTION_AT, WITHDRAWN);
     }
 
+    fn leave(&mut self) {
+        self.own().store(ATTENTION_AT, LEFT);
+        // Whoever sees the end of a connection then sees this.
+        self.own().fence();
+    }
+
     fn attention(&self, rank: Rank) -> Attention {
         match self.memories[rank as usize].load(ATTENTION_AT) {
             0 => Attention::Awake,
             WITHDRAWN => Attention::Withdrawn,
+            LEFT => Attention::Left,
             _ => Attention::Asleep,
         }
     }
@@ -315,6 +323,9 @@ mod tests {
         boards[1].withdraw();
         boards[1].set_asleep(true);
         assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
+        boards[0].leave();
+        boards[0].set_asleep(true);
+        assert_eq!(boards[1].attention(0), Attention::Left, "for good");
     }
 
     #[test]
