@@ -70,13 +70,15 @@ impl Connection {
     /// Connects and validates; tries again until `deadline`.
     pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
         let mut pause = PAUSES.0;
+        let mut last = "no answer".to_owned();
         loop {
-            let last = match Self::attempt(host, port, deadline) {
+            last = match Self::attempt(host, port, deadline) {
                 Ok(connection) => return Ok(connection),
                 Err(Fault::Expired(Expired::Interrupted)) => {
                     return Err(Expired::Interrupted.into());
                 }
-                Err(Fault::Expired(Expired::TimedOut)) => "no answer".to_owned(),
+                // The attempt that the deadline cut off knows less than one before it.
+                Err(Fault::Expired(Expired::TimedOut)) => last,
                 Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
                 Err(fault @ Fault::NoFiles) => return Err(fault),
             };
