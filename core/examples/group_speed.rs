@@ -1,7 +1,7 @@
 //! How fast a group of processes is on this host, in Rust: to compare other languages with.
 //!
-//! `group_speed RANK SIZE PORT CALLS BYTES ROUNDS [own]`: rank 0 hosts the store at the port; each rank
-//! times `CALLS` allreduces of 4 bytes, then `ROUNDS` of `BYTES`, and prints one line with the
+//! `group_speed RANK SIZE PORT CALLS BYTES ROUNDS [own]`: rank 0 hosts the store at the port; each
+//! rank times `CALLS` allreduces of 4 bytes, then `ROUNDS` of `BYTES`, and prints one line with the
 //! microseconds of each call of the first kind, sorted, and the seconds of each round. With `own`
 //! the bytes lie in memory that polyrank allocated.
 

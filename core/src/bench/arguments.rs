@@ -256,7 +256,7 @@ impl BenchArguments {
 
     /// Every language with every algorithm and every other setting, then the others.
     fn contenders(&self, operations: &[Operation]) -> Result<Vec<Contender>, String> {
-        let own = pairs(&self.env)?;
+        let own = pairs(&self.env, "--env POLYRANK_TRANSPORT=tcp")?;
         let mut contenders = Vec::new();
         for settings in self.settings() {
             let [language, algorithm, transport, memory, call] = settings.map(|(value, _)| value);
@@ -325,7 +325,7 @@ impl BenchArguments {
 
     fn programs(&self) -> Result<Programs, String> {
         let mut programs = Programs::default();
-        for (name, path) in pairs(&self.python)? {
+        for (name, path) in pairs(&self.python, "--python gloo=/usr/bin/python3")? {
             if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
                 return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
             }
@@ -351,10 +351,11 @@ fn forced(algorithm: &str, operations: &[Operation]) -> Result<Vec<(String, Stri
     Ok(vec![("POLYRANK_ALGORITHM".to_owned(), list)])
 }
 
-fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, String> {
+/// Names and values of an option of which `example` is one.
+fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-        let pair = pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE"))?;
+        let pair = pair.ok_or_else(|| format!("`{text}` is not like {example}"))?;
         Ok((pair.0.to_owned(), pair.1.to_owned()))
     };
     texts.iter().map(pair).collect()

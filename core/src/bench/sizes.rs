@@ -11,6 +11,10 @@ const MOST_SIZES: usize = 10_000;
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: f64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| format!("`{text}` is no size; write 4, 64K, 1.5M or 1G"))?;
     let shift = match &lower[digits.len()..] {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
@@ -18,10 +22,6 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "g" | "gb" | "gib" => 30,
         unit => return Err(format!("`{unit}` is no unit; there are K, M and G")),
     };
-    let number: f64 = digits
-        .trim()
-        .parse()
-        .map_err(|_| format!("`{text}` is no size; write 4, 64K, 1.5M or 1G"))?;
     let bytes = number * f64::from(1u32 << shift);
     match (0.0..=MOST_BYTES as f64).contains(&bytes) {
         true => Ok(bytes as u64),

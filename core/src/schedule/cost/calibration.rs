@@ -2,9 +2,10 @@
 //! Knows no file, no store and no clock.
 //!
 //! One `name value …` a line, as an address card has it. Unknown names are skipped: a newer release
-//! may say more. What is missing has the figures of an unmeasured machine. Figures have no exponents
-//! and end at a millionth of a nanosecond: what reads all numbers of 64 bits would be 12 KiB of what
-//! a page has to load.
+//! may say more. What is missing has the figures of an unmeasured machine.
+//!
+//! Figures have no exponents and end at a millionth of a nanosecond: what reads all numbers of 64
+//! bits would be 12 KiB of what a page has to load.
 //!
 //! ```text
 //! polyrank prices
