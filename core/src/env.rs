@@ -110,8 +110,8 @@ pub fn prices_file() -> Option<PathBuf> {
 pub struct TransportEnvironment {
     /// `POLYRANK_TRANSPORT`: what ranks of one host use.
     pub transport: TransportChoice,
-    /// `POLYRANK_IFNAME`, or `GLOO_SOCKET_IFNAME` where that is not set: the network interfaces over
-    /// which ranks are reached, as the variable and its value.
+    /// `POLYRANK_IFNAME`, or `GLOO_SOCKET_IFNAME` where that is not set: the network interfaces
+    /// over which ranks are reached, as the variable and its value.
     pub interfaces: Option<(&'static str, String)>,
 }
 

@@ -30,9 +30,9 @@ Examples:
       In turn with PyTorch's server.
 
 All clients live in one thread of this process and speak TCPStore's protocol over TCP, to all
-servers alike. Every client has one request under way. `set` has no reply: 32 of them are followed by
-a PING, and count when that is answered, so the times of `set` are those of 32. `set+get` is one of
-each, sent at once. A server that holds n clients has n files open, and so has this process: raise
+servers alike. Every client has one request under way. `set` has no reply: 32 of them are followed
+by a PING, and count when that is answered, so the times of `set` are those of 32. `set+get` is one
+of each, sent at once. A server that holds n clients has n files open, and so has this process: raise
 ulimit -Hn if it is too low.";
 
 /// The options of `polyrank bench store`.

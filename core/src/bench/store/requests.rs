@@ -1,5 +1,6 @@
 //! What the load consists of: the bytes of one request of one client, and how many bytes answer it.
-//! Knows TCPStore's protocol as its users see it, so that a change of the crate's own encoder shows.
+//! Knows TCPStore's protocol as its users see it, so that a change of the crate's own encoder
+//! shows.
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
