@@ -1,5 +1,5 @@
-//! `polyrank bench store`: requests per second of a store's server and how long each takes, from one
-//! client to ten thousand, next to PyTorch's server. Knows TCPStore's bytes; the servers are
+//! `polyrank bench store`: requests per second of a store's server and how long each takes, from
+//! one client to ten thousand, next to PyTorch's server. Knows TCPStore's bytes; the servers are
 //! processes of their own, so that nothing but bytes is shared.
 
 mod load;
@@ -32,8 +32,8 @@ Examples:
 All clients live in one thread of this process and speak TCPStore's protocol over TCP, to all
 servers alike. Every client has one request under way. `set` has no reply: 32 of them are followed
 by a PING, and count when that is answered, so the times of `set` are those of 32. `set+get` is one
-of each, sent at once. A server that holds n clients has n files open, and so has this process: raise
-ulimit -Hn if it is too low.";
+of each, sent at once. A server that holds n clients has n files open, and so has this process:
+raise ulimit -Hn if it is too low.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
