@@ -355,7 +355,8 @@ fn forced(algorithm: &str, operations: &[Operation]) -> Result<Vec<(String, Stri
 fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-        let pair = pair.ok_or_else(|| format!("`{text}` is not like {example}"))?;
+        let pair =
+            pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE, as in {example}"))?;
         Ok((pair.0.to_owned(), pair.1.to_owned()))
     };
     texts.iter().map(pair).collect()
