@@ -112,6 +112,9 @@ pub fn prices_file() -> Option<PathBuf> {
 pub struct TransportEnvironment {
     /// `POLYRANK_TRANSPORT`: what ranks of one host use.
     pub transport: TransportChoice,
+    /// `POLYRANK_IFNAME`, or `GLOO_SOCKET_IFNAME` where that is not set: the network interfaces
+    /// over which ranks are reached, as the variable and its value.
+    pub interfaces: Option<(&'static str, String)>,
 }
 
 /// What ranks of one host use.
@@ -152,7 +155,11 @@ impl TransportEnvironment {
                 return Err(Error::Rendezvous { message });
             }
         };
-        Ok(Self { transport })
+        let interfaces = ["POLYRANK_IFNAME", "GLOO_SOCKET_IFNAME"].into_iter().find_map(|name| {
+            let value = lookup(name).filter(|value| !value.trim().is_empty())?;
+            Some((name, value))
+        });
+        Ok(Self { transport, interfaces })
     }
 }
 

@@ -4,7 +4,7 @@
 #![cfg(all(unix, feature = "launch", feature = "tls"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,20 @@ impl Served {
     /// On a free port, with these words behind; it says `lines` URLs.
     fn start(words: &[&str], lines: usize) -> Served {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
-        command.args(["store", "--port", "0"]).args(words).stdout(Stdio::piped());
+        command.args(["store", "--port", "0"]).args(words);
+        Served::run(command, lines)
+    }
+
+    /// On a free port, after a shell's command that sets limits.
+    fn limited(limit: &str) -> Served {
+        let mut command = Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_polyrank");
+        command.args(["-c", &format!("{limit} && exec {program} store --port 0")]);
+        Served::run(command, 2)
+    }
+
+    fn run(mut command: Command, lines: usize) -> Served {
+        command.stdout(Stdio::piped());
         command.env_remove("POLYRANK_ALLOWED_ORIGINS").env_remove("POLYRANK_RECONNECT_GRACE_MS");
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -57,6 +70,41 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Raw clients that have said hello, and what the server echoed to each.
+fn greeted(port: u16, clients: usize) -> Vec<(TcpStream, [u8; 4])> {
+    let greet = |_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(b"\x00\xce\xf7\x85\x3c\x0dping").unwrap();
+        let mut echo = [0; 4];
+        stream.read_exact(&mut echo).unwrap();
+        (stream, echo)
+    };
+    (0..clients).map(greet).collect()
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_where_the_system_lets_it() {
+    let served = Served::limited("ulimit -Sn 40");
+    let clients = greeted(served.port(), 300);
+    assert!(clients.iter().all(|(_, echo)| echo == b"ping"));
+}
+
+#[test]
+fn clients_for_whom_there_is_no_room_are_told_and_come_in_when_others_leave() {
+    let served = Served::limited("ulimit -n 40");
+    let clients = greeted(served.port(), 60);
+    let full = clients.iter().filter(|(_, echo)| echo == b"FULL").count();
+    assert!((20..40).contains(&full), "{full} of 60 were sent away");
+    let options = || TcpStoreOptions::new("127.0.0.1", served.port());
+    let error = TcpStore::new(options().timeout(Duration::from_millis(300))).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("no room for more clients") && said.contains("ulimit"), "{said}");
+    drop(clients);
+    let store = TcpStore::new(options().timeout(LIMIT)).unwrap();
+    assert_eq!(store.add("n", 1).unwrap(), 1);
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::prices;
+#[cfg(feature = "tcp")]
+use crate::env::TransportEnvironment;
 use crate::rendezvous;
 use crate::schedule::Topology;
 use crate::schedule::cost::{LinkClass, Prices};
@@ -17,7 +19,7 @@ use crate::store::grace_to_ms;
 use crate::transport::WithinHost;
 use crate::transport::board::AnyBoard;
 #[cfg(feature = "tcp")]
-use crate::transport::tcp::{Listener, TcpTransport};
+use crate::transport::tcp::{self, Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
 use crate::transport::{Means, Transport, compose, inproc};
@@ -150,14 +152,19 @@ fn means(store: &dyn Store) -> Result<Means> {
 fn listen(store: &dyn Store) -> Result<Listener> {
     // The interface that leads to the store leads to the other ranks; without one, this host only.
     let address = store.local_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    TcpTransport::bind(SocketAddr::new(address, 0))
+    match TransportEnvironment::read()?.interfaces {
+        Some((variable, list)) => {
+            TcpTransport::bind_all(&tcp::addresses(variable, &list, address)?)
+        }
+        None => TcpTransport::bind(SocketAddr::new(address, 0)),
+    }
 }
 
 /// Where ranks can share memory.
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards {
     use super::*;
-    use crate::env::{TransportChoice, TransportEnvironment};
+    use crate::env::TransportChoice;
     pub(super) use crate::transport::shm::board::Offer;
 
     /// This rank's part of a board, if the user wants to share memory and the system gives some.

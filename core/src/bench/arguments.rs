@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+#[cfg(target_os = "linux")]
+use clap::Subcommand;
 
 use super::find::Programs;
 use super::library::{Contender, Language, Library, Manner, Memory, Peer};
@@ -38,9 +40,22 @@ what every link carries if the algorithm is the best there is (nccl-tests, PERFO
 counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
 one; ratio is the time of the first contender divided by this one's.";
 
+/// What can be measured beside collectives.
+#[cfg(target_os = "linux")]
+#[derive(Subcommand)]
+pub(super) enum Other {
+    /// Measure a store's server: requests per second, with up to ten thousand clients
+    #[command(after_help = super::store::EXAMPLES)]
+    Store(super::store::StoreBenchArguments),
+}
+
 /// The options of `polyrank bench`. The letters are those of nccl-tests, but for -n.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArguments {
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    pub(super) other: Option<Other>,
     /// What to measure: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
     /// alltoall, barrier, sendrecv, pingpong; several with commas, or "all"
     #[arg(value_name = "OPERATION", default_value = "allreduce")]
@@ -129,6 +144,9 @@ pub(crate) struct BenchArguments {
     /// What the run is called, in files
     #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
     title: String,
+    /// Measure what links within this host cost, and nothing else, into a file for POLYRANK_PRICES
+    #[arg(long, value_name = "FILE")]
+    pub(super) calibrate: Option<PathBuf>,
     /// Write everything that was measured to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

@@ -17,6 +17,7 @@
 //! the benchmark.
 
 mod arguments;
+mod calibrate;
 mod course;
 mod find;
 mod library;
@@ -30,6 +31,8 @@ mod rank;
 mod results;
 mod scripts;
 pub(crate) mod sizes;
+#[cfg(target_os = "linux")]
+mod store;
 mod table;
 mod team;
 
@@ -50,7 +53,15 @@ const EXIT_INTERRUPTED: i32 = 130;
 
 /// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong.
 pub(crate) fn run(arguments: &BenchArguments) -> i32 {
-    let benchmark = match arguments.benchmark() {
+    #[cfg(target_os = "linux")]
+    if let Some(arguments::Other::Store(arguments)) = &arguments.other {
+        return store::run(arguments);
+    }
+    let benchmark = match arguments.calibrate.as_ref() {
+        Some(_) => calibrate::benchmark(),
+        None => arguments.benchmark(),
+    };
+    let benchmark = match benchmark {
         Ok(benchmark) => benchmark,
         Err(message) => {
             say(&message);
@@ -81,7 +92,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     for failure in &failures {
         say(failure);
     }
-    if let Err(message) = write_files(arguments, &report) {
+    let calibrated = match &arguments.calibrate {
+        Some(path) => calibrate::write(&report, path),
+        None => Ok(()),
+    };
+    if let Err(message) = calibrated.and(write_files(arguments, &report)) {
         say(&message);
         code = code.max(1);
     }

@@ -18,6 +18,15 @@ pub(super) use read::{Decoded, Decoder, Malformed, Request};
 pub(super) const PREFIX: &[u8] = b"/";
 /// Counts the clients of a server; the only key without the prefix.
 pub(super) const WORKERS: &str = "init/";
+/// CHECK finds this key at a server that clients of its host can reach without TCP, and GET the
+/// name of that socket. No key of a user is like it, and other servers do not have it.
+pub(super) const LOCAL_NAME: &[u8] = b"polyrank/local";
+/// What every such name begins with.
+#[cfg(target_os = "linux")]
+pub(super) const LOCAL_PREFIX: &str = "polyrank-store-";
+/// What a server that has no room for a client answers to its PING, before it hangs up. No process
+/// has these bytes for its number.
+pub(super) const NO_ROOM: [u8; 4] = *b"FULL";
 /// What a client says first.
 pub(super) const MAGIC: u32 = 0x3C85_F7CE;
 /// Most bytes of a key, the "/" in front included.

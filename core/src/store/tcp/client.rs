@@ -23,6 +23,9 @@ const RETURN_GRACE: Duration = Duration::from_secs(2);
 /// are.
 const INLINE_BYTES: usize = 8 << 10;
 
+const NO_FILES: &str = "no socket can be opened: this process has as many files open as the system \
+                        lets it (ulimit -Hn)";
+
 /// One client: a connection, its timeout, and the server's address.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -52,6 +55,7 @@ impl Client {
         let connection = Connection::open(host, port, &deadline).map_err(|fault| match fault {
             Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
             Fault::Expired(why) => expired(why, "connect", &[host], &deadline),
+            Fault::NoFiles => Error::Network { message: NO_FILES.into() },
         })?;
         Ok(Self {
             host: host.to_owned(),
@@ -413,6 +417,7 @@ fn fail(
 ) -> Error {
     match fault {
         Fault::Closed(why) | Fault::Malformed(why) => lost(state, why),
+        Fault::NoFiles => lost(state, NO_FILES.into()),
         Fault::Expired(why) => {
             *state = State::Abandoned;
             expired(why, operation, keys, deadline)

@@ -2,15 +2,16 @@
 //! a deadline. Knows the handshake, no other request.
 
 use std::io::{self, IoSlice, Read};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use super::open_files;
 use crate::store::deadline::{Deadline, Expired, SLICE};
-use crate::store::protocol::{Encode, Kind, MAGIC};
+use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
 /// Bytes read at once; larger values are read straight to where they go.
 const INPUT_BYTES: usize = 16 << 10;
@@ -22,6 +23,9 @@ const MAX_REPLY_BYTES: u64 = 1 << 36;
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// First and longest pause between rounds of attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// How long a reply is looked for before the thread sleeps: to be woken takes longer than most
+/// replies. Others that want the core get it meanwhile.
+const LOOK: Duration = Duration::from_micros(50);
 /// How long a server may take to answer the handshake before the attempt is given up.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
@@ -34,6 +38,8 @@ pub(super) enum Fault {
     Expired(Expired),
     /// The server's bytes are not the protocol's.
     Malformed(String),
+    /// This process may open no more files. Waiting does not help.
+    NoFiles,
 }
 
 impl From<Expired> for Fault {
@@ -45,7 +51,9 @@ impl From<Expired> for Fault {
 /// A validated connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: TcpStream,
+    socket: Socket,
+    /// This end's address, if the system knows it.
+    local_address: Option<IpAddr>,
     input: Box<[u8]>,
     /// The part of `input` that was received and not yet taken.
     unread: std::ops::Range<usize>,
@@ -54,22 +62,25 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The address of this end, if the system knows it.
+    /// The address of this host's interface that leads to the server, if the system knows it.
     pub(super) fn local_address(&self) -> Option<IpAddr> {
-        self.socket.local_addr().ok().map(|address| address.ip())
+        self.local_address
     }
 
     /// Connects and validates; tries again until `deadline`.
     pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
         let mut pause = PAUSES.0;
+        let mut last = "no answer".to_owned();
         loop {
-            let last = match Self::attempt(host, port, deadline) {
+            last = match Self::attempt(host, port, deadline) {
                 Ok(connection) => return Ok(connection),
                 Err(Fault::Expired(Expired::Interrupted)) => {
                     return Err(Expired::Interrupted.into());
                 }
-                Err(Fault::Expired(Expired::TimedOut)) => "no answer".to_owned(),
+                // The attempt that the deadline cut off knows less than one before it.
+                Err(Fault::Expired(Expired::TimedOut)) => last,
                 Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
+                Err(fault @ Fault::NoFiles) => return Err(fault),
             };
             match deadline.sleep(jittered(pause)) {
                 Ok(()) => pause = (pause * 3 / 2).min(PAUSES.1),
@@ -97,18 +108,47 @@ impl Connection {
                 other => other,
             });
             match connected.and_then(|socket| Self::validate(socket, deadline)) {
-                Err(Fault::Expired(Expired::Interrupted)) => {
-                    return Err(Expired::Interrupted.into());
+                Err(fault @ (Fault::Expired(Expired::Interrupted) | Fault::NoFiles)) => {
+                    return Err(fault);
                 }
                 Err(fault) => last = fault,
-                Ok(connection) => return Ok(connection),
+                Ok(connection) => return connection.nearest(deadline),
             }
         }
         Err(last)
     }
 
-    fn validate(socket: TcpStream, deadline: &Deadline) -> Result<Self, Fault> {
+    /// The same server over a socket of this host, if it is on this host and has one.
+    #[cfg(target_os = "linux")]
+    fn nearest(mut self, deadline: &Deadline) -> Result<Self, Fault> {
+        let Some(socket) = super::local::find(&mut self, deadline)? else { return Ok(self) };
+        let local_address = self.local_address;
+        match Self::validate(socket, deadline) {
+            Ok(nearer) => Ok(Self { local_address, ..nearer }),
+            Err(fault @ Fault::Expired(_)) => Err(fault),
+            Err(_) => Ok(self),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn nearest(self, _deadline: &Deadline) -> Result<Self, Fault> {
+        Ok(self)
+    }
+
+    /// Whether both ends are on this host.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_within_host(&self) -> bool {
+        let address = |end: io::Result<socket2::SockAddr>| {
+            end.ok().and_then(|end| end.as_socket()).map(|end| end.ip().to_canonical())
+        };
+        let local = address(self.socket.local_addr());
+        local.is_some() && local == address(self.socket.peer_addr())
+    }
+
+    fn validate(socket: Socket, deadline: &Deadline) -> Result<Self, Fault> {
+        let local = socket.local_addr().ok().and_then(|address| address.as_socket());
         let mut connection = Self {
+            local_address: local.map(|address| address.ip()),
             socket,
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
@@ -123,6 +163,13 @@ impl Connection {
         let limit = Deadline::after(limit.max(Duration::from_millis(1)));
         connection.send(&[], &limit)?;
         let echo: [u8; 4] = connection.array(&limit)?;
+        if echo == NO_ROOM {
+            return Err(Fault::Closed(
+                "the server has no room for more clients: the process that hosts it has as many \
+                 files open as the system lets it (ulimit -Hn)"
+                    .into(),
+            ));
+        }
         if echo != nonce {
             return Err(Fault::Malformed(
                 "Ping failed, invalid value returned from server: is it a TCPStore?".into(),
@@ -227,7 +274,10 @@ impl Connection {
 }
 
 /// Receives at least one byte. The socket itself wakes up after a slice.
-fn receive(mut socket: &TcpStream, buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
+fn receive(mut socket: &Socket, buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
+    if let Some(received) = look(socket, buffer) {
+        return received;
+    }
     loop {
         if let Some(left) = deadline.remaining().filter(|left| *left < SLICE)
             && !poll_for(socket, PollFlags::IN, left)?
@@ -235,14 +285,7 @@ fn receive(mut socket: &TcpStream, buffer: &mut [u8], deadline: &Deadline) -> Re
             return Err(Expired::TimedOut.into());
         }
         match socket.read(buffer) {
-            Ok(0) => {
-                return Err(Fault::Closed(
-                    "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote \
-                     server shutdown or crash?"
-                        .into(),
-                ));
-            }
-            Ok(bytes) => return Ok(bytes),
+            Ok(bytes) => return received(bytes),
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     deadline.slice(SLICE)?;
@@ -252,6 +295,34 @@ fn receive(mut socket: &TcpStream, buffer: &mut [u8], deadline: &Deadline) -> Re
             },
         }
     }
+}
+
+/// Receives what comes within a moment; none if nothing does.
+fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
+    let began = Instant::now();
+    loop {
+        match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((bytes, _)) => return Some(received(bytes)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            // It is there when it is asked for again, too.
+            Err(_) => return None,
+        }
+        if began.elapsed() > LOOK {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn received(bytes: usize) -> Result<usize, Fault> {
+    if bytes > 0 {
+        return Ok(bytes);
+    }
+    Err(Fault::Closed(
+        "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown \
+         or crash?"
+            .into(),
+    ))
 }
 
 /// Waits until the socket is ready for `what`; false when `limit` passed first.
@@ -272,10 +343,9 @@ fn poll_for(
 }
 
 /// Connects to one address, without blocking for longer than a slice at a time.
-fn connect(address: SocketAddr, deadline: &Deadline) -> Result<TcpStream, Fault> {
+fn connect(address: SocketAddr, deadline: &Deadline) -> Result<Socket, Fault> {
     let io = |error: io::Error| Fault::Closed(error.to_string());
-    let socket =
-        Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(io)?;
+    let socket = open(Domain::for_address(address), Some(Protocol::TCP))?;
     socket.set_nonblocking(true).map_err(io)?;
     match socket.connect(&address.into()) {
         Ok(()) => {}
@@ -293,22 +363,42 @@ fn connect(address: SocketAddr, deadline: &Deadline) -> Result<TcpStream, Fault>
         }
         Err(error) => return Err(io(error)),
     }
-    let stream = TcpStream::from(socket);
     // A port of the ephemeral range may be given to this very socket, which then meets itself
     // and would keep the server from listening.
-    if stream.local_addr().map_err(io)? == stream.peer_addr().map_err(io)? {
+    let (local, peer) = (socket.local_addr().map_err(io)?, socket.peer_addr().map_err(io)?);
+    if local.as_socket() == peer.as_socket() {
         return Err(Fault::Closed("nobody listens".into()));
     }
-    stream.set_nonblocking(false).map_err(io)?;
-    stream.set_nodelay(true).map_err(io)?;
-    stream.set_read_timeout(Some(SLICE)).map_err(io)?;
-    stream.set_write_timeout(Some(SLICE)).map_err(io)?;
+    socket.set_tcp_nodelay(true).map_err(io)?;
+    block_by_slices(&socket).map_err(io)?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
         .with_retries(3);
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(io)?;
-    Ok(stream)
+    socket.set_tcp_keepalive(&keepalive).map_err(io)?;
+    Ok(socket)
+}
+
+/// A stream socket, if need be with a higher limit of open files.
+pub(super) fn open(domain: Domain, protocol: Option<Protocol>) -> Result<Socket, Fault> {
+    let made = Socket::new(domain, Type::STREAM, protocol);
+    let made = match made {
+        Err(error) if open_files::is_exhausted(&error) => {
+            if !open_files::raise(open_files::limit().and_then(|limit| limit.checked_mul(2))) {
+                return Err(Fault::NoFiles);
+            }
+            Socket::new(domain, Type::STREAM, protocol)
+        }
+        made => made,
+    };
+    made.map_err(|error| Fault::Closed(error.to_string()))
+}
+
+/// Lets calls of `socket` block, for a slice at a time.
+pub(super) fn block_by_slices(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(SLICE))?;
+    socket.set_write_timeout(Some(SLICE))
 }
 
 fn in_progress(error: &io::Error) -> bool {

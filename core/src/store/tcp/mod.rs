@@ -4,6 +4,9 @@
 mod client;
 mod connection;
 mod exchange;
+#[cfg(target_os = "linux")]
+mod local;
+mod open_files;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -19,6 +22,8 @@ use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
+#[cfg(all(feature = "bench", target_os = "linux"))]
+pub(crate) use open_files::make_room as raise_open_files;
 use server::{Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.

@@ -445,6 +445,14 @@ fn imitation(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> TcpStore {
         stream.read_exact(&mut hello).unwrap();
         assert_eq!(hello[..6], *b"\0\xce\xf7\x85\x3c\x0d");
         stream.write_all(&hello[6..]).unwrap();
+        if cfg!(target_os = "linux") {
+            // Whether there is a shorter way; PyTorch's servers have none.
+            let check = b"\x05\x01\0\0\0\0\0\0\0\x0e\0\0\0\0\0\0\0polyrank/local";
+            let mut asked = vec![0; check.len()];
+            stream.read_exact(&mut asked).unwrap();
+            assert_eq!(asked, check);
+            stream.write_all(b"\x01").unwrap();
+        }
         answer(&mut stream);
     });
     TcpStore::new(TcpStoreOptions::new("127.0.0.1", port)).unwrap()

@@ -1,7 +1,7 @@
 //! The socket at which a rank can be reached, and which addresses to tell the others. Knows nothing
 //! of frames.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -26,6 +26,8 @@ const WITHIN_HOST: &str = "reno";
 pub struct Listener {
     socket: OwnedFd,
     address: SocketAddr,
+    /// The addresses at which it may be reached, if there are several; best first.
+    only_at: Vec<IpAddr>,
     /// The congestion control that the system would choose, if it could be found out.
     usual_congestion: Option<String>,
 }
@@ -39,6 +41,20 @@ impl Listener {
         Ok(bound)
     }
 
+    /// Listens at all of `addresses` and no others, on a free port.
+    pub(super) fn bind_all(addresses: &[IpAddr]) -> Result<Listener> {
+        if let [address] = addresses {
+            return Self::bind(SocketAddr::new(*address, 0));
+        }
+        // One socket has one address or all: what comes in at others is turned away.
+        let any = match addresses.iter().any(IpAddr::is_ipv6) {
+            true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let bound = Self::bind(SocketAddr::new(any, 0))?;
+        Ok(Listener { only_at: addresses.to_vec(), ..bound })
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -48,6 +64,7 @@ impl Listener {
     /// interfaces' addresses that the others may use, best first; empty: the bound address.
     pub fn card(&self, reachable_at: &[IpAddr]) -> Card {
         let port = self.address.port();
+        let reachable_at = if reachable_at.is_empty() { &self.only_at } else { reachable_at };
         let mut endpoints: Vec<_> =
             reachable_at.iter().map(|address| SocketAddr::new(*address, port)).collect();
         if endpoints.is_empty() {
@@ -59,6 +76,10 @@ impl Listener {
     /// The next connection, if one waits.
     pub(super) fn accept(&self) -> std::result::Result<OwnedFd, Errno> {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        if !self.is_reachable_at(&socket) {
+            // As a host answers where nobody listens, near enough.
+            return Err(Errno::CONNABORTED);
+        }
         set_options(&socket);
         if let Some(usual) = self.usual_congestion.as_ref().filter(|_| !is_within_host(&socket))
             && let Err(error) = set_tcp_congestion(&socket, usual)
@@ -66,6 +87,14 @@ impl Listener {
             tracing::debug!(%error, "cannot set the congestion control of a TCP connection");
         }
         Ok(socket)
+    }
+
+    /// Whether `socket` came in at an address that it may come in at.
+    fn is_reachable_at(&self, socket: &OwnedFd) -> bool {
+        let local = socket2::SockRef::from(socket).local_addr().ok();
+        let local = local.and_then(|local| local.as_socket()).map(|local| local.ip());
+        self.only_at.is_empty()
+            || local.is_some_and(|local| self.only_at.contains(&local.to_canonical()))
     }
 }
 
@@ -122,6 +151,9 @@ fn is_within_host(socket: &OwnedFd) -> bool {
 fn bind(address: SocketAddr) -> std::io::Result<Listener> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        socket.set_only_v6(false)?;
+    }
     socket.bind(&address.into())?;
     let usual_congestion = tcp_congestion(&socket).ok();
     if usual_congestion.is_some() {
@@ -130,5 +162,5 @@ fn bind(address: SocketAddr) -> std::io::Result<Listener> {
     socket.listen(BACKLOG)?;
     let local = socket.local_addr()?;
     let address = local.as_socket().ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-    Ok(Listener { socket: socket.into(), address, usual_congestion })
+    Ok(Listener { socket: socket.into(), address, only_at: Vec::new(), usual_congestion })
 }

@@ -9,6 +9,7 @@
 mod closing;
 mod dial;
 mod inbox;
+mod interfaces;
 mod joining;
 mod listener;
 mod sending;
@@ -17,12 +18,13 @@ mod strangers;
 pub(super) mod tests;
 
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use self::dial::Dial;
 use self::inbox::Reader;
+pub use self::interfaces::addresses;
 use self::joining::{DIAL, STRANGER};
 #[cfg(feature = "websocket")]
 pub(super) use self::listener::set_options;
@@ -127,6 +129,14 @@ impl TcpTransport {
     /// Listens at `address`, port 0 for a free one. The address then goes into this rank's card.
     pub fn bind(address: SocketAddr) -> Result<Listener> {
         Listener::bind(address)
+    }
+
+    /// Listens at these addresses of this host, the best first, and at no others.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if the system does not let it.
+    pub fn bind_all(addresses: &[IpAddr]) -> Result<Listener> {
+        Listener::bind_all(addresses)
     }
 
     /// The transport of `rank` in a group whose ranks published `cards`, one for each rank. All

@@ -479,6 +479,27 @@ fn no_descriptor_survives_an_exec() {
 }
 
 #[test]
+fn a_rank_is_reached_at_the_chosen_addresses_alone() {
+    let addresses = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 3])];
+    let listener = TcpTransport::bind_all(&addresses).unwrap();
+    let port = listener.address().port();
+    assert_eq!(listener.card(&[]).tcp, addresses.map(|address| SocketAddr::new(address, port)));
+    for (last, is_chosen) in [(1, true), (2, false), (3, true)] {
+        let stranger = TcpStream::connect(SocketAddr::from(([127, 0, 0, last], port))).unwrap();
+        let accepted = loop {
+            match listener.accept() {
+                Err(rustix::io::Errno::AGAIN) => std::thread::yield_now(),
+                accepted => break accepted,
+            }
+        };
+        assert_eq!(accepted.is_ok(), is_chosen, "{last}");
+        drop(stranger);
+    }
+    let one = TcpTransport::bind_all(&addresses[..1]).unwrap();
+    assert_eq!(one.address().ip(), addresses[0], "one address is all that it listens at");
+}
+
+#[test]
 fn the_address_toward_loopback_is_loopback() {
     let remote: SocketAddr = "127.0.0.1:9".parse().unwrap();
     assert!(address_toward(remote).unwrap().is_loopback());

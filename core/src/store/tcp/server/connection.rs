@@ -9,18 +9,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::Settings;
+use super::linger::Activity;
 use super::output::Output;
 use super::service::Service;
+use super::socket::{From as Incoming, To as Outgoing};
 use super::waiters::{ClientId, Woken};
 use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 use crate::store::table::Refusal;
@@ -46,12 +46,14 @@ pub(super) struct Host {
     #[cfg(feature = "websocket")]
     pub(super) web: super::websocket::Web,
     scratch: RefCell<Box<[u8]>>,
+    /// That clients asked for something.
+    pub(super) activity: Activity,
 }
 
 #[derive(Debug)]
 struct Client {
     id: ClientId,
-    stream: OwnedWriteHalf,
+    to: Outgoing,
     output: RefCell<Output>,
     /// Wakes the client's task when another client's request left bytes in `output`.
     waker: RefCell<Waker>,
@@ -94,33 +96,41 @@ enum Ready {
 }
 
 impl Host {
-    pub(super) fn new(settings: Settings) -> Rc<Self> {
+    /// What the connections of a server share. Clients of this host that ask find it at the socket
+    /// `local_name`.
+    pub(super) fn new(settings: Settings, local_name: Option<Vec<u8>>) -> Rc<Self> {
         #[cfg(not(feature = "websocket"))]
         let _ = settings;
         Rc::new(Self {
             #[cfg(feature = "websocket")]
             web: super::websocket::Web::new(settings),
-            service: RefCell::new(Service::new(MAX_STORED_BYTES)),
+            service: RefCell::new(Service::new(MAX_STORED_BYTES, local_name)),
             clients: RefCell::default(),
             next_client: Cell::new(0),
             buffered_bytes: Cell::new(0),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            activity: Activity::default(),
         })
     }
 
-    /// Serves one client until it leaves or is sent away.
+    /// Serves a client that may want a WebSocket, until it leaves or is sent away.
     pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
         #[cfg(feature = "websocket")]
         let stream = match super::websocket::serve(&self, stream).await {
             Some(stream) => stream,
             None => return,
         };
+        let (from, to) = stream.into_split();
+        self.serve_between(Incoming::Tcp(from), Outgoing::Tcp(to)).await;
+    }
+
+    /// Serves one client of TCPStore's protocol until it leaves or is sent away.
+    pub(super) async fn serve_between(self: Rc<Self>, mut from: Incoming, to: Outgoing) {
         let id = self.next_client.get();
         self.next_client.set(id + 1);
         let output = RefCell::default();
         let waker = RefCell::new(Waker::noop().clone());
-        let (mut from, stream) = stream.into_split();
-        let client = Rc::new(Client { id, stream, output, waker });
+        let client = Rc::new(Client { id, to, output, waker });
         self.clients.borrow_mut().insert(id, client.clone());
         let mut input = Input::default();
         let greeting = self.exchange(&client, &mut from, &mut input, true);
@@ -153,7 +163,7 @@ impl Host {
     async fn exchange(
         &self,
         client: &Client,
-        from: &mut OwnedReadHalf,
+        from: &mut Incoming,
         input: &mut Input,
         greeting: bool,
     ) -> Result<(), End> {
@@ -169,6 +179,7 @@ impl Host {
                 }
                 Ready::Received(0) => return Err(End::Closed),
                 Ready::Received(bytes) => {
+                    self.activity.mark();
                     // Nobody else has run since they were received.
                     self.take(client, input, &self.scratch.borrow()[..bytes])?;
                     client.flush()?;
@@ -304,13 +315,13 @@ impl Host {
     fn poll_ready(
         &self,
         client: &Client,
-        from: &mut OwnedReadHalf,
+        from: &mut Incoming,
         reading: bool,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Ready>> {
         client.waker.borrow_mut().clone_from(cx.waker());
         if client.has_output()
-            && let Poll::Ready(ready) = client.stream.as_ref().poll_write_ready(cx)
+            && let Poll::Ready(ready) = client.to.poll_write_ready(cx)
         {
             return Poll::Ready(ready.map(|()| Ready::Write));
         }
@@ -319,7 +330,7 @@ impl Host {
         }
         let mut scratch = self.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
-        let read = Pin::new(from).poll_read(cx, &mut buffer);
+        let read = from.poll_read(cx, &mut buffer);
         read.map_ok(|()| Ready::Received(buffer.filled().len()))
     }
 }
@@ -334,6 +345,6 @@ impl Client {
         if output.is_empty() {
             return Ok(());
         }
-        output.flush(|bytes| self.stream.try_write(bytes))
+        output.flush(|bytes| self.to.try_write(bytes))
     }
 }

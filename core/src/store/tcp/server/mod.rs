@@ -1,8 +1,13 @@
 //! A TCPStore server: sockets that listen, one thread, and its end. Knows nothing of requests.
 
+mod accept;
 mod connection;
+mod linger;
+#[cfg(target_os = "linux")]
+mod local;
 mod output;
 mod service;
+mod socket;
 mod waiters;
 #[cfg(feature = "websocket")]
 mod websocket;
@@ -185,14 +190,25 @@ fn run(
         }
     };
     runtime.block_on(async {
-        let host = Host::new(settings);
+        #[cfg(target_os = "linux")]
+        let local = local::listen();
+        #[cfg(target_os = "linux")]
+        let host = Host::new(settings, local.as_ref().map(|(_, name)| name.clone()));
+        #[cfg(not(target_os = "linux"))]
+        let host = Host::new(settings, None);
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {
             for listener in listeners {
-                tokio::task::spawn_local(accept(listener, host.clone()));
+                tokio::task::spawn_local(accept::accept(listener, host.clone()));
+            }
+            #[cfg(target_os = "linux")]
+            if let Some((listener, _)) = local {
+                tokio::task::spawn_local(local::accept(listener, host.clone()));
             }
         });
+        let lingering = host.clone();
+        tokio::task::spawn_local(async move { linger::linger(&lingering).await });
         #[cfg(feature = "websocket")]
         tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();
@@ -203,22 +219,6 @@ fn run(
             let _ = tokio::time::timeout(FAREWELL, websocket::end(&host)).await;
         }
     });
-}
-
-async fn accept(listener: tokio::net::TcpListener, host: std::rc::Rc<Host>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // A connection without it is slower, not wrong.
-                let _ = stream.set_nodelay(true);
-                tokio::task::spawn_local(host.clone().serve(stream));
-            }
-            Err(error) => {
-                tracing::warn!("TCPStore cannot accept a connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }
 
 /// Sockets that listen for clients of `host`: the loopback addresses if it is one, else all.

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 
 use super::output::Output;
 use super::waiters::{ClientId, Waiters, Woken};
-use crate::store::protocol::{Encode, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED};
+use crate::store::protocol::{
+    Encode, LOCAL_NAME, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED,
+};
 use crate::store::table::{Refusal, Table};
 
 /// Everything that the clients of a server share.
@@ -19,6 +21,8 @@ pub(super) struct Service {
     fetching: HashMap<ClientId, Vec<u8>>,
     /// Clients whose waits ended; the caller tells them.
     woken: Vec<Woken>,
+    /// What stands at the key [`LOCAL_NAME`], which nobody can change.
+    local_name: Option<Vec<u8>>,
     /// The sessions that there are, by number.
     #[cfg(feature = "websocket")]
     sessions: HashSet<u64>,
@@ -26,8 +30,9 @@ pub(super) struct Service {
 
 impl Service {
     /// A service without keys that refuses to store more than about `limit_bytes`.
-    pub(super) fn new(limit_bytes: usize) -> Self {
+    pub(super) fn new(limit_bytes: usize, local_name: Option<Vec<u8>>) -> Self {
         Self {
+            local_name,
             table: Table::new(limit_bytes),
             waiters: Waiters::default(),
             fetching: HashMap::new(),
@@ -70,6 +75,9 @@ impl Service {
                     self.written(key);
                 }
                 output.tail.blob(&[&reply]);
+            }
+            Request::Get { key } if key == LOCAL_NAME => {
+                output.tail.blob(&[self.local_name.as_deref().unwrap_or_default()]);
             }
             Request::Get { key } => output.value(self.table.get(key)),
             Request::Add { key, amount } => {
@@ -136,9 +144,13 @@ impl Service {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether `key` asks for a session that there is.
-    #[cfg(feature = "websocket")]
+    /// Whether `key` is a name for what the server itself knows, such as a session that there is.
     fn is_present(&self, key: &[u8]) -> bool {
+        (key == LOCAL_NAME && self.local_name.is_some()) || self.is_session(key)
+    }
+
+    #[cfg(feature = "websocket")]
+    fn is_session(&self, key: &[u8]) -> bool {
         use crate::wire::channel::{Presence, presence};
         match presence(key) {
             Some(Presence::Known) => true,
@@ -148,7 +160,7 @@ impl Service {
     }
 
     #[cfg(not(feature = "websocket"))]
-    fn is_present(&self, _key: &[u8]) -> bool {
+    fn is_session(&self, _key: &[u8]) -> bool {
         false
     }
 

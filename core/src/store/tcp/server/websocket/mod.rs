@@ -113,7 +113,10 @@ pub(super) async fn serve(host: &Rc<Host>, stream: TcpStream) -> Option<TcpStrea
     let local = stream.local_addr().ok().map(|address| address.ip());
     let ends = (local, stream.peer_addr().ok().map(|address| address.ip()));
     match (peeked, first) {
-        (Ok(Ok(1)), [b'A'..=b'Z']) => serve_over(host.clone(), stream, ends).await,
+        (Ok(Ok(1)), [b'A'..=b'Z']) => {
+            // Most clients are none: their tasks need not have the room for one.
+            Box::pin(serve_over(host.clone(), stream, ends)).await;
+        }
         #[cfg(feature = "tls")]
         (Ok(Ok(1)), [22]) if let Some(identity) = &host.web.identity => {
             match tokio::time::timeout(GREETING, identity.accept(stream)).await {

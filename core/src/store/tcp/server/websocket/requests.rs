@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn answered_requests_do_not_keep_later_ones_back() {
-        let mut service = Service::new(1 << 20);
+        let mut service = Service::new(1 << 20, None);
         let (mut requests, mut clients) = (Requests::default(), Counter::default());
         let mut bytes = Vec::new();
         bytes.kind(Kind::QueueLen);

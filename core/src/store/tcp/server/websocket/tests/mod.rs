@@ -54,7 +54,7 @@ impl World {
         };
         let mut world = World {
             sessions: Sessions::new(1500),
-            service: Service::new(usize::MAX),
+            service: Service::new(usize::MAX, None),
             clients: (0..clients).map(side).collect(),
             sockets: 0,
         };

@@ -1,0 +1,212 @@
+//! `polyrank bench store`: requests per second of a store's server and how long each takes, from
+//! one client to ten thousand, next to PyTorch's server. Knows TCPStore's bytes; the servers are
+//! processes of their own, so that nothing but bytes is shared.
+
+mod load;
+mod requests;
+mod server;
+mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::machine::{self, Machine};
+use super::say;
+use load::{Clients, Run};
+use requests::Operation;
+use server::Server;
+
+/// More clients than this have no room in one process.
+const MOST_CLIENTS: u64 = 100_000;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  polyrank bench store
+      1, 16, 1,000 and 10,000 clients of a polyrank store.
+  polyrank bench store --clients 1,16 --against torch --python venv/bin/python --json store.json
+      In turn with PyTorch's server.
+
+All clients live in one thread of this process and speak TCPStore's protocol over TCP, to all
+servers alike. Every client has one request under way. `set` has no reply: 32 of them are followed
+by a PING, and count when that is answered, so the times of `set` are those of 32. `set+get` is one
+of each, sent at once. A server that holds n clients has n files open, and so has this process:
+raise ulimit -Hn if it is too low.";
+
+/// The options of `polyrank bench store`.
+#[derive(Args)]
+pub(crate) struct StoreBenchArguments {
+    /// Numbers of clients
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,1000,10000")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_CLIENTS))]
+    clients: Vec<u64>,
+    /// Requests to measure: set, get, add, set+get
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "set,get,add,set+get"
+    )]
+    operations: Vec<String>,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    value_bytes: u64,
+    /// Length of one turn of one operation
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
+    seconds: f64,
+    /// Alternating turns of every server
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    turns: u32,
+    /// Others to compare with: torch
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',', value_parser = ["torch"])]
+    against: Vec<String>,
+    /// The Python that has torch [default: POLYRANK_BENCH_GLOO, or python3]
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    made_by: &'static str,
+    format: u32,
+    date: String,
+    machine: Machine,
+    load: [Option<f64>; 2],
+    value_bytes: u64,
+    rows: Vec<Row>,
+}
+
+/// One server under one load.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    clients: u64,
+    operation: &'static str,
+    server: String,
+    /// Median of the turns.
+    per_second: f64,
+    /// Of single requests, medians of the turns; of 32 at once for `set`.
+    median_us: f64,
+    p99_us: f64,
+    /// Until all clients were connected and known to the server.
+    connect_ms: f64,
+    /// What the server's memory had grown by, for each client.
+    kib_per_client: Option<f64>,
+}
+
+/// Runs the benchmark; the exit code.
+pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
+    match measure(arguments) {
+        Ok(()) => 0,
+        Err(message) => {
+            say(&message);
+            1
+        }
+    }
+}
+
+fn measure(arguments: &StoreBenchArguments) -> Result<(), String> {
+    let named = |name: &String| {
+        Operation::from_name(name).ok_or_else(|| {
+            format!("there is no request `{name}`; there are set, get, add, set+get")
+        })
+    };
+    let operations: Vec<Operation> =
+        arguments.operations.iter().map(named).collect::<Result<_, _>>()?;
+    let load_before = machine::load();
+    let mut servers = vec![Server::polyrank()?];
+    if !arguments.against.is_empty() {
+        servers.push(Server::torch(arguments.python.as_deref())?);
+    }
+    let mut rows = Vec::new();
+    show::header(servers.len() > 1);
+    for &clients in &arguments.clients {
+        let measured = compare(&servers, clients, &operations, arguments)?;
+        show::rows(&measured, servers.len());
+        rows.extend(measured);
+    }
+    let Some(path) = &arguments.json else { return Ok(()) };
+    let report = Report {
+        made_by: "polyrank bench store",
+        format: 1,
+        date: machine::now(),
+        machine: Machine::here(),
+        load: [load_before, machine::load()],
+        value_bytes: arguments.value_bytes,
+        rows,
+    };
+    let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+    std::fs::write(path, text + "\n")
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// All servers under the load of so many clients: rows by operation, then by server.
+fn compare(
+    servers: &[Server],
+    clients: u64,
+    operations: &[Operation],
+    arguments: &StoreBenchArguments,
+) -> Result<Vec<Row>, String> {
+    let mut runs: Vec<Vec<(Run, f64, Option<f64>)>> =
+        vec![Vec::new(); operations.len() * servers.len()];
+    let length = Duration::from_secs_f64(arguments.seconds);
+    for turn in 0..arguments.turns {
+        let mut order: Vec<usize> = (0..servers.len()).collect();
+        // Whoever comes last in one turn comes first in the next.
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let failed = |error: std::io::Error| {
+                format!("{} with {clients} clients: {error}", servers[at].name)
+            };
+            let before = servers[at].resident_bytes();
+            let (mut load, took) =
+                Clients::connect(servers[at].port, clients as usize).map_err(failed)?;
+            let grown = before.zip(servers[at].resident_bytes());
+            let each = grown
+                .map(|(before, now)| now.saturating_sub(before) as f64 / 1024.0 / clients as f64);
+            for (number, operation) in operations.iter().enumerate() {
+                let bytes = arguments.value_bytes as usize;
+                let run = load.run(*operation, bytes, length).map_err(failed)?;
+                let cell = &mut runs[number * servers.len() + at];
+                cell.push((run, took.as_secs_f64() * 1e3, each));
+            }
+        }
+    }
+    let rows = runs.iter().enumerate().map(|(cell, runs)| {
+        let of = |pick: fn(&(Run, f64, Option<f64>)) -> f64| median(runs.iter().map(pick));
+        Row {
+            clients,
+            operation: operations[cell / servers.len()].name(),
+            server: servers[cell % servers.len()].name.clone(),
+            per_second: of(|run| run.0.per_second),
+            median_us: of(|run| run.0.median_us),
+            p99_us: of(|run| run.0.p99_us),
+            connect_ms: of(|run| run.1),
+            // Memory that one turn has freed is not asked for again in the next.
+            kib_per_client: runs.first().and_then(|run| run.2),
+        }
+    });
+    Ok(rows.collect())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds from 0.01 to 60".to_owned()),
+    }
+}

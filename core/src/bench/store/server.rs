@@ -1,0 +1,86 @@
+//! The servers that are measured, each a process of its own. Knows nothing of requests.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server that listens.
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) port: u16,
+    child: Child,
+}
+
+/// PyTorch's server, as its users have it; it ends when nobody holds its standard input any more.
+const TORCH: &str = "\
+import resource, sys, torch
+from torch.distributed import TCPStore
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+store = TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False, use_libuv=True)
+print('torch', torch.__version__)
+print(f'tcp://127.0.0.1:{store.port}', flush=True)
+sys.stdin.read()
+";
+
+impl Server {
+    /// A polyrank store.
+    pub(super) fn polyrank() -> Result<Server, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let words = ["store", "--host", "127.0.0.1", "--port", "0"].map(OsString::from);
+        Server::start("polyrank", program.as_os_str().to_owned(), &words)
+    }
+
+    /// PyTorch's.
+    pub(super) fn torch(python: Option<&Path>) -> Result<Server, String> {
+        let named = python.map(|path| path.as_os_str().to_owned());
+        let python = named
+            .or_else(|| std::env::var_os("POLYRANK_BENCH_GLOO"))
+            .unwrap_or_else(|| "python3".into());
+        let words = ["-c", TORCH].map(OsString::from);
+        Server::start("torch", python, &words).map_err(|message| {
+            format!(
+                "{message}; python3 -m venv torch && torch/bin/pip install torch numpy, then \
+                 --python torch/bin/python"
+            )
+        })
+    }
+
+    /// Starts a program that says `tcp://…:PORT` when it listens.
+    fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, String> {
+        let mut command = Command::new(&program);
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
+        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut server = Server { name: name.to_owned(), port: 0, child };
+        let said = server.child.stdout.take().map(BufReader::new);
+        for line in said.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+            if let Some(version) = line.strip_prefix("torch ") {
+                server.name = format!("torch {version}");
+            }
+            let port = line.trim().strip_prefix("tcp://").and_then(|url| url.rsplit_once(':'));
+            if let Some(port) = port.and_then(|(_, port)| port.parse().ok()) {
+                server.port = port;
+                return Ok(server);
+            }
+        }
+        Err(failed("it ended before it listened".to_owned()))
+    }
+
+    /// The memory that the process has; none where the system does not say.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().split(' ').next()?.parse::<u64>().ok().map(|kib| kib << 10)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,109 @@
+//! The way to a store's server of this very host without TCP. Knows nothing of other requests than
+//! the two that ask for it.
+
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, Socket};
+
+use super::connection::{Connection, Fault, block_by_slices, open};
+use crate::store::Deadline;
+use crate::store::protocol::{Encode, Kind, LOCAL_NAME, LOCAL_PREFIX, READY};
+
+/// How long a server may take to say whether there is one.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest name that a socket may have.
+const MAX_NAME_BYTES: usize = 107;
+
+/// A socket that is connected to the server of `connection`, if there is a shorter way to it.
+pub(super) fn find(
+    connection: &mut Connection,
+    deadline: &Deadline,
+) -> Result<Option<Socket>, Fault> {
+    if !connection.is_within_host() {
+        return Ok(None);
+    }
+    let patience = deadline.remaining().map_or(PATIENCE, |left| left.min(PATIENCE));
+    let deadline = &Deadline::after(patience.max(Duration::from_millis(1)));
+    connection.request.kind(Kind::Check);
+    connection.request.number(1);
+    connection.request.blob(&[LOCAL_NAME]);
+    connection.send(&[], deadline)?;
+    if connection.array(deadline)? != [READY] {
+        return Ok(None);
+    }
+    connection.request.kind(Kind::Get);
+    connection.request.blob(&[LOCAL_NAME]);
+    connection.send(&[], deadline)?;
+    let name = connection.blob(deadline)?;
+    // Whoever serves must not lead its clients to other programs' sockets.
+    if !name.starts_with(LOCAL_PREFIX.as_bytes()) || name.len() > MAX_NAME_BYTES {
+        return Ok(None);
+    }
+    Ok(connect(&name))
+}
+
+/// None if nobody listens there, as when both sides are in different containers.
+fn connect(name: &[u8]) -> Option<Socket> {
+    let name = std::str::from_utf8(name).ok()?;
+    let address = SockAddr::unix(format!("\0{name}")).ok()?;
+    let socket = open(Domain::UNIX, None).ok()?;
+    // A queue that is full is not waited for: TCP is there.
+    socket.set_nonblocking(true).ok()?;
+    socket.connect(&address).ok()?;
+    block_by_slices(&socket).ok()?;
+    Some(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::store::tcp::{TcpStore, TcpStoreOptions};
+
+    /// What a server is asked before the first request, and what it answers.
+    fn greet(stream: &mut TcpStream) {
+        let mut hello = [0; 10];
+        stream.read_exact(&mut hello).unwrap();
+        stream.write_all(&hello[6..]).unwrap();
+    }
+
+    #[test]
+    fn clients_of_the_host_leave_tcp_and_keep_their_address() {
+        let server = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
+        let deadline = Deadline::after(PATIENCE);
+        let connection = Connection::open("127.0.0.1", server.port(), &deadline).unwrap();
+        assert_eq!(connection.local_address(), Some([127, 0, 0, 1].into()));
+        assert!(!connection.is_within_host(), "it has no addresses of the network any more");
+    }
+
+    #[test]
+    fn a_server_cannot_lead_its_clients_to_other_sockets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for name in [&b"/run/dbus"[..], b"", b"polyrank-store-of-nobody", &[b'x'; 300]] {
+            let served = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    greet(&mut stream);
+                    let mut request = [0; 31];
+                    stream.read_exact(&mut request).unwrap();
+                    stream.write_all(&[READY]).unwrap();
+                    stream.read_exact(&mut request[..23]).unwrap();
+                    let mut reply = Vec::new();
+                    reply.blob(&[name]);
+                    stream.write_all(&reply).unwrap();
+                    // The client asks here, not elsewhere.
+                    stream.read_exact(&mut request[..1]).unwrap();
+                    stream.write_all(&7i64.to_le_bytes()).unwrap();
+                });
+                let store = TcpStore::new(TcpStoreOptions::new("127.0.0.1", port)).unwrap();
+                crate::store::Store::queue_len(&store, "q").unwrap()
+            });
+            assert_eq!(served, 7);
+        }
+    }
+}

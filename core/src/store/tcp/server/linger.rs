@@ -1,0 +1,50 @@
+//! The server looks for the next request a moment longer before its thread sleeps: to wake a
+//! thread takes longer than to answer a request, and who asked once mostly asks again. Knows
+//! nothing of requests.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::connection::Host;
+
+/// How long a server looks on after the last request. Others that want the core get it meanwhile.
+const LINGER: Duration = Duration::from_micros(50);
+
+/// Whether there was a request lately.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    requests: Cell<u64>,
+    /// Whether [`linger`] sleeps until there is a request.
+    sleeps: Cell<bool>,
+    wake: Notify,
+}
+
+impl Activity {
+    /// There is a request.
+    pub(super) fn mark(&self) {
+        self.requests.set(self.requests.get().wrapping_add(1));
+        if self.sleeps.replace(false) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Keeps the thread awake for a moment after every request, as long as the server lives.
+pub(super) async fn linger(host: &Host) {
+    let activity = &host.activity;
+    loop {
+        activity.sleeps.set(true);
+        activity.wake.notified().await;
+        let (mut last, mut since) = (activity.requests.get(), Instant::now());
+        while since.elapsed() < LINGER {
+            std::thread::yield_now();
+            // Every turn of the runtime looks at the sockets, without sleep as there is this task.
+            tokio::task::yield_now().await;
+            if activity.requests.get() != last {
+                (last, since) = (activity.requests.get(), Instant::now());
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which of this host's addresses ranks are reached at, if the user chooses interfaces. Knows
+//! nothing of sockets.
+//!
+//! `POLYRANK_IFNAME` is a list such as `eth0,eth1`; the first is tried first. A name stands for all
+//! that begin with it, as NCCL has it, unless `=` is in front (`=eth0`, where there is an `eth01`).
+//! An address (`10.0.0.5`, `fd00::5`) stands for itself. With `^` in front of the list, these
+//! interfaces are left out and the others are taken, loopback ones not. `GLOO_SOCKET_IFNAME` lists
+//! whole names, as Gloo has it.
+
+use std::net::IpAddr;
+
+use crate::{Error, Result};
+
+/// The variable whose names are whole.
+const GLOO: &str = "GLOO_SOCKET_IFNAME";
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    name: String,
+    address: IpAddr,
+}
+
+/// The addresses of this host that the value `list` of `variable` chooses, best first. An address
+/// of the same family as `toward` comes before others of its interface.
+///
+/// # Errors
+/// [`Error::Rendezvous`] saying which interfaces there are, if one of the list is not.
+pub fn addresses(variable: &str, list: &str, toward: IpAddr) -> Result<Vec<IpAddr>> {
+    let found = if_addrs::get_if_addrs().map_err(|error| Error::Network {
+        message: format!("the system does not name its network interfaces: {error}"),
+    })?;
+    // An address that is valid on one link only has no meaning in another host's card.
+    let usable = found.into_iter().filter(|found| found.is_oper_up() && !is_link_local(found.ip()));
+    let interfaces: Vec<Interface> =
+        usable.map(|found| Interface { address: found.ip(), name: found.name }).collect();
+    choose(variable, list, toward, &interfaces)
+}
+
+fn choose(
+    variable: &str,
+    list: &str,
+    toward: IpAddr,
+    interfaces: &[Interface],
+) -> Result<Vec<IpAddr>> {
+    let (excludes, rest) = match list.trim().strip_prefix('^') {
+        Some(rest) => (true, rest),
+        None => (false, list),
+    };
+    let entries: Vec<&str> =
+        rest.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    let of = |entry: &&str| -> Vec<&Interface> {
+        interfaces.iter().filter(|interface| matches(variable, entry, interface)).collect()
+    };
+    let chosen: Vec<&Interface> = if excludes {
+        let taken = |interface: &&Interface| {
+            !entries.iter().any(|entry| matches(variable, entry, interface))
+                && !interface.address.is_loopback()
+        };
+        in_order(interfaces.iter().filter(taken).collect(), toward)
+    } else {
+        if let Some(entry) = entries.iter().find(|entry| of(entry).is_empty()) {
+            return Err(none(variable, list, &format!("`{entry}` is none"), interfaces));
+        }
+        entries.iter().flat_map(|entry| in_order(of(entry), toward)).collect()
+    };
+    let mut addresses = Vec::new();
+    for interface in chosen {
+        if !addresses.contains(&interface.address) {
+            addresses.push(interface.address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(none(variable, list, "nothing is left", interfaces));
+    }
+    Ok(addresses)
+}
+
+fn matches(variable: &str, entry: &str, interface: &Interface) -> bool {
+    if let Ok(address) = entry.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return interface.address == address;
+    }
+    match entry.strip_prefix('=') {
+        Some(whole) => interface.name == whole,
+        None if variable == GLOO => interface.name == entry,
+        None => interface.name.starts_with(entry),
+    }
+}
+
+/// Interfaces in the system's order; of each, the addresses of the wanted family first.
+fn in_order(mut interfaces: Vec<&Interface>, toward: IpAddr) -> Vec<&Interface> {
+    let names: Vec<String> = interfaces.iter().map(|one| one.name.clone()).collect();
+    let first = |interface: &Interface| names.iter().position(|name| *name == interface.name);
+    interfaces.sort_by_key(|one| (first(one), one.address.is_ipv4() != toward.is_ipv4()));
+    interfaces
+}
+
+fn none(variable: &str, list: &str, why: &str, interfaces: &[Interface]) -> Error {
+    let known: Vec<String> =
+        interfaces.iter().map(|one| format!("{} ({})", one.name, one.address)).collect();
+    Error::Rendezvous {
+        message: format!(
+            "environment variable {variable} is '{list}', but of this host's network interfaces \
+             that are up {why}; there are {}",
+            known.join(", ")
+        ),
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const OURS: &str = "POLYRANK_IFNAME";
+
+    fn chosen(variable: &str, list: &str, toward: &str) -> std::result::Result<String, String> {
+        let host = [
+            ("lo", "127.0.0.1"),
+            ("lo", "::1"),
+            ("eth0", "10.0.0.5"),
+            ("eth0", "fd00::5"),
+            ("eth01", "10.1.0.5"),
+            ("docker0", "172.17.0.1"),
+        ];
+        let one = |(name, address): (&str, &str)| Interface {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+        };
+        let addresses = choose(variable, list, toward.parse().unwrap(), &host.map(one));
+        let addresses = addresses.map_err(|error| error.to_string())?;
+        Ok(addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn names_are_prefixes_unless_they_are_glooss_or_said_to_be_whole() {
+        for (variable, list, expected) in [
+            (OURS, "eth", "10.0.0.5 fd00::5 10.1.0.5"),
+            (OURS, "=eth0", "10.0.0.5 fd00::5"),
+            (GLOO, "eth0", "10.0.0.5 fd00::5"),
+            (OURS, "eth01, eth0", "10.1.0.5 10.0.0.5 fd00::5"),
+            (OURS, "lo", "127.0.0.1 ::1"),
+            (OURS, "fd00::5,[::1]", "fd00::5 ::1"),
+            (OURS, "^docker", "10.0.0.5 fd00::5 10.1.0.5"),
+            (OURS, "^=eth0,docker0", "10.1.0.5"),
+            (OURS, "^10.0.0.5,docker", "fd00::5 10.1.0.5"),
+        ] {
+            assert_eq!(chosen(variable, list, "10.0.0.1").unwrap(), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn the_stores_family_comes_first() {
+        assert_eq!(chosen(OURS, "=eth0,lo", "fd00::1").unwrap(), "fd00::5 10.0.0.5 ::1 127.0.0.1");
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_that_says_what_is() {
+        for (variable, list, why) in [
+            (OURS, "ib0", "`ib0` is none; there are lo (127.0.0.1), lo (::1), eth0"),
+            (GLOO, "eth", "`eth` is none"),
+            (OURS, "eth0,10.0.0.9", "`10.0.0.9` is none"),
+            (OURS, "^eth,docker", "nothing is left"),
+            (OURS, ",", "nothing is left"),
+        ] {
+            let error = chosen(variable, list, "10.0.0.1").unwrap_err();
+            assert!(error.contains(variable) && error.contains(why), "{error}");
+        }
+    }
+}
