@@ -112,6 +112,8 @@ def test_tcp_clients_and_queues():
     assert server.delete_key("key") is False
     client.queue_push("queue", "1")
     client.queue_push("queue", "2")
+    # A push waits for no answer; the answer to what the same client asks next comes after it.
+    assert client.queue_len("queue") == 2
     assert server.queue_len("queue") == 2
     assert server.queue_pop("queue") == b"1"
     assert server.queue_pop("queue", block=False) == b"2"

@@ -184,6 +184,30 @@ fn many_in_flight_are_waited_for_in_any_order_by_several_threads() {
 }
 
 #[test]
+fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
+    let drivers = drivers(tcp(2), SpinPolicy::Sleep);
+    let tensors = [memory(vec![1; 3]), memory(vec![2; 3])];
+    drop(drivers[0].submit(allreduce(0, 2, 1, &tensors[0]), Waiting::Later));
+    let until = Instant::now() + 2 * PATIENCE;
+    let [first, second] = [drivers[0].idle(until), drivers[0].idle(until)];
+    // Both end in one turn of the background, which is held up between them until the leader sleeps.
+    let (reached, is_reached) = mpsc::channel();
+    let driver = drivers[0].clone();
+    first.on_done(move |_| {
+        reached.send(()).unwrap();
+        while !driver.is_leader_asleep() {
+            thread::yield_now();
+        }
+    });
+    drop(drivers[1].submit(allreduce(1, 2, 1, &tensors[1]), Waiting::Later));
+    is_reached.recv_timeout(PATIENCE).unwrap();
+    let (woken, is_woken) = mpsc::channel();
+    let driver = drivers[0].clone();
+    thread::spawn(move || woken.send(driver.wait(&second, Some(until))));
+    assert_eq!(is_woken.recv_timeout(PATIENCE), Ok(true), "it sleeps although it is told");
+}
+
+#[test]
 fn an_expired_wait_harms_nothing() {
     for drivers in groups(2) {
         let tensor = memory([1]);
