@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::open_files;
+use super::{crowd, open_files};
 use crate::store::deadline::{Deadline, Expired, SLICE};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
@@ -299,6 +299,9 @@ fn receive(mut socket: &Socket, buffer: &mut [u8], deadline: &Deadline) -> Resul
 
 /// Receives what comes within a moment; none if nothing does.
 fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
+    if crowd::is_there() {
+        return None;
+    }
     let began = Instant::now();
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -307,10 +310,9 @@ fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
             // It is there when it is asked for again, too.
             Err(_) => return None,
         }
-        if began.elapsed() > LOOK {
+        if began.elapsed() > LOOK || !crowd::yield_core() {
             return None;
         }
-        std::thread::yield_now();
     }
 }
 
