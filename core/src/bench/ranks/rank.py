@@ -508,6 +508,9 @@ class Rank:
         ranks = assignment["ranks"]
         joining = (ranks, assignment["port"], assignment["timeout_s"])
         library.load()
+        # Takes milliseconds, which ranks that join at the same time would take from one another.
+        gc.collect()
+        gc.disable()
         self.alone = memory_bytes()
         rank = own_rank()
         self.say("hello", rank=rank, token=assignment["token"])
@@ -519,8 +522,6 @@ class Rank:
         else:
             library.join(rank, *joining)
             self.say("ready", versions=library.versions())
-        gc.collect()
-        gc.disable()
         for line in self.lines:
             self.obey(json.loads(line), library, rank)
         self.prepared = None
