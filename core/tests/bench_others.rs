@@ -34,7 +34,8 @@ fn temporary(name: &str) -> PathBuf {
 fn report(command: &mut Command, name: &str) -> (Output, Value) {
     let path = temporary(name);
     let output = command.arg("--json").arg(&path).output().unwrap();
-    let report = std::fs::read_to_string(&path).expect(&text(&output.stderr));
+    let said = text(&output.stderr);
+    let report = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{said}"));
     std::fs::remove_file(&path).unwrap();
     (output, serde_json::from_str(&report).unwrap())
 }
