@@ -1,7 +1,7 @@
 //! `polyrank bench start`: how long ranks take from the word to begin until all of them have
-//! carried out their first allreduce, next to other libraries. Programs and libraries are loaded
-//! before. Every turn has processes of its own, so that nothing is warm. Knows nothing of how groups
-//! meet.
+//! carried out their first allreduce, next to other libraries. Programs and libraries are
+//! loaded before. Every turn has processes of its own, so that nothing is warm. Knows nothing
+//! of how groups meet.
 
 mod show;
 

@@ -33,10 +33,10 @@ All clients live in one thread of this process and speak TCPStore's protocol, ov
 servers alike; \"polyrank local\" is the same server reached by the socket that its own clients of
 the same host take. Every client has one request under way. `set` has no reply: 32 of them are
 followed by a PING, and count when that is answered, so the times of `set` are those of 32.
-`set+get` is one of each, sent at once. Ratios are of polyrank to the other; a server that does not
-let all clients in within 30 s is left out, and the exit code is 1. PyTorch's looks up the name of
-every client that comes, which a slow DNS server makes long. A server that holds n clients has n files open, and so has this process:
-raise ulimit -Hn if it is too low.";
+`set+get` is one of each, sent at once. Ratios are of polyrank to the other; a server that does
+not let all clients in within 30 s is left out, and the exit code is 1. PyTorch's looks up the
+name of every client that comes, which a slow DNS server makes long. A server that holds n clients
+has n files open, and so has this process: raise ulimit -Hn if it is too low.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
