@@ -108,6 +108,26 @@ fn memory_calls_and_transports_are_right() {
 }
 
 #[test]
+fn memory_beside_the_buffers_is_told_and_bounded() {
+    let words = "allreduce -n 2,3 --sizes 4,16M --against memcpy";
+    let (output, report) = report(words, "memory.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let memory = report["memory"].as_array().unwrap();
+    let found: Vec<_> = memory
+        .iter()
+        .map(|one| (one["ranks"].as_u64().unwrap(), one["contender"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found, [(2, "polyrank"), (2, "memcpy"), (3, "polyrank"), (3, "memcpy")]);
+    for one in memory.iter().filter(|one| one["contender"] == "polyrank") {
+        // The buffers are gone, or it were more than 16 MiB; the shared memory is not.
+        let bytes = one["most_bytes"].as_u64().unwrap();
+        assert!((64 << 10..16 << 20).contains(&bytes), "{one}");
+    }
+    let out = text(&output.stdout);
+    assert_eq!(out.matches("MiB beside its buffers, polyrank").count(), 2, "{out}");
+}
+
+#[test]
 fn a_drawing_is_written() {
     let path = temporary("drawing.svg");
     let output = bench("allreduce --sizes 4,1K").arg("--svg").arg(&path).output().unwrap();

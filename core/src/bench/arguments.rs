@@ -47,6 +47,9 @@ pub(super) enum Other {
     /// Measure a store's server: requests per second, with up to ten thousand clients
     #[command(after_help = super::store::EXAMPLES)]
     Store(super::store::StoreBenchArguments),
+    /// Measure how long ranks take from nothing to the end of their first allreduce
+    #[command(after_help = super::begin::EXAMPLES)]
+    Start(super::begin::StartArguments),
 }
 
 /// The options of `polyrank bench`. The letters are those of nccl-tests, but for -n.
@@ -218,7 +221,7 @@ impl BenchArguments {
             root,
             both_forms: self.form == "both",
             contenders: self.contenders(&operations)?,
-            programs: self.programs()?,
+            programs: programs(&self.python)?,
             effort: Effort {
                 turns: self.turns,
                 iterations: self.iters,
@@ -322,17 +325,18 @@ impl BenchArguments {
         }
         combinations
     }
+}
 
-    fn programs(&self) -> Result<Programs, String> {
-        let mut programs = Programs::default();
-        for (name, path) in pairs(&self.python, "--python gloo=/usr/bin/python3")? {
-            if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
-                return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
-            }
-            programs.pythons.insert(name, path.into());
+/// The programs that `--python` names.
+pub(super) fn programs(python: &[String]) -> Result<Programs, String> {
+    let mut programs = Programs::default();
+    for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
+        if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
+            return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
         }
-        Ok(programs)
+        programs.pythons.insert(name, path.into());
     }
+    Ok(programs)
 }
 
 /// The variable that forces `algorithm` where one of the operations has it.

@@ -13,12 +13,12 @@ use super::find::Found;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
 use super::measure::{Interrupted, Outcome, measure};
-use super::messages::Case;
+use super::messages::{Answer, Case, Command};
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
-use super::results::{CaseReport, FORMAT, Measured, Report};
+use super::results::{CaseReport, FORMAT, Measured, MemoryReport, Report};
 use super::scripts::Scripts;
-use super::table::{Table, footer};
+use super::table::{Table, footer, memory_lines};
 use super::team::{Team, Terms, Trouble};
 use crate::DType;
 
@@ -79,6 +79,7 @@ impl Course {
             reference: reference.name.clone(),
             missing,
             cases: Vec::new(),
+            memory: Vec::new(),
         };
         let terms = Terms { limit: benchmark.limit, interrupted, script: scripts.python() };
         let progress = progress(&benchmark);
@@ -99,6 +100,7 @@ impl Course {
                     self.measure_topic(topic, &mut teams)?;
                 }
             }
+            self.measure_memory(ranks, &mut teams);
             for team in teams {
                 if let Err(Trouble::Failed(why)) = team.end() {
                     self.failures.push(why);
@@ -270,6 +272,29 @@ impl Course {
     }
 
     /// Shows lines on stdout without disturbing the progress bar on stderr.
+    /// Asks what the ranks hold beside their buffers, now that they have worked.
+    fn measure_memory(&mut self, ranks: u32, teams: &mut [Team]) {
+        for team in teams {
+            let answers = match team.tell(&Command::Memory) {
+                Ok(answers) => answers,
+                Err(Trouble::Interrupted) => return,
+                Err(Trouble::Failed(why)) => {
+                    self.failures.push(why);
+                    continue;
+                }
+            };
+            let of_rank = |answer: &Answer| match answer {
+                Answer::Memory { bytes } => *bytes,
+                _ => None,
+            };
+            let Some(most_bytes) = answers.iter().filter_map(of_rank).max() else { continue };
+            let contender = team.name.clone();
+            self.report.memory.push(MemoryReport { contender, ranks, most_bytes });
+        }
+        let of_ranks = self.report.memory.iter().filter(|report| report.ranks == ranks);
+        self.show(&memory_lines(of_ranks));
+    }
+
     fn show(&self, lines: &[String]) {
         self.progress.suspend(|| {
             let mut out = std::io::stdout().lock();

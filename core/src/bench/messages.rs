@@ -6,6 +6,8 @@
 //!  rank                                benchmark
 //!   │  {"is":"hello","rank":…,"token":…}   │
 //!   │─────────────────────────────────────▶│
+//!   │      {"do":"join"}                   │   where start-up is measured; answered by "joined"
+//!   │◀─────────────────────────────────────│   in place of "ready"
 //!   │  {"is":"ready","versions":{…}}       │   it is a member of its group
 //!   │─────────────────────────────────────▶│
 //!   │      {"do":"prepare",…}              │   for each case: buffers
@@ -19,6 +21,10 @@
 //!   │      {"do":"run","iterations":…}     │   for each turn
 //!   │◀─────────────────────────────────────│
 //!   │  {"is":"ran","seconds":…,…}          │
+//!   │─────────────────────────────────────▶│
+//!   │      {"do":"memory"}                 │   at last
+//!   │◀─────────────────────────────────────│
+//!   │  {"is":"memory","bytes":…}           │
 //!   │─────────────────────────────────────▶│
 //!   │      end of the connection           │   it leaves its group and ends
 //! ```
@@ -54,6 +60,8 @@ pub(super) struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum Command {
+    /// Join the group and carry out one allreduce. The library is loaded already.
+    Join,
     /// Make the buffers of a case. No other rank is needed for this.
     Prepare(Case),
     /// Carry it out once with known contents.
@@ -62,6 +70,8 @@ pub(super) enum Command {
     Run { iterations: u64 },
     /// Carry it out so many times and time each.
     Each { iterations: u64 },
+    /// Let the buffers go, and say what memory there is beside them.
+    Memory,
 }
 
 /// What a rank answers.
@@ -76,6 +86,13 @@ pub(super) enum Answer {
     Ready {
         versions: BTreeMap<String, String>,
     },
+    /// When the rank was a member of its group, and when its first allreduce was over: seconds of
+    /// the system's monotonic clock, which all processes of a host share.
+    Joined {
+        member_s: f64,
+        reduced_s: f64,
+        versions: BTreeMap<String, String>,
+    },
     Prepared,
     /// So many elements were wrong.
     Checked {
@@ -88,6 +105,11 @@ pub(super) enum Answer {
     },
     Each {
         seconds: Vec<f64>,
+    },
+    /// What the process has more than before it joined, the pages that it shares with others
+    /// divided by their number; none where the system does not say.
+    Memory {
+        bytes: Option<u64>,
     },
     /// The library or the language cannot do this; the rank goes on.
     Unsupported {

@@ -17,6 +17,8 @@
 //! the benchmark.
 
 mod arguments;
+#[cfg(target_os = "linux")]
+mod begin;
 mod calibrate;
 mod course;
 mod find;
@@ -54,8 +56,10 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong.
 pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     #[cfg(target_os = "linux")]
-    if let Some(arguments::Other::Store(arguments)) = &arguments.other {
-        return store::run(arguments);
+    match &arguments.other {
+        Some(arguments::Other::Store(arguments)) => return store::run(arguments),
+        Some(arguments::Other::Start(arguments)) => return begin::run(arguments),
+        None => {}
     }
     let benchmark = match arguments.calibrate.as_ref() {
         Some(_) => calibrate::benchmark(),
@@ -68,13 +72,13 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        if let Err(error) = signal_hook::flag::register(signal, interrupted.clone()) {
-            say(&format!("cannot listen for signals: {error}"));
+    let interrupted = match interruption() {
+        Ok(interrupted) => interrupted,
+        Err(message) => {
+            say(&message);
             return 1;
         }
-    }
+    };
     let mut course = match Course::new(benchmark, interrupted) {
         Ok(course) => course,
         Err(message) => {
@@ -106,6 +110,16 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
 /// Runs one rank of a team; the exit code.
 pub(crate) fn run_rank(rank: u32) -> i32 {
     rank::run(rank)
+}
+
+/// What becomes true when the user wants to end.
+fn interruption() -> Result<Arc<AtomicBool>, String> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .map_err(|error| format!("cannot listen for signals: {error}"))?;
+    }
+    Ok(interrupted)
 }
 
 fn has_wrong(report: &Report) -> bool {

@@ -9,12 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::library::{Manner, Memory};
 use super::messages::{Answer, Command};
-use crate::DType;
 use crate::distributed::{InitOptions, destroy_process_group, init_process_group};
+use crate::{DType, ProcessGroup};
 use buffers::{Member, Prepared, prepare};
 
 /// The variable in which a rank finds what it needs to know, as JSON.
@@ -34,6 +35,8 @@ pub(super) struct Assignment {
     /// Where rank 0 serves the rendezvous.
     pub(super) port: u16,
     pub(super) timeout_s: u64,
+    /// Whether it joins when it is told to, and not at once.
+    pub(super) waits: bool,
 }
 
 /// Runs rank `rank`; the exit code.
@@ -63,6 +66,10 @@ fn serve(rank: u32) -> Result<(), String> {
 }
 
 fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Result<(), String> {
+    let alone = memory_bytes();
+    if assignment.waits && control.hear()? != Some(Command::Join) {
+        return Ok(());
+    }
     let group = match assignment.library.as_str() {
         "polyrank" => {
             let options = InitOptions::default()
@@ -76,13 +83,22 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let versions = BTreeMap::from([("polyrank".to_owned(), version)]);
-    control.say(&Answer::Ready { versions })?;
+    control.say(&match &group {
+        Some(group) if assignment.waits => first_allreduce(group, assignment.ranks, versions)?,
+        _ => Answer::Ready { versions },
+    })?;
     let Assignment { ranks, memory, manner, .. } = *assignment;
     let member = Member { group: group.clone(), rank, ranks, memory, manner };
     let mut prepared = None;
     while let Some(command) = control.hear()? {
-        let answer = obey(command, &member, &mut prepared)?;
-        control.say(&answer)?;
+        control.say(&match command {
+            Command::Memory => {
+                prepared = None;
+                let grown = memory_bytes().zip(alone);
+                Answer::Memory { bytes: grown.map(|(now, alone)| now.saturating_sub(alone)) }
+            }
+            command => obey(command, &member, &mut prepared)?,
+        })?;
     }
     // What it holds ends before its group does.
     drop((prepared, member));
@@ -90,6 +106,39 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
         Some(_) => destroy_process_group(None).map_err(text),
         None => Ok(()),
     }
+}
+
+/// What becomes of a rank that has just joined: its first allreduce, and when.
+fn first_allreduce(
+    group: &ProcessGroup,
+    ranks: u32,
+    versions: BTreeMap<String, String>,
+) -> Result<Answer, String> {
+    let member_s = monotonic_s();
+    let mut sum = [1f32];
+    group.allreduce(&mut sum, ()).map_err(text)?;
+    let reduced_s = monotonic_s();
+    match sum[0] == ranks as f32 {
+        true => Ok(Answer::Joined { member_s, reduced_s, versions }),
+        false => Err(format!("the first allreduce is wrong: {} of {ranks} ranks", sum[0])),
+    }
+}
+
+/// The memory of this process that is no file's: its own pages, and of shared ones its part. None
+/// where the system does not say.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().split(' ').next()?.parse::<u64>().ok()
+    };
+    Some((kib("Pss_Anon:")? + kib("Pss_Shmem:")?) << 10)
+}
+
+/// The system's monotonic clock, which all processes of a host share.
+pub(super) fn monotonic_s() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 fn obey(
@@ -115,7 +164,8 @@ fn obey(
         return Err("nothing is prepared".to_owned());
     };
     match command {
-        Command::Prepare(_) | Command::Check => {
+        Command::Join => Err("it has joined already".to_owned()),
+        Command::Prepare(_) | Command::Memory | Command::Check => {
             Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
         }
         Command::Run { iterations } => {

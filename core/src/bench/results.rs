@@ -32,6 +32,17 @@ pub(super) struct Report {
     /// What could not be measured, and why.
     pub(super) missing: BTreeMap<String, String>,
     pub(super) cases: Vec<CaseReport>,
+    pub(super) memory: Vec<MemoryReport>,
+}
+
+/// What the ranks of one group held at the end beside the buffers of the cases.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MemoryReport {
+    pub(super) contender: String,
+    pub(super) ranks: u32,
+    /// Of the rank that holds most: what its process has more than before it joined, and is no
+    /// file's; of pages that ranks share its part.
+    pub(super) most_bytes: u64,
 }
 
 /// One operation of one size.

@@ -3,7 +3,7 @@
 //! measured.
 
 use super::operation::Form;
-use super::results::{CaseReport, Measured};
+use super::results::{CaseReport, Measured, MemoryReport};
 
 /// What the rows of one table have in common.
 #[derive(Clone, Debug)]
@@ -121,6 +121,15 @@ pub(super) fn footer(cases: &[CaseReport]) -> Vec<String> {
         lines.push(format!("# Avg bus bandwidth    : {mean} GB/s, {contender}"));
     }
     lines
+}
+
+/// What ranks hold beside the buffers, below the tables of so many ranks.
+pub(super) fn memory_lines<'a>(reports: impl Iterator<Item = &'a MemoryReport>) -> Vec<String> {
+    let line = |report: &MemoryReport| {
+        let mib = report.most_bytes as f64 / f64::from(1 << 20);
+        format!("# Memory of a rank     : {mib:.1} MiB beside its buffers, {}", report.contender)
+    };
+    reports.map(line).collect()
 }
 
 fn cells(result: &Measured) -> String {

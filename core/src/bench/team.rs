@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -22,6 +23,7 @@ use crate::launch::output::LastLines;
 use crate::launch::process::Process;
 use crate::launch::report::Ending;
 use connections::Event;
+use start::Until;
 
 /// How often a wait looks whether the user wants to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -94,7 +96,21 @@ impl Team {
         ranks: u32,
         terms: &Terms,
     ) -> Result<Team, Trouble> {
-        start::start(contender, found, ranks, terms)
+        start::start(contender, found, ranks, Until::Joined, terms)
+    }
+
+    /// Starts `ranks` ranks and waits until all have loaded their library; they join when they are
+    /// told.
+    ///
+    /// # Errors
+    /// As [`Team::start`].
+    pub(super) fn load(
+        contender: &Contender,
+        found: &Found,
+        ranks: u32,
+        terms: &Terms,
+    ) -> Result<Team, Trouble> {
+        start::start(contender, found, ranks, Until::Loaded, terms)
     }
 
     /// Tells every rank the same and waits for all answers, by rank.
@@ -102,13 +118,30 @@ impl Team {
     /// # Errors
     /// A rank that fails, ends, or does not answer in time.
     pub(super) fn tell(&mut self, command: &Command) -> Result<Vec<Answer>, Trouble> {
+        self.send(0..self.connections.len(), command)?;
+        self.answers()
+    }
+
+    /// Tells some ranks, and does not wait.
+    ///
+    /// # Errors
+    /// A rank that is gone.
+    pub(super) fn send(&mut self, ranks: Range<usize>, command: &Command) -> Result<(), Trouble> {
         let mut line = serde_json::to_vec(command)
             .map_err(|error| self.failed(&format!("a command cannot be written: {error}")))?;
         line.push(b'\n');
-        for rank in 0..self.connections.len() {
+        for rank in ranks {
             let sent = self.connections[rank].write_all(&line);
             sent.map_err(|error| self.gone(rank, &error.to_string()))?;
         }
+        Ok(())
+    }
+
+    /// Waits for an answer of every rank.
+    ///
+    /// # Errors
+    /// A rank that fails, ends, or does not answer in time.
+    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, Trouble> {
         let mut answers = vec![None; self.connections.len()];
         let deadline = Instant::now() + self.terms.limit;
         while answers.iter().any(Option::is_none) {

@@ -2,6 +2,7 @@
 // benchmark closes the connection. Knows nothing of the other ranks' languages. The values that go
 // in and must come out are those of the benchmark's own ranks, see `pattern.rs`.
 
+import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
 import * as pr from "polyrank";
@@ -240,18 +241,65 @@ async function each({ iterations }) {
   return { is: "each", seconds: Array.from(seconds) };
 }
 
-async function serve(say, lines) {
+/**
+ * The memory of this process that is no file's: its own pages, and of shared ones its part. Null
+ * where the system does not say.
+ */
+function memoryBytes() {
+  try {
+    const text = readFileSync("/proc/self/smaps_rollup", "ascii");
+    const kib = (name) => Number(new RegExp(`^${name}: *(\\d+) kB`, "m").exec(text)[1]);
+    return (kib("Pss_Anon") + kib("Pss_Shmem")) * 1024;
+  } catch {
+    return null;
+  }
+}
+
+const alone = memoryBytes();
+
+/** Lets the buffers go; the memory that there is beside them. */
+function memory() {
+  prepared = undefined;
+  const now = memoryBytes();
+  return { is: "memory", bytes: now === null ? null : Math.max(now - alone, 0) };
+}
+
+/** Seconds of the system's monotonic clock, which all processes of a host share. */
+function monotonic() {
+  return Number(process.hrtime.bigint()) / 1e9;
+}
+
+/** Reduces once: when the rank was a member, and when that was over. */
+async function firstAllreduce() {
+  const member_s = monotonic();
+  const array = new Float32Array([1]);
+  await pr.allReduce(array);
+  const reduced_s = monotonic();
+  if (array[0] !== ranks) {
+    throw new Error(`the first allreduce is wrong: ${array[0]} of ${ranks} ranks`);
+  }
+  return { member_s, reduced_s };
+}
+
+async function serve(say, source) {
+  const lines = source[Symbol.asyncIterator]();
   say({ is: "hello", rank, token: assignment.token });
+  if (assignment.waits && (await lines.next()).done) return;
   await pr.initProcessGroup({
     initMethod: `tcp://127.0.0.1:${assignment.port}`,
     rank,
     worldSize: ranks,
     timeout: assignment.timeout_s * 1000,
   });
-  say({ is: "ready", versions: { polyrank: pr.version ?? "", node: process.versions.node } });
-  const commands = { prepare, check, run, each };
-  for await (const line of lines) {
-    const command = JSON.parse(line);
+  const versions = { polyrank: pr.version ?? "", node: process.versions.node };
+  say(
+    assignment.waits
+      ? { is: "joined", ...(await firstAllreduce()), versions }
+      : { is: "ready", versions },
+  );
+  const commands = { prepare, check, run, each, memory };
+  for (let line = await lines.next(); !line.done; line = await lines.next()) {
+    const command = JSON.parse(line.value);
     say(await commands[command.do](command));
   }
   await pr.destroyProcessGroup();

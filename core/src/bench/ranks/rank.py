@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+from datetime import timedelta
 
 import numpy as np
 
@@ -25,16 +26,22 @@ class Polyrank:
     def __init__(self, assignment):
         self.memory, self.manner = assignment["memory"], assignment["manner"]
 
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins the group."""
+    def load(self):
+        """Loads the library."""
         import polyrank
 
         self.library = polyrank
-        url = f"tcp://127.0.0.1:{port}"
-        polyrank.init_process_group(
-            "tcp", init_method=url, rank=rank, world_size=ranks, timeout=timeout_s
+
+    def join(self, rank, ranks, port, timeout_s):
+        """Joins the group."""
+        self.library.init_process_group(
+            "tcp",
+            init_method=f"tcp://127.0.0.1:{port}",
+            rank=rank,
+            world_size=ranks,
+            timeout=timeout_s,
         )
-        self.barrier = polyrank.barrier
+        self.barrier = self.library.barrier
         return rank
 
     def versions(self):
@@ -104,20 +111,24 @@ class Polyrank:
 class Gloo(Polyrank):
     """`torch.distributed` has the same names."""
 
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins the group."""
-        from datetime import timedelta
-
+    def load(self):
+        """Loads the library."""
         import torch
         from torch import distributed
 
         torch.set_num_threads(1)
         self.torch, self.library = torch, distributed
-        url, limit = f"tcp://127.0.0.1:{port}", timedelta(seconds=timeout_s)
-        distributed.init_process_group(
-            "gloo", init_method=url, rank=rank, world_size=ranks, timeout=limit
+
+    def join(self, rank, ranks, port, timeout_s):
+        """Joins the group."""
+        self.library.init_process_group(
+            "gloo",
+            init_method=f"tcp://127.0.0.1:{port}",
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=timeout_s),
         )
-        self.barrier = distributed.barrier
+        self.barrier = self.library.barrier
         return rank
 
     def versions(self):
@@ -148,12 +159,19 @@ class Mpi:
     def __init__(self, assignment):
         pass
 
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins; MPI's launcher numbered the ranks."""
+    def load(self):
+        """Loads the library, which would otherwise also join."""
         import mpi4py
+
+        mpi4py.rc.initialize = False
         from mpi4py import MPI
 
-        self.mpi4py, self.library, self.world = mpi4py, MPI, MPI.COMM_WORLD
+        self.mpi4py, self.library = mpi4py, MPI
+
+    def join(self, rank, ranks, port, timeout_s):
+        """Joins; MPI's launcher numbered the ranks."""
+        self.library.Init_thread(self.library.THREAD_MULTIPLE)
+        self.world = self.library.COMM_WORLD
         self.barrier = self.world.Barrier
         return self.world.Get_rank()
 
@@ -229,6 +247,37 @@ LIBRARIES = {
     "openmpi-tcp": Mpi,
     "mpich": Mpi,
 }
+
+
+def own_rank():
+    """This rank, as the benchmark says it, or as the launcher of an MPI does."""
+    if len(sys.argv) > 1:
+        return int(sys.argv[1])
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+    return int(next(os.environ[name] for name in names if name in os.environ))
+
+
+def first_allreduce(library, ranks):
+    """Reduces once: when the rank was a member, and when that was over."""
+    member_s = time.monotonic()
+    array = np.ones(1, np.float32)
+    case = {"operation": "allreduce", "form": "in_place", "reduction": "sum"}
+    library.call(case, 0, ranks, None, library.hold(array), [])(0)
+    reduced_s = time.monotonic()
+    if array[0] != ranks:
+        raise ValueError(f"the first allreduce is wrong: {array[0]} of {ranks} ranks")
+    return {"member_s": member_s, "reduced_s": reduced_s}
+
+
+def memory_bytes():
+    """The memory of this process that is no file's: its own pages, and of shared ones its part.
+    None where the system does not say."""
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file.readlines()[1:])
+        return sum(int(fields[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
+    except (OSError, KeyError):
+        return None
 
 
 def touched(elements, dtype):
@@ -441,7 +490,7 @@ class Rank:
     """The connection to the benchmark."""
 
     def __init__(self, assignment):
-        self.assignment, self.prepared = assignment, None
+        self.assignment, self.prepared, self.alone = assignment, None, None
         host, _, port = assignment["control"].rpartition(":")
         stream = socket.create_connection((host, int(port)))
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -456,17 +505,23 @@ class Rank:
         """Runs what the benchmark asks for until it closes the connection."""
         assignment = self.assignment
         library = LIBRARIES[assignment["library"]](assignment)
-        joining = (assignment["ranks"], assignment["port"], assignment["timeout_s"])
-        if isinstance(library, Mpi):
-            rank = library.join(None, *joining)
-            self.say("hello", rank=rank, token=assignment["token"])
-        else:
-            rank = int(sys.argv[1])
-            self.say("hello", rank=rank, token=assignment["token"])
-            library.join(rank, *joining)
-        self.say("ready", versions=library.versions())
+        ranks = assignment["ranks"]
+        joining = (ranks, assignment["port"], assignment["timeout_s"])
+        library.load()
+        # Takes milliseconds, which ranks that join at the same time would take from one another.
         gc.collect()
         gc.disable()
+        self.alone = memory_bytes()
+        rank = own_rank()
+        self.say("hello", rank=rank, token=assignment["token"])
+        if assignment["waits"]:
+            if not self.lines.readline():
+                return
+            library.join(rank, *joining)
+            self.say("joined", **first_allreduce(library, ranks), versions=library.versions())
+        else:
+            library.join(rank, *joining)
+            self.say("ready", versions=library.versions())
         for line in self.lines:
             self.obey(json.loads(line), library, rank)
         self.prepared = None
@@ -488,6 +543,10 @@ class Rank:
         elif what == "run":
             seconds, cpu_seconds = self.prepared.run(command["iterations"])
             self.say("ran", seconds=seconds, cpu_seconds=cpu_seconds)
+        elif what == "memory":
+            self.prepared = None
+            now = memory_bytes()
+            self.say("memory", bytes=None if now is None else max(now - self.alone, 0))
         else:
             self.say("each", seconds=self.prepared.each(command["iterations"]))
 

@@ -1,18 +1,19 @@
 //! Many clients in one thread, each with one request under way. Knows nothing of servers.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::requests::{HELLO, Operation, Request};
+use super::requests::{HELLO, LOCAL_NAME, Operation, READY, Request, check, get};
 use crate::store::raise_open_files;
 
-/// How long a server may leave all clients without an answer.
+/// How long a server may leave all clients without an answer, and how long it may take to let them
+/// all in.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of a turn, the part that is not counted.
 const WARM_UP: f64 = 0.2;
@@ -20,6 +21,64 @@ const WARM_UP: f64 = 0.2;
 const EVENTS: usize = 512;
 /// Files that the process has open besides the clients' sockets, and some to spare.
 const OTHER_FILES: u64 = 64;
+/// A limit of a socket cannot be zero.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// Where a server lets clients in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// A port of this host.
+    Tcp(u16),
+    /// A socket of this host that is no file, by name.
+    Local(Vec<u8>),
+}
+
+impl Door {
+    fn open(&self) -> io::Result<Socket> {
+        let (domain, address) = match self {
+            Self::Tcp(port) => {
+                (Domain::IPV4, SockAddr::from(SocketAddr::from(([127, 0, 0, 1], *port))))
+            }
+            Self::Local(name) => {
+                let name = String::from_utf8_lossy(name);
+                (Domain::UNIX, SockAddr::unix(format!("\0{name}"))?)
+            }
+        };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        match self {
+            Self::Tcp(_) => {
+                socket.connect_timeout(&address, PATIENCE)?;
+                socket.set_tcp_nodelay(true)?;
+                // Ports of connections that were closed in order are not free for a minute.
+                socket.set_linger(Some(Duration::ZERO))?;
+            }
+            // This waits as long as the server's queue is full.
+            Self::Local(_) => {
+                socket.set_write_timeout(Some(PATIENCE))?;
+                socket.connect(&address)?;
+            }
+        }
+        Ok(socket)
+    }
+
+    /// The door of the same server that its clients on this host take, if it has one.
+    pub(super) fn nearest(&self) -> io::Result<Option<Door>> {
+        let mut socket = self.open()?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(&[&HELLO[..], &check(LOCAL_NAME)].concat())?;
+        let mut reply = [0; 5];
+        socket.read_exact(&mut reply)?;
+        if reply[4] != READY {
+            return Ok(None);
+        }
+        socket.write_all(&get(LOCAL_NAME))?;
+        let mut bytes = [0; 8];
+        socket.read_exact(&mut bytes)?;
+        let mut name = vec![0; usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0).min(107)];
+        socket.read_exact(&mut name)?;
+        Ok(Some(Door::Local(name)))
+    }
+}
 
 /// Clients that are connected.
 pub(super) struct Clients {
@@ -28,7 +87,7 @@ pub(super) struct Clients {
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Socket,
     request: Request,
     /// Bytes of the reply that are still to come.
     missing: usize,
@@ -45,7 +104,7 @@ pub(super) struct Run {
 
 impl Clients {
     /// Connects so many clients, one after the other; how long it took.
-    pub(super) fn connect(port: u16, clients: usize) -> io::Result<(Clients, Duration)> {
+    pub(super) fn connect(door: &Door, clients: usize) -> io::Result<(Clients, Duration)> {
         let needed = clients as u64 + OTHER_FILES;
         raise_open_files(needed).map_err(|limit| {
             let message = format!(
@@ -54,25 +113,26 @@ impl Clients {
             io::Error::other(message)
         })?;
         let began = Instant::now();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let deadline = began + PATIENCE;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut all = Vec::with_capacity(clients);
         for number in 0..clients {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.connect_timeout(&address.into(), PATIENCE)?;
-            socket.set_tcp_nodelay(true)?;
-            // Ports of connections that were closed in order are not free for a minute.
-            socket.set_linger(Some(Duration::ZERO))?;
-            let mut stream = TcpStream::from(socket);
+            let mut stream = door.open()?;
             stream.write_all(&HELLO)?;
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
             all.push(Client { stream, request: Request::default(), missing: 4, sent: began });
         }
-        for client in &mut all {
-            client.stream.set_read_timeout(Some(PATIENCE))?;
+        for (number, client) in all.iter_mut().enumerate() {
+            let late = |_| {
+                let limit = PATIENCE.as_secs();
+                let why = format!("it has let in {number} of {clients} clients within {limit} s");
+                io::Error::new(io::ErrorKind::TimedOut, why)
+            };
+            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST);
+            client.stream.set_read_timeout(Some(left))?;
             let mut echo = [0; 4];
-            client.stream.read_exact(&mut echo)?;
+            client.stream.read_exact(&mut echo).map_err(late)?;
             if echo[..] != HELLO[6..] {
                 return Err(io::Error::other("the server sends clients away"));
             }

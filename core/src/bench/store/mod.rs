@@ -29,11 +29,14 @@ Examples:
   polyrank bench store --clients 1,16 --against torch --python venv/bin/python --json store.json
       In turn with PyTorch's server.
 
-All clients live in one thread of this process and speak TCPStore's protocol over TCP, to all
-servers alike. Every client has one request under way. `set` has no reply: 32 of them are followed
-by a PING, and count when that is answered, so the times of `set` are those of 32. `set+get` is one
-of each, sent at once. A server that holds n clients has n files open, and so has this process:
-raise ulimit -Hn if it is too low.";
+All clients live in one thread of this process and speak TCPStore's protocol, over TCP to all
+servers alike; \"polyrank local\" is the same server reached by the socket that its own clients of
+the same host take. Every client has one request under way. `set` has no reply: 32 of them are
+followed by a PING, and count when that is answered, so the times of `set` are those of 32.
+`set+get` is one of each, sent at once. Ratios are of polyrank to the other; a server that does
+not let all clients in within 30 s is left out, and the exit code is 1. PyTorch's looks up the
+name of every client that comes, which a slow DNS server makes long. A server that holds n clients
+has n files open, and so has this process: raise ulimit -Hn if it is too low.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
@@ -81,6 +84,8 @@ struct Report {
     machine: Machine,
     load: [Option<f64>; 2],
     value_bytes: u64,
+    /// What could not be measured, and why.
+    missing: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -104,7 +109,9 @@ struct Row {
 /// Runs the benchmark; the exit code.
 pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
     match measure(arguments) {
-        Ok(()) => 0,
+        Ok(true) => 0,
+        // What was left out has been told.
+        Ok(false) => 1,
         Err(message) => {
             say(&message);
             1
@@ -112,7 +119,8 @@ pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
     }
 }
 
-fn measure(arguments: &StoreBenchArguments) -> Result<(), String> {
+/// Whether everything was measured.
+fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
             format!("there is no request `{name}`; there are set, get, add, set+get")
@@ -122,17 +130,20 @@ fn measure(arguments: &StoreBenchArguments) -> Result<(), String> {
         arguments.operations.iter().map(named).collect::<Result<_, _>>()?;
     let load_before = machine::load();
     let mut servers = vec![Server::polyrank()?];
+    let nearest = servers[0].nearest().map_err(|error| format!("polyrank: {error}"))?;
+    servers.extend(nearest);
     if !arguments.against.is_empty() {
         servers.push(Server::torch(arguments.python.as_deref())?);
     }
-    let mut rows = Vec::new();
-    show::header(servers.len() > 1);
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    show::header();
     for &clients in &arguments.clients {
-        let measured = compare(&servers, clients, &operations, arguments)?;
-        show::rows(&measured, servers.len());
+        let measured = compare(&servers, clients, &operations, arguments, &mut missing);
+        show::rows(&measured);
         rows.extend(measured);
     }
-    let Some(path) = &arguments.json else { return Ok(()) };
+    let is_complete = missing.is_empty();
+    let Some(path) = &arguments.json else { return Ok(is_complete) };
     let report = Report {
         made_by: "polyrank bench store",
         format: 1,
@@ -140,23 +151,25 @@ fn measure(arguments: &StoreBenchArguments) -> Result<(), String> {
         machine: Machine::here(),
         load: [load_before, machine::load()],
         value_bytes: arguments.value_bytes,
+        missing,
         rows,
     };
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     std::fs::write(path, text + "\n")
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(is_complete)
 }
 
-/// All servers under the load of so many clients: rows by operation, then by server.
+/// All servers under the load of so many clients: rows by operation, then by server. One that fails
+/// is left out and told in `missing`; the others go on.
 fn compare(
     servers: &[Server],
     clients: u64,
     operations: &[Operation],
     arguments: &StoreBenchArguments,
-) -> Result<Vec<Row>, String> {
-    let mut runs: Vec<Vec<(Run, f64, Option<f64>)>> =
-        vec![Vec::new(); operations.len() * servers.len()];
-    let length = Duration::from_secs_f64(arguments.seconds);
+    missing: &mut Vec<String>,
+) -> Vec<Row> {
+    let mut runs: Vec<Option<Vec<Turn>>> = vec![Some(Vec::new()); servers.len()];
     for turn in 0..arguments.turns {
         let mut order: Vec<usize> = (0..servers.len()).collect();
         // Whoever comes last in one turn comes first in the next.
@@ -164,38 +177,67 @@ fn compare(
             order.reverse();
         }
         for at in order {
-            let failed = |error: std::io::Error| {
-                format!("{} with {clients} clients: {error}", servers[at].name)
-            };
-            let before = servers[at].resident_bytes();
-            let (mut load, took) =
-                Clients::connect(servers[at].port, clients as usize).map_err(failed)?;
-            let grown = before.zip(servers[at].resident_bytes());
-            let each = grown
-                .map(|(before, now)| now.saturating_sub(before) as f64 / 1024.0 / clients as f64);
-            for (number, operation) in operations.iter().enumerate() {
-                let bytes = arguments.value_bytes as usize;
-                let run = load.run(*operation, bytes, length).map_err(failed)?;
-                let cell = &mut runs[number * servers.len() + at];
-                cell.push((run, took.as_secs_f64() * 1e3, each));
+            let Some(turns) = &mut runs[at] else { continue };
+            match take_turn(&servers[at], clients, operations, arguments) {
+                Ok(turn) => turns.push(turn),
+                Err(error) => {
+                    let why = format!("{} with {clients} clients: {error}", servers[at].name);
+                    say(&why);
+                    missing.push(why);
+                    runs[at] = None;
+                }
             }
         }
     }
-    let rows = runs.iter().enumerate().map(|(cell, runs)| {
-        let of = |pick: fn(&(Run, f64, Option<f64>)) -> f64| median(runs.iter().map(pick));
-        Row {
-            clients,
-            operation: operations[cell / servers.len()].name(),
-            server: servers[cell % servers.len()].name.clone(),
-            per_second: of(|run| run.0.per_second),
-            median_us: of(|run| run.0.median_us),
-            p99_us: of(|run| run.0.p99_us),
-            connect_ms: of(|run| run.1),
-            // Memory that one turn has freed is not asked for again in the next.
-            kib_per_client: runs.first().and_then(|run| run.2),
+    let mut rows = Vec::new();
+    for (number, operation) in operations.iter().enumerate() {
+        for (server, turns) in servers.iter().zip(&runs) {
+            let Some(turns) = turns else { continue };
+            let of =
+                |pick: fn(&Run) -> f64| median(turns.iter().map(|turn| pick(&turn.runs[number])));
+            rows.push(Row {
+                clients,
+                operation: operation.name(),
+                server: server.name.clone(),
+                per_second: of(|run| run.per_second),
+                median_us: of(|run| run.median_us),
+                p99_us: of(|run| run.p99_us),
+                connect_ms: median(turns.iter().map(|turn| turn.connect_ms)),
+                // Memory that one turn has freed is not asked for again in the next.
+                kib_per_client: turns.first().and_then(|turn| turn.kib_per_client),
+            });
         }
-    });
-    Ok(rows.collect())
+    }
+    rows
+}
+
+/// One server's turn.
+#[derive(Clone, Debug)]
+struct Turn {
+    /// By operation.
+    runs: Vec<Run>,
+    connect_ms: f64,
+    kib_per_client: Option<f64>,
+}
+
+fn take_turn(
+    server: &Server,
+    clients: u64,
+    operations: &[Operation],
+    arguments: &StoreBenchArguments,
+) -> std::io::Result<Turn> {
+    let before = server.resident_bytes();
+    let (mut load, took) = Clients::connect(&server.door, clients as usize)?;
+    let grown = before.zip(server.resident_bytes());
+    let each = |(before, now): (u64, u64)| now.saturating_sub(before) as f64 / 1024.0;
+    let bytes = arguments.value_bytes as usize;
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let runs = operations.iter().map(|operation| load.run(*operation, bytes, length));
+    Ok(Turn {
+        runs: runs.collect::<std::io::Result<_>>()?,
+        connect_ms: took.as_secs_f64() * 1e3,
+        kib_per_client: grown.map(|grown| each(grown) / clients as f64),
+    })
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

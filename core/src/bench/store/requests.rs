@@ -22,6 +22,10 @@ pub(super) struct Request {
 
 /// A client's first frame and a PING; the answer is the last four bytes.
 pub(super) const HELLO: [u8; 10] = *b"\x00\xce\xf7\x85\x3c\x0dhey!";
+/// The key at which polyrank's server says where clients of its host find it.
+pub(super) const LOCAL_NAME: &[u8] = b"polyrank/local";
+/// CHECK's answer that the key is there.
+pub(super) const READY: u8 = 0;
 /// Sets that are sent in one piece, as clients that wait for nothing send them.
 const SETS: u64 = 32;
 
@@ -45,7 +49,7 @@ impl Operation {
     pub(super) fn request(self, client: usize, value_bytes: usize) -> Request {
         let (key, value) = (format!("/key/{client}").into_bytes(), vec![b'v'; value_bytes]);
         let set = [&[1][..], &blob(&key), &blob(&value)].concat();
-        let get = [&[3][..], &blob(&key)].concat();
+        let get = get(&key);
         let (bytes, reply_bytes, operations) = match self {
             Self::Set => {
                 let sets = std::iter::repeat_n(set, SETS as usize);
@@ -57,6 +61,16 @@ impl Operation {
         };
         Request { bytes, reply_bytes, operations }
     }
+}
+
+/// A request for the value of a key.
+pub(super) fn get(key: &[u8]) -> Vec<u8> {
+    [&[3][..], &blob(key)].concat()
+}
+
+/// The question whether a key is there.
+pub(super) fn check(key: &[u8]) -> Vec<u8> {
+    [&[5][..], &1u64.to_le_bytes(), &blob(key)].concat()
 }
 
 fn blob(bytes: &[u8]) -> Vec<u8> {

@@ -4,13 +4,19 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 
-/// A server that listens.
+use super::load::Door;
+
+/// A server that listens, at one of its doors.
 pub(super) struct Server {
     pub(super) name: String,
-    pub(super) port: u16,
-    child: Child,
+    pub(super) door: Door,
+    process: Rc<Process>,
 }
+
+/// Ends with whoever holds it last.
+struct Process(Child);
 
 /// PyTorch's server, as its users have it; it ends when nobody holds its standard input any more.
 const TORCH: &str = "\
@@ -47,22 +53,28 @@ impl Server {
         })
     }
 
+    /// The same server as its own clients on this host reach it, if there is another way.
+    pub(super) fn nearest(&self) -> std::io::Result<Option<Server>> {
+        let door = self.door.nearest()?;
+        let name = format!("{} local", self.name);
+        Ok(door.map(|door| Server { name, door, process: self.process.clone() }))
+    }
+
     /// Starts a program that says `tcp://…:PORT` when it listens.
     fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, String> {
         let mut command = Command::new(&program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
-        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let mut server = Server { name: name.to_owned(), port: 0, child };
-        let said = server.child.stdout.take().map(BufReader::new);
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let said = child.stdout.take().map(BufReader::new);
+        let (mut name, process) = (name.to_owned(), Rc::new(Process(child)));
         for line in said.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             if let Some(version) = line.strip_prefix("torch ") {
-                server.name = format!("torch {version}");
+                name = format!("torch {version}");
             }
             let port = line.trim().strip_prefix("tcp://").and_then(|url| url.rsplit_once(':'));
             if let Some(port) = port.and_then(|(_, port)| port.parse().ok()) {
-                server.port = port;
-                return Ok(server);
+                return Ok(Server { name, door: Door::Tcp(port), process });
             }
         }
         Err(failed("it ended before it listened".to_owned()))
@@ -70,17 +82,17 @@ impl Server {
 
     /// The memory that the process has; none where the system does not say.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.process.0.id());
         let text = std::fs::read_to_string(path).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().split(' ').next()?.parse::<u64>().ok().map(|kib| kib << 10)
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         // It has nothing to lose.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -3,9 +3,9 @@
 use super::Row;
 
 /// The lines above the first row.
-pub(super) fn header(compares: bool) {
-    let mut line = format!(
-        "#{:>7}  {:<8}  {:<16}{:>12}{:>11}{:>11}{:>12}{:>12}",
+pub(super) fn header() {
+    println!(
+        "#{:>7}  {:<8}  {:<16}{:>12}{:>11}{:>11}{:>12}{:>12}{:>9}{:>9}",
         "clients",
         "request",
         "server",
@@ -13,17 +13,15 @@ pub(super) fn header(compares: bool) {
         "median us",
         "p99 us",
         "connect ms",
-        "KiB/client"
+        "KiB/client",
+        "rate",
+        "p99"
     );
-    if compares {
-        line.push_str(&format!("{:>9}{:>9}", "rate", "p99"));
-    }
-    println!("{line}");
 }
 
-/// Rows by request, `servers` for each; ratios are of the first to the others.
-pub(super) fn rows(rows: &[Row], servers: usize) {
-    for of_request in rows.chunks(servers.max(1)) {
+/// Rows by request; ratios are of the first of a request to the others.
+pub(super) fn rows(rows: &[Row]) {
+    for of_request in rows.chunk_by(|one, next| one.operation == next.operation) {
         for row in of_request {
             let memory = row.kib_per_client.map_or_else(String::new, |kib| format!("{kib:.1}"));
             let mut line = format!(

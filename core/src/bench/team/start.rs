@@ -22,10 +22,20 @@ use crate::launch::process::Process;
 /// The ranks of Node.
 const NODE_SCRIPT: &str = include_str!("../ranks/rank.mjs");
 
+/// How far ranks go by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// They have loaded their library, and wait to be told to join.
+    Loaded,
+    /// They are a group.
+    Joined,
+}
+
 pub(super) fn start(
     contender: &Contender,
     found: &Found,
     ranks: u32,
+    until: Until,
     terms: &Terms,
 ) -> Result<Team, Trouble> {
     let (events, inbox) = channel();
@@ -56,6 +66,7 @@ pub(super) fn start(
         ranks,
         port,
         timeout_s: terms.limit.as_secs(),
+        waits: until == Until::Loaded,
     };
     let variables = variables(contender, &assignment).map_err(failed)?;
     for part in programs(contender, found, ranks, terms).map_err(failed)? {
@@ -67,7 +78,7 @@ pub(super) fn start(
         team.processes.push(follow(member, process, &events));
     }
     let _door = Door::open(listener, assignment.token, ranks as usize, events).map_err(failed)?;
-    meet(&mut team, ranks as usize)?;
+    meet(&mut team, ranks as usize, until)?;
     Ok(team)
 }
 
@@ -152,8 +163,8 @@ fn follow_output(
     });
 }
 
-/// Waits until every rank has joined its group.
-fn meet(team: &mut Team, ranks: usize) -> Result<(), Trouble> {
+/// Waits until every rank is as far as it goes by itself.
+fn meet(team: &mut Team, ranks: usize, until: Until) -> Result<(), Trouble> {
     let deadline = Instant::now() + team.terms.limit;
     let mut connections: Vec<_> = (0..ranks).map(|_| None).collect();
     let mut ready = vec![false; ranks];
@@ -163,6 +174,7 @@ fn meet(team: &mut Team, ranks: usize) -> Result<(), Trouble> {
                 // Without it a command would only come later.
                 let _ = stream.set_nodelay(true);
                 connections[rank] = Some(stream);
+                ready[rank] |= until == Until::Loaded;
             }
             Event::Answer(rank, Answer::Ready { versions }) => {
                 ready[rank] = true;

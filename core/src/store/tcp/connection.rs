@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::open_files;
+use super::{crowd, open_files};
 use crate::store::deadline::{Deadline, Expired, SLICE};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
@@ -21,8 +21,13 @@ const FIRST_RESERVE_BYTES: usize = 1 << 20;
 const MAX_REPLY_BYTES: u64 = 1 << 36;
 /// Longest attempt to reach one address before the next is tried.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// First and longest pause between rounds of attempts.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// First pause between rounds of attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause, for a server that thousands may look for at the same time over a network.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause for a server of this host: clients that come before it must not lose time, and
+/// an attempt costs 50 µs.
+const LONGEST_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 /// How long a reply is looked for before the thread sleeps: to be woken takes longer than most
 /// replies. Others that want the core get it meanwhile.
 const LOOK: Duration = Duration::from_micros(50);
@@ -69,7 +74,7 @@ impl Connection {
 
     /// Connects and validates; tries again until `deadline`.
     pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
-        let mut pause = PAUSES.0;
+        let mut pause = FIRST_PAUSE;
         let mut last = "no answer".to_owned();
         loop {
             last = match Self::attempt(host, port, deadline) {
@@ -83,7 +88,7 @@ impl Connection {
                 Err(fault @ Fault::NoFiles) => return Err(fault),
             };
             match deadline.sleep(jittered(pause)) {
-                Ok(()) => pause = (pause * 3 / 2).min(PAUSES.1),
+                Ok(()) => pause = (pause * 3 / 2).min(longest_pause(host, port)),
                 Err(Expired::TimedOut) => {
                     let waited_ms = deadline.limit_ms();
                     return Err(Fault::Closed(format!(
@@ -299,6 +304,9 @@ fn receive(mut socket: &Socket, buffer: &mut [u8], deadline: &Deadline) -> Resul
 
 /// Receives what comes within a moment; none if nothing does.
 fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
+    if crowd::is_there() {
+        return None;
+    }
     let began = Instant::now();
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -307,10 +315,9 @@ fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
             // It is there when it is asked for again, too.
             Err(_) => return None,
         }
-        if began.elapsed() > LOOK {
+        if began.elapsed() > LOOK || !crowd::yield_core() {
             return None;
         }
-        std::thread::yield_now();
     }
 }
 
@@ -405,6 +412,15 @@ fn in_progress(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }
 
+/// The longest pause between attempts to reach this server.
+fn longest_pause(host: &str, port: u16) -> Duration {
+    let is_here = (host, port).to_socket_addrs().is_ok_and(|addresses| {
+        let mut addresses = addresses.peekable();
+        addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
+    });
+    if is_here { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE }
+}
+
 /// `pause` times a half to one, so that many clients do not come back at the same moment.
 fn jittered(pause: Duration) -> Duration {
     let nanos = std::time::SystemTime::now()
@@ -412,4 +428,16 @@ fn jittered(pause: Duration) -> Duration {
         .map_or(0, |since| since.subsec_nanos());
     let mixed = nanos.wrapping_mul(0x9E37_79B9).rotate_left(16) ^ std::process::id();
     pause.mul_f64(0.5 + f64::from(mixed % 1024) / 2048.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_this_host_is_looked_for_more_often() {
+        assert_eq!(longest_pause("127.0.0.1", 1), LONGEST_LOCAL_PAUSE);
+        assert_eq!(longest_pause("::1", 1), LONGEST_LOCAL_PAUSE);
+        assert_eq!(longest_pause("192.0.2.1", 1), LONGEST_PAUSE);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod connection;
+mod crowd;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::connection::Host;
+use crate::store::tcp::crowd;
 
 /// How long a server looks on after the last request. Others that want the core get it meanwhile.
 const LINGER: Duration = Duration::from_micros(50);
@@ -38,8 +39,7 @@ pub(super) async fn linger(host: &Host) {
         activity.sleeps.set(true);
         activity.wake.notified().await;
         let (mut last, mut since) = (activity.requests.get(), Instant::now());
-        while since.elapsed() < LINGER {
-            std::thread::yield_now();
+        while since.elapsed() < LINGER && !crowd::is_there() && crowd::yield_core() {
             // Every turn of the runtime looks at the sockets, without sleep as there is this task.
             tokio::task::yield_now().await;
             if activity.requests.get() != last {

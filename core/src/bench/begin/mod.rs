@@ -1,0 +1,294 @@
+//! `polyrank bench start`: how long ranks take from the word to begin until all of them have
+//! carried out their first allreduce, next to other libraries. Programs and libraries are
+//! loaded before. Every turn has processes of its own, so that nothing is warm. Knows nothing
+//! of how groups meet.
+
+mod show;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::programs;
+use super::find::Found;
+use super::library::{Contender, Language, Library, Manner, Memory, Peer};
+use super::machine::{self, Machine};
+use super::messages::{Answer, Command};
+use super::rank::monotonic_s;
+use super::scripts::Scripts;
+use super::team::{Team, Terms, Trouble};
+use super::{EXIT_INTERRUPTED, EXIT_USAGE, interruption, say};
+
+/// How much earlier rank 0 begins, where the store is to be up before the others come.
+const HEAD_START: Duration = Duration::from_millis(100);
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  polyrank bench start
+      2, 8 and 32 Rust ranks.
+  polyrank bench start -n 32 -l python --against gloo,openmpi,mpich --python gloo=gloo/bin/python
+      In turn with other libraries.
+
+Times are from the word to begin until the last rank is a member of the group, and until the last
+rank's first allreduce of 4 bytes is over; imports are not counted. \"at once\": all ranks are told
+together, and rank 0 has its store still to open. \"store up\": rank 0 is told 100 ms earlier, and
+the time counts from the word to the others. MPI has no store: its launcher has started the ranks
+and knows them before the word, its time is that of MPI_Init and the allreduce. MiB is what the
+rank that holds most has more than before it joined: memory that is no file's, of shared pages its
+part; sockets' buffers in the system are not counted.";
+
+/// The options of `polyrank bench start`.
+#[derive(Args)]
+pub(crate) struct StartArguments {
+    /// Numbers of ranks
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,8,32")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    ranks: Vec<u32>,
+    /// Languages of the ranks; "+" mixes them in one group, "," compares groups
+    #[arg(short = 'l', long, value_name = "LANGUAGE,…", value_delimiter = ',')]
+    #[arg(default_value = "rust")]
+    language: Vec<String>,
+    /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
+    against: Vec<String>,
+    /// Where Python lives that has a library (gloo, openmpi, mpich, polyrank); may be repeated
+    #[arg(long, value_name = "LIBRARY=PATH")]
+    python: Vec<String>,
+    /// Alternating turns of every contender
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    turns: u32,
+    /// How long one turn may take before it counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<std::path::PathBuf>,
+}
+
+/// What is there when the ranks are told to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Before {
+    /// Nothing.
+    AtOnce,
+    /// Rank 0 and its store.
+    StoreUp,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    made_by: &'static str,
+    format: u32,
+    date: String,
+    machine: Machine,
+    load: [Option<f64>; 2],
+    rows: Vec<Row>,
+}
+
+/// One contender's turns.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    ranks: u32,
+    before: Before,
+    contender: String,
+    versions: std::collections::BTreeMap<String, String>,
+    /// Medians of the turns: until all were members, and until all had reduced.
+    member_ms: f64,
+    reduced_ms: f64,
+    /// Of each turn, in order.
+    turns_ms: Vec<f64>,
+    /// What the rank that holds most has then, more than before it joined: pages that are no
+    /// file's, of shared ones its part. Of the last turn; none where the system does not say.
+    memory_bytes: Option<u64>,
+}
+
+/// Runs the benchmark; the exit code.
+pub(super) fn run(arguments: &StartArguments) -> i32 {
+    let contenders = match contenders(arguments) {
+        Ok(contenders) => contenders,
+        Err(message) => {
+            say(&message);
+            return EXIT_USAGE;
+        }
+    };
+    match measure(arguments, &contenders) {
+        Ok(()) => 0,
+        Err(Trouble::Interrupted) => EXIT_INTERRUPTED,
+        Err(Trouble::Failed(message)) => {
+            say(&message);
+            1
+        }
+    }
+}
+
+fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
+    let contender = |name: String, library: Library| Contender {
+        name,
+        library,
+        memory: Memory::User,
+        manner: Manner::Ordinary,
+        environment: Vec::new(),
+    };
+    let mut contenders = Vec::new();
+    for language in &arguments.language {
+        let languages = Library::Polyrank(Language::list(language)?);
+        contenders.push(contender(format!("polyrank {language}"), languages));
+    }
+    for name in &arguments.against {
+        match Peer::from_name(name)? {
+            Peer::Memcpy => return Err("memcpy has nothing to start".to_owned()),
+            peer => contenders.push(contender(name.clone(), Library::Peer(peer))),
+        }
+    }
+    Ok(contenders)
+}
+
+fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), Trouble> {
+    let programs = programs(&arguments.python).map_err(Trouble::Failed)?;
+    let scripts = Scripts::write().map_err(|error| {
+        Trouble::Failed(format!("cannot write the script of Python's ranks: {error}"))
+    })?;
+    let terms = Terms {
+        limit: Duration::from_secs(arguments.timeout),
+        interrupted: interruption().map_err(Trouble::Failed)?,
+        script: scripts.python(),
+    };
+    let mut present = Vec::new();
+    for contender in contenders {
+        match programs.find(contender) {
+            Ok(found) => present.push((contender, found)),
+            Err(lack) => say(&format!("missing: {}\n    {}", lack.what, lack.advice)),
+        }
+    }
+    if present.is_empty() {
+        return Err(Trouble::Failed("nothing is left to measure".to_owned()));
+    }
+    let load_before = machine::load();
+    show::header();
+    let mut rows = Vec::new();
+    for &ranks in &arguments.ranks {
+        for before in [Before::StoreUp, Before::AtOnce] {
+            let measured = compare(&present, ranks, before, arguments.turns, &terms)?;
+            show::rows(&measured);
+            rows.extend(measured);
+        }
+    }
+    let Some(path) = &arguments.json else { return Ok(()) };
+    let report = Report {
+        made_by: "polyrank bench start",
+        format: 1,
+        date: machine::now(),
+        machine: Machine::here(),
+        load: [load_before, machine::load()],
+        rows,
+    };
+    let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    std::fs::write(path, text + "\n")
+        .map_err(|error| Trouble::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// All contenders in turn, from the same beginning.
+fn compare(
+    contenders: &[(&Contender, Found)],
+    ranks: u32,
+    before: Before,
+    turns: u32,
+    terms: &Terms,
+) -> Result<Vec<Row>, Trouble> {
+    let starts = |contender: &Contender| match contender.library {
+        Library::Peer(peer) => !(peer.is_mpi() && before == Before::StoreUp),
+        Library::Polyrank(_) => true,
+    };
+    let contenders: Vec<_> = contenders.iter().filter(|(one, _)| starts(one)).collect();
+    let mut rows: Vec<Row> = contenders
+        .iter()
+        .map(|(contender, _)| Row {
+            ranks,
+            before,
+            contender: contender.name.clone(),
+            versions: Default::default(),
+            member_ms: 0.0,
+            reduced_ms: 0.0,
+            turns_ms: Vec::new(),
+            memory_bytes: None,
+        })
+        .collect();
+    let mut members_ms = vec![Vec::new(); rows.len()];
+    for turn in 0..turns {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        // Whoever comes last in one turn comes first in the next.
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let (contender, found) = contenders[at];
+            let started = start(contender, found, ranks, before, terms)?;
+            members_ms[at].push(started.member_ms);
+            rows[at].turns_ms.push(started.reduced_ms);
+            rows[at].memory_bytes = started.memory_bytes;
+            rows[at].versions.extend(started.versions);
+        }
+    }
+    for (row, members_ms) in rows.iter_mut().zip(members_ms) {
+        row.member_ms = median(&members_ms);
+        row.reduced_ms = median(&row.turns_ms);
+    }
+    Ok(rows)
+}
+
+/// What one start was like.
+struct Started {
+    member_ms: f64,
+    reduced_ms: f64,
+    memory_bytes: Option<u64>,
+    versions: std::collections::BTreeMap<String, String>,
+}
+
+fn start(
+    contender: &Contender,
+    found: &Found,
+    ranks: u32,
+    before: Before,
+    terms: &Terms,
+) -> Result<Started, Trouble> {
+    let mut team = Team::load(contender, found, ranks, terms)?;
+    let first = usize::from(before == Before::StoreUp && ranks > 1);
+    if first > 0 {
+        team.send(0..first, &Command::Join)?;
+        std::thread::sleep(HEAD_START);
+    }
+    let word_s = monotonic_s();
+    team.send(first..ranks as usize, &Command::Join)?;
+    let (mut last_member_s, mut last_reduced_s) = (word_s, word_s);
+    let mut all_versions = std::collections::BTreeMap::new();
+    for answer in team.answers()? {
+        let Answer::Joined { member_s, reduced_s, versions } = answer else {
+            return Err(Trouble::Failed(format!("{}: a rank answers {answer:?}", team.name)));
+        };
+        last_member_s = member_s.max(last_member_s);
+        last_reduced_s = reduced_s.max(last_reduced_s);
+        all_versions.extend(versions);
+    }
+    let memory = team.tell(&Command::Memory)?.into_iter().filter_map(|answer| match answer {
+        Answer::Memory { bytes } => bytes,
+        _ => None,
+    });
+    let memory_bytes = memory.max();
+    team.end()?;
+    Ok(Started {
+        memory_bytes,
+        member_ms: (last_member_s - word_s) * 1e3,
+        reduced_ms: (last_reduced_s - word_s) * 1e3,
+        versions: all_versions,
+    })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
