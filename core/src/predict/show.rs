@@ -138,7 +138,7 @@ pub(super) fn chart(forecast: &Forecast) -> Chart {
     }
 }
 
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 1e-3 => format!("{:.1} µs", seconds * 1e6),
         seconds if seconds < 1.0 => format!("{:.2} ms", seconds * 1e3),
@@ -146,7 +146,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn bytes(bytes: f64) -> String {
+pub(super) fn bytes(bytes: f64) -> String {
     let unit = |unit: f64, name: &str| format!("{:.1} {name}", bytes / unit);
     match bytes {
         bytes if bytes < 1024.0 => format!("{bytes:.0} B"),
