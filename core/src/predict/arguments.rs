@@ -143,7 +143,8 @@ impl PredictArguments {
         Ok(Question {
             collective: self.collective,
             on: Topology::blocks(hosts, per_host),
-            bytes: self.bytes,
+            // A barrier has no tensor.
+            bytes: if self.collective == Collective::Barrier { 0 } else { self.bytes },
             equal_blocks: !self.uneven,
             prices: self.prices()?,
             simulated: self.simulate.then_some(MOST_SIMULATED),

@@ -12,8 +12,9 @@ use crate::transport::sim::{Options, Simulation};
 use crate::wire::frame::Fingerprint;
 use crate::{Blocks, Collective, DType, ReduceOp, Region};
 
-/// Steps of all ranks together; a step takes some 250 bytes.
-const MOST_STEPS: usize = 5_000_000;
+/// Steps of all ranks together: a step takes some 250 bytes, and schedules of very many steps take
+/// long to build.
+const MOST_STEPS: usize = 1 << 20;
 /// Bytes of all ranks' buffers together.
 const MOST_BYTES: u64 = 2 << 30;
 /// Bytes of an element.
@@ -126,7 +127,7 @@ impl Rehearsal<'_> {
     /// Refuses what would not fit into memory.
     fn check_size(&self) -> Result<(), String> {
         let kept_twice = 2 * u64::from(self.on.size());
-        let block_bytes = self.block_bytes() + size_of::<Region>() as u64;
+        let block_bytes = self.block_bytes().saturating_add(size_of::<Region>() as u64);
         let block_bytes = block_bytes.saturating_mul(u64::from(self.blocks()));
         match block_bytes.saturating_mul(kept_twice) {
             0..=MOST_BYTES => Ok(()),

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::arguments::Question;
 use super::rehearsal::{Counted, Rehearsal};
 use super::show;
-use crate::bench::sizes;
 use crate::schedule::cost::Traffic;
 use crate::schedule::select::{Known, Overrides, Selector};
 use crate::schedule::{Algorithm, Topology};
@@ -147,12 +146,11 @@ impl Row {
 }
 
 fn header(question: &Question, width: usize) -> String {
-    let name = question.collective.facts().name;
     format!(
-        "{name} of {}, carried out by the executor of every rank, in one process, over an imagined \
+        "{}, carried out by the executor of every rank, in one process, over an imagined \
          network\n\n  {:width$}  {:>6}  {:>6} {:>6}  {:>8} {:>6}  {:>10} {:>10}  {:>11}  {:>10}  \
          {:>6}  {:>10}\n",
-        sizes::show(question.bytes),
+        show::what(question),
         "algorithm",
         "ranks",
         "rounds",
