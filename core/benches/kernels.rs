@@ -26,8 +26,8 @@ criterion_group! {
 }
 criterion_main!(benches);
 
-/// In the caches of a core, and in no cache. Bytes of one operand. Code that is not optimised is not
-/// measured: it only shows that everything runs.
+/// In the caches of a core, and in no cache. Bytes of one operand. Code that is not optimised is
+/// not measured: it only shows that everything runs.
 const SIZES: &[(&str, usize)] = match cfg!(debug_assertions) {
     true => &[("4 KiB", 4 << 10)],
     false => &[("1 MiB", 1 << 20), ("64 MiB", 64 << 20)],
@@ -115,8 +115,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// Ones, and zeros to reduce them into: however often a kernel runs, no operator turns them into
-    /// infinities or numbers so small that they take longer.
+    /// Ones, and zeros to reduce them into: however often a kernel runs, no operator turns them
+    /// into infinities or numbers so small that they take longer.
     fn new(dtype: DType, bytes: usize) -> Memory {
         let one: Vec<u8> = match dtype {
             DType::F16 => 0x3c00_u16.to_ne_bytes().to_vec(),

@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The oracle: recursive doubling has as many messages of a rank as the logarithm, one after the
-/// other, each of the whole tensor, to as many partners; one neighbour on the ring of ranks is none.
+/// other, each of the whole tensor, to as many partners; one ring neighbour is none of them.
 #[test]
 fn four_thousand_ranks_are_carried_out_in_one_process() {
     let words = "allreduce --ranks 4096 --bytes 1K --algorithm recursive_doubling --run";

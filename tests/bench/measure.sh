@@ -25,8 +25,8 @@ pieces() {
     for operation in allreduce reduce_scatter allgather broadcast alltoall pingpong barrier; do
       # Pingpong is between two ranks, however many there are.
       [[ $operation$ranks == pingpong4 ]] && continue
-      "$@" "peers-$operation-$ranks" --title "Python on one host, next to Gloo, Open MPI and MPICH" \
-        "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
+      "$@" "peers-$operation-$ranks" \
+        --title "Python on one host, next to Gloo, Open MPI and MPICH" "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
     done
     "$@" "best-allreduce-$ranks" --title "Prepared calls and polyrank's own memory" \
       allreduce -n "$ranks" "${ladder[@]}" --language python \

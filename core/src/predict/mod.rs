@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   question ──▶ forecast (every algorithm, over sizes) ──▶ table · JSON · SVG
-//!       └──────▶ scale (ever more ranks) ──▶ rehearsal (executors, imagined network) ──▶ table · JSON
+//!       └──────▶ scale (ever more ranks) ──▶ rehearsal (imagined network) ──▶ table · JSON
 //! ```
 //!
 //! Knows schedules and prices, and executors on an imagined network; starts no process, no thread

@@ -63,7 +63,7 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
         });
         let _ = writeln!(out, "{answer:#}");
     }
-    // What is too large to be carried out is said, and is no failure; if nothing else is left, it is.
+    // What is too large to be carried out is said, and is no failure unless nothing else is left.
     let done = rows.iter().filter_map(|row| row.counted.as_ref().ok());
     let wrong = done.clone().any(|counted| counted.wrong > 0);
     i32::from(wrong || done.count() == 0)
