@@ -26,7 +26,8 @@ pieces() {
       # Pingpong is between two ranks, however many there are.
       [[ $operation$ranks == pingpong4 ]] && continue
       "$@" "peers-$operation-$ranks" \
-        --title "Python on one host, next to Gloo, Open MPI and MPICH" "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
+        --title "Python on one host, next to Gloo, Open MPI and MPICH" \
+        "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
     done
     "$@" "best-allreduce-$ranks" --title "Prepared calls and polyrank's own memory" \
       allreduce -n "$ranks" "${ladder[@]}" --language python \
