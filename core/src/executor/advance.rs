@@ -53,8 +53,7 @@ impl Executor {
         if size > 1 {
             let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
             for peer in [next, previous] {
-                if !state.peers[peer as usize].touched {
-                    state.peers[peer as usize].touched = true;
+                if !std::mem::replace(&mut state.peers.of(peer).touched, true) {
                     transport.connect(peer);
                 }
             }
@@ -68,7 +67,7 @@ impl Executor {
     #[must_use]
     pub fn with_board(mut self, board: AnyBoard) -> Executor {
         for peer in (0..self.state.size).filter(|&peer| peer != self.state.rank) {
-            if !std::mem::replace(&mut self.state.peers[peer as usize].touched, true) {
+            if !std::mem::replace(&mut self.state.peers.of(peer).touched, true) {
                 self.transport.connect(peer);
             }
         }
@@ -211,6 +210,13 @@ impl Executor {
     /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
     pub fn note_elsewhere(&mut self, sequence: u64, ranks: Vec<Rank>) {
         self.state.elsewhere = Some((sequence, ranks));
+    }
+
+    /// Bytes of memory that it keeps between operations: what it knows of its peers, schedules with
+    /// their analyses, scratch memory. What frames and operations take while they are under way is
+    /// not in it, nor is the transport.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Executor>() + self.state.memory_bytes()
     }
 
     /// The reason why the group is broken, if it is.

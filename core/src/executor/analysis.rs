@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::schedule::{Action, Rank, Schedule};
+use crate::schedule::{Action, Rank, Schedule, Step};
+use crate::sorted::sort;
 
 /// How many analysed schedules are kept.
 const KEPT: usize = 64;
@@ -25,34 +26,28 @@ pub(super) struct Analysis {
     message: Vec<u32>,
     predecessors: Lists<Edge>,
     successors: Lists<Edge>,
-    /// For each peer, the steps that send to it.
-    sends: Lists<u32>,
-    /// For each peer, the steps that receive from it.
-    receives: Lists<u32>,
+    /// The steps that send.
+    sends: ByPeer,
+    /// The steps that receive.
+    receives: ByPeer,
 }
 
 impl Analysis {
     /// Analyses the schedule of `rank` of `size`; the error says what is wrong with it.
     pub(super) fn new(schedule: Arc<Schedule>, rank: Rank, size: u32) -> Result<Analysis, String> {
         let steps = schedule.steps.len();
-        let mut message = Vec::with_capacity(steps);
-        let mut sends = vec![Vec::new(); size as usize];
-        let mut receives = vec![Vec::new(); size as usize];
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
         let mut predecessors = Vec::with_capacity(steps);
         let mut successors = vec![Vec::new(); steps];
         for (index, step) in schedule.steps.iter().enumerate() {
-            message.push(match peer_of(&step.action) {
-                None => 0,
+            match peer_of(&step.action) {
+                None => {}
                 Some((peer, _)) if peer >= size || peer == rank => {
                     return Err(format!("step {index} names rank {peer} of {size}"));
                 }
-                Some((peer, sending)) => {
-                    let list = if sending { &mut sends } else { &mut receives };
-                    let list = &mut list[peer as usize];
-                    list.push(index as u32);
-                    list.len() as u32 - 1
-                }
-            });
+                Some((peer, true)) => sends.push((peer, index as u32)),
+                Some((peer, false)) => receives.push((peer, index as u32)),
+            }
             let mut edges = Vec::with_capacity(step.after.len());
             for &earlier in &step.after {
                 if earlier as usize >= index {
@@ -64,12 +59,16 @@ impl Analysis {
             }
             predecessors.push(edges);
         }
+        let (sends, receives) = (ByPeer::new(sends), ByPeer::new(receives));
+        let mut message = vec![0; steps];
+        sends.number(&mut message);
+        receives.number(&mut message);
         Ok(Analysis {
             message,
             predecessors: Lists::new(predecessors),
             successors: Lists::new(successors),
-            sends: Lists::new(sends),
-            receives: Lists::new(receives),
+            sends,
+            receives,
             schedule,
         })
     }
@@ -89,14 +88,57 @@ impl Analysis {
         self.successors.get(step as usize)
     }
 
+    /// Bytes of memory, with the schedule.
+    fn memory_bytes(&self) -> usize {
+        let each = |step: &Step| size_of::<Step>() + step.after.capacity() * size_of::<u32>();
+        let schedule: usize = self.schedule.steps.iter().map(each).sum();
+        let by_peer =
+            (self.sends.steps.len() + self.receives.steps.len()) * size_of::<(Rank, u32)>();
+        schedule
+            + self.message.len() * size_of::<u32>()
+            + self.predecessors.memory_bytes()
+            + self.successors.memory_bytes()
+            + by_peer
+    }
+
     /// The step that sends message `message` to `peer`.
     pub(super) fn send_step(&self, peer: Rank, message: u32) -> Option<u32> {
-        self.sends.get(peer as usize).get(message as usize).copied()
+        self.sends.step(peer, message)
     }
 
     /// The step that receives message `message` from `peer`.
     pub(super) fn receive_step(&self, peer: Rank, message: u32) -> Option<u32> {
-        self.receives.get(peer as usize).get(message as usize).copied()
+        self.receives.step(peer, message)
+    }
+}
+
+/// Steps by peer; of one peer, in the order of the schedule.
+#[derive(Debug)]
+struct ByPeer {
+    steps: Vec<(Rank, u32)>,
+}
+
+impl ByPeer {
+    fn new(mut steps: Vec<(Rank, u32)>) -> ByPeer {
+        sort(&mut steps);
+        steps.shrink_to_fit();
+        ByPeer { steps }
+    }
+
+    /// Writes for each step which message of its peer it is.
+    fn number(&self, message: &mut [u32]) {
+        for of_peer in self.steps.chunk_by(|one, other| one.0 == other.0) {
+            for (number, (_, step)) in (0..).zip(of_peer) {
+                message[*step as usize] = number;
+            }
+        }
+    }
+
+    /// The step of message `message` of `peer`.
+    fn step(&self, peer: Rank, message: u32) -> Option<u32> {
+        let first = self.steps.partition_point(|(other, _)| *other < peer);
+        let (other, step) = self.steps.get(first.checked_add(message as usize)?)?;
+        (*other == peer).then_some(*step)
     }
 }
 
@@ -143,6 +185,10 @@ impl<T> Lists<T> {
         Lists { items, ends }
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.items.len() * size_of::<T>() + self.ends.len() * size_of::<u32>()
+    }
+
     fn get(&self, index: usize) -> &[T] {
         let Some(&end) = self.ends.get(index) else { return &[] };
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
@@ -158,6 +204,11 @@ pub(super) struct Analyses {
 }
 
 impl Analyses {
+    /// Bytes of memory, with the schedules.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.kept.iter().map(|analysis| analysis.memory_bytes()).sum()
+    }
+
     /// The analysis of `schedule`, from memory if it is there.
     pub(super) fn get(
         &mut self,

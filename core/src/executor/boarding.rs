@@ -13,7 +13,6 @@ use crate::Blocks;
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
-use crate::transport::Lost;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Shown};
@@ -433,7 +432,7 @@ impl State {
         // What it showed before it left counts.
         self.look_at_board();
         let running = self.in_flight.get(sequence).filter(|it| it.boarding.is_some())?;
-        let gone = |rank: &Rank| self.peers[*rank as usize].lost == Some(Lost::Goodbye);
+        let gone = |rank: &Rank| self.peers.has_left(*rank);
         self.waits_for(running).into_iter().find(gone)
     }
 }

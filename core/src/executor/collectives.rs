@@ -81,7 +81,7 @@ impl State {
         // numbers that were never issued here.
         while let Some(frame) = self.ahead.take(sequence) {
             let cost = frame.payload.len() + FRAME_COST;
-            let peer = &mut self.peers[frame.peer as usize];
+            let peer = self.peers.of(frame.peer);
             peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
             match frame.header.kind {
                 Kind::Ready => self.ready_arrived(frame.peer, &frame.header),
@@ -157,7 +157,7 @@ impl State {
             if large && (end > state.permitted || end - state.finished > IN_TRANSPORT) {
                 return;
             }
-            if !self.peers[peer as usize].admit(sequence, bytes + FRAME_COST) {
+            if !self.peers.of(peer).admit(sequence, bytes + FRAME_COST) {
                 self.hold(sequence, step, peer, bytes + FRAME_COST);
                 return;
             }
@@ -185,7 +185,7 @@ impl State {
         if let Some(running) = self.in_flight.get_mut(sequence) {
             running.step(step).held = true;
         }
-        if let Some(told) = self.peers[peer as usize].hold(sequence, step, bytes) {
+        if let Some(told) = self.peers.of(peer).hold(sequence, step, bytes) {
             self.replies.push_back((peer, self.header(Kind::Held, told)));
         }
     }
@@ -216,7 +216,7 @@ impl State {
         if next_segment(state.handed, state.bytes, allowed).is_none() {
             return;
         }
-        if !self.peers[peer as usize].admit(sequence, FRAME_COST) {
+        if !self.peers.of(peer).admit(sequence, FRAME_COST) {
             self.hold(sequence, step, peer, FRAME_COST);
             return;
         }
@@ -364,7 +364,7 @@ impl State {
             return;
         }
         let payload = kept;
-        let state = &mut self.peers[peer as usize];
+        let state = self.peers.of(peer);
         state.received_ahead_bytes += payload.len() + FRAME_COST;
         if state.received_ahead_bytes > 2 * WINDOW {
             self.protocol_error(peer, "it sent too much ahead of the operations issued here");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::GroupIdentity;
 use super::analysis::peer_of;
+use super::peers::{Incoming, Peer};
 use super::running::Running;
 use super::small::ON_BOARD;
 use super::state::{Finished, State};
@@ -139,17 +140,19 @@ impl State {
         self.work.clear();
         self.replies.clear();
         self.ahead.clear();
+        self.peers.forget();
         if let Some(boarded) = &mut self.boarded {
             boarded.give_up();
         }
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
         for peer in 0..self.size {
-            let state = &mut self.peers[peer as usize];
-            state.forget();
             // Whoever finds the reason tells everybody; the others pass it on along the connections
             // that there are, so that it arrives even if its finder dies.
-            if peer == self.rank || state.lost.is_some() || !(found_here || state.touched) {
+            let known = self.peers.get(peer);
+            let lost = known.is_some_and(|state| state.lost.is_some());
+            let touched = known.is_some_and(|state| state.touched);
+            if peer == self.rank || lost || !(found_here || touched) {
                 continue;
             }
             let header = Header {
@@ -178,8 +181,9 @@ impl State {
     /// Does what is due by the clock: deadlines, graces, the end of a broken group's farewell.
     pub(super) fn check_time(&mut self, transport: &mut dyn Transport) {
         if let Some(broken) = &mut self.broken {
-            let settled = |peer: &super::peers::Peer| peer.is_settled();
-            if !broken.closed && (self.now >= broken.until || self.peers.iter().all(settled)) {
+            if !broken.closed
+                && (self.now >= broken.until || self.peers.iter().all(Peer::is_settled))
+            {
                 broken.closed = true;
                 transport.close(false);
             }
@@ -275,7 +279,7 @@ impl State {
     pub(super) fn stalled(&self, now: Instant) -> Option<StallReport> {
         let running = self.in_flight.iter().next()?;
         let waiting_for = self.waits_for(running);
-        let unheard = |rank: &&Rank| self.peers[**rank as usize].is_unheard_of();
+        let unheard = |rank: &&Rank| self.peers.get(**rank).is_none_or(Peer::is_unheard_of);
         let unheard_of = waiting_for.iter().filter(unheard).copied().collect();
         Some(StallReport {
             sequence: running.sequence,
@@ -288,8 +292,8 @@ impl State {
 
     /// The connection to a peer is gone.
     pub(super) fn peer_lost(&mut self, peer: Rank, why: Lost) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        state.incoming = super::peers::Incoming::Nothing;
+        let state = self.peers.of(peer);
+        state.incoming = Incoming::Nothing;
         if state.lost.is_some() {
             return;
         }
@@ -346,7 +350,7 @@ impl State {
         let needed = running.unfinished().find_map(|step| {
             let (peer, _) = peer_of(&running.action(step))?;
             let here = running.early.iter().any(|early| early.0 == step);
-            (self.peers[peer as usize].lost == Some(Lost::Goodbye) && !here).then_some(peer)
+            (self.peers.has_left(peer) && !here).then_some(peer)
         });
         if let Some(rank) = needed {
             self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
@@ -355,8 +359,7 @@ impl State {
 
     /// Breaks the group if a message needs a peer that left.
     pub(super) fn check_departed_messages(&mut self) {
-        let gone = |peer: &Rank| self.peers[*peer as usize].lost == Some(Lost::Goodbye);
-        let needed = (0..self.size).filter(gone).find(|&peer| self.messages_need(peer));
+        let needed = self.peers.departed().find(|&peer| self.messages_need(peer));
         if let Some(rank) = needed {
             self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
         }

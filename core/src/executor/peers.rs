@@ -1,11 +1,12 @@
-//! What is known of each peer: how far it is, and how much was sent to it ahead of that. Knows no
-//! schedules and no transport.
+//! What is known of each peer: how far it is, and how much was sent to it ahead of that. Only peers
+//! that this rank has to do with take memory, not all ranks of a group. Knows no schedules and no
+//! transport.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::WINDOW;
-use crate::transport::Lost;
+use crate::transport::{Lost, Rank};
 
 /// Where the payload of the frame goes that a peer is sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,60 @@ pub(super) enum Incoming {
     Unmatched,
     /// Why the peer broke the group.
     Abort,
+}
+
+/// The peers that this rank has to do with. A transport names only ranks of its group.
+#[derive(Default)]
+pub(super) struct Peers {
+    known: BTreeMap<Rank, Peer>,
+}
+
+impl Peers {
+    /// What is known of a peer; from now on there is something.
+    pub(super) fn of(&mut self, peer: Rank) -> &mut Peer {
+        self.known.entry(peer).or_default()
+    }
+
+    /// What is known of a peer, if there is anything.
+    pub(super) fn get(&self, peer: Rank) -> Option<&Peer> {
+        self.known.get(&peer)
+    }
+
+    /// All of which something is known.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.known.values()
+    }
+
+    /// All of which something is known, by rank.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Rank, &mut Peer)> {
+        self.known.iter_mut().map(|(rank, peer)| (*rank, peer))
+    }
+
+    /// Whether a peer said goodbye.
+    pub(super) fn has_left(&self, peer: Rank) -> bool {
+        self.get(peer).is_some_and(|peer| peer.lost == Some(Lost::Goodbye))
+    }
+
+    /// Those that said goodbye.
+    pub(super) fn departed(&self) -> impl Iterator<Item = Rank> {
+        let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(Lost::Goodbye);
+        self.known.iter().filter(left).map(|(rank, _)| *rank)
+    }
+
+    /// Forgets all operations.
+    pub(super) fn forget(&mut self) {
+        self.known.values_mut().for_each(Peer::forget);
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let each = |peer: &Peer| {
+            size_of::<(Rank, Peer)>()
+                + peer.ahead.capacity() * size_of::<(u64, usize)>()
+                + peer.held.capacity() * size_of::<(u64, u32, usize)>()
+        };
+        self.iter().map(each).sum()
+    }
 }
 
 /// One of the other ranks.
@@ -150,7 +205,7 @@ impl Peer {
     }
 
     /// Forgets all operations.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self) {
         self.ahead.clear();
         self.held.clear();
         self.incoming = Incoming::Nothing;

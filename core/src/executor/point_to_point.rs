@@ -5,7 +5,7 @@
 //! first of its bytes, as far as the window has room: a receiver holds no more of them than of
 //! small messages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::peers::Incoming;
@@ -110,11 +110,12 @@ pub(super) struct PointToPoint {
     /// Receives that are matched with a message.
     pub(super) matched: Vec<Receiving>,
     unmatched: VecDeque<Unmatched>,
-    pub(super) flows: Vec<Flow>,
+    /// Of the peers to which, or from which, a message went.
+    flows: BTreeMap<Rank, Flow>,
 }
 
 impl PointToPoint {
-    pub(super) fn new(size: u32) -> PointToPoint {
+    pub(super) fn new() -> PointToPoint {
         PointToPoint {
             last_number: 0,
             last_receive: 0,
@@ -123,8 +124,13 @@ impl PointToPoint {
             posted: VecDeque::new(),
             matched: Vec::new(),
             unmatched: VecDeque::new(),
-            flows: vec![Flow::default(); size as usize],
+            flows: BTreeMap::new(),
         }
+    }
+
+    /// What went to and came from a peer.
+    pub(super) fn flow(&mut self, peer: Rank) -> &mut Flow {
+        self.flows.entry(peer).or_default()
     }
 
     /// Whether [`State::send_messages`] has something to do.
@@ -186,7 +192,7 @@ impl State {
             return;
         };
         let Some(found) = self.messages.unmatched.remove(place) else { return };
-        self.messages.flows[found.peer as usize].waiting -= found.cost();
+        self.messages.flow(found.peer).waiting -= found.cost();
         self.meet(receiving, &found);
     }
 
@@ -360,7 +366,7 @@ impl State {
             self.meet(posted, &found);
             return;
         }
-        let flow = &mut self.messages.flows[peer as usize];
+        let flow = self.messages.flow(peer);
         flow.waiting += found.cost();
         if flow.waiting > 2 * MESSAGE_WINDOW as u64 {
             self.protocol_error(peer, "it sent too many messages that nobody receives");
@@ -409,7 +415,7 @@ impl State {
 
     /// Notes that `cost` bytes from `peer` met their receive; tells the peer now and then.
     fn note_matched(&mut self, peer: Rank, cost: u64) {
-        let flow = &mut self.messages.flows[peer as usize];
+        let flow = self.messages.flow(peer);
         flow.matched += cost;
         if flow.matched - flow.reported >= MESSAGE_WINDOW as u64 / 4 {
             flow.reported = flow.matched;

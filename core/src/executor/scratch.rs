@@ -17,6 +17,11 @@ pub(super) struct ScratchPool {
 }
 
 impl ScratchPool {
+    /// Bytes that are kept.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Memory of `bytes` bytes with any content. A piece is reused for its own length only:
     /// training repeats the same sizes.
     pub(super) fn take(&mut self, bytes: usize) -> Region {

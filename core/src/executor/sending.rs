@@ -57,7 +57,7 @@ impl State {
         messages.last_number += 1;
         let number = messages.last_number;
         let bytes = message.memory.len();
-        let flow = &mut messages.flows[peer as usize];
+        let flow = messages.flow(peer);
         let under_way = flow.sent - flow.acknowledged;
         let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
         let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
@@ -113,7 +113,7 @@ impl State {
                 };
                 message.handed = end;
                 message.begun = true;
-                self.peers[message.peer as usize].touched = true;
+                self.peers.of(message.peer).touched = true;
                 transport.send(message.peer, header, payload);
             }
         }
@@ -134,7 +134,7 @@ impl State {
     /// The receiver takes an offered message, or tells how much it has matched.
     pub(super) fn accept_arrived(&mut self, peer: Rank, header: &Header) {
         if header.sequence == 0 {
-            let flow = &mut self.messages.flows[peer as usize];
+            let flow = self.messages.flow(peer);
             flow.acknowledged = flow.acknowledged.max(header.message_bytes).min(flow.sent);
             return;
         }

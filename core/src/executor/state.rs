@@ -9,7 +9,7 @@ use super::analysis::Analyses;
 use super::boarding::Boarded;
 use super::failure::{Broken, Cause, Suspicion};
 use super::in_flight::InFlight;
-use super::peers::{Incoming, Peer};
+use super::peers::{Incoming, Peers};
 use super::point_to_point::PointToPoint;
 use super::running::{Running, StepState};
 use super::scratch::ScratchPool;
@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) now: Instant,
     /// The highest operation that was issued here.
     pub(super) issued: u64,
-    pub(super) peers: Vec<Peer>,
+    pub(super) peers: Peers,
     pub(super) in_flight: InFlight,
     /// An operation, and the ranks that are known not to have come to it.
     pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
@@ -87,7 +87,7 @@ impl State {
             size,
             now,
             issued: 0,
-            peers: (0..size).map(|_| Peer::default()).collect(),
+            peers: Peers::default(),
             in_flight: InFlight::default(),
             elsewhere: None,
             ahead: AheadFrames::default(),
@@ -97,7 +97,7 @@ impl State {
             work: VecDeque::new(),
             replies: VecDeque::new(),
             wanting_issued: 0,
-            messages: PointToPoint::new(size),
+            messages: PointToPoint::new(),
             boarded: None,
             earliest: None,
             suspicion: None,
@@ -161,7 +161,7 @@ impl State {
         header: Header,
         payload: Payload,
     ) {
-        self.peers[peer as usize].touched = true;
+        self.peers.of(peer).touched = true;
         transport.send(peer, header, payload);
     }
 
@@ -184,7 +184,7 @@ impl State {
     /// The peer has issued operations up to `issued`.
     fn note_issued(&mut self, peer: Rank, issued: u64) {
         let mut released = std::mem::take(&mut self.released);
-        let held = self.peers[peer as usize].note_issued(issued, &mut released);
+        let held = self.peers.of(peer).note_issued(issued, &mut released);
         for (sequence, step) in released.drain(..) {
             if let Some(running) = self.in_flight.get_mut(sequence) {
                 running.step(step).held = false;
@@ -203,7 +203,7 @@ impl State {
             self.replies.push_back((peer, self.header(Kind::Issued, self.issued)));
             return;
         }
-        let wants = &mut self.peers[peer as usize].wants_issued;
+        let wants = &mut self.peers.of(peer).wants_issued;
         if wants.is_none() {
             self.wanting_issued += 1;
         }
@@ -215,12 +215,12 @@ impl State {
         if self.wanting_issued == 0 {
             return;
         }
-        for peer in 0..self.size {
-            let wants = &mut self.peers[peer as usize].wants_issued;
-            if wants.is_some_and(|sequence| sequence <= self.issued) {
-                *wants = None;
+        let header = self.header(Kind::Issued, self.issued);
+        for (peer, state) in self.peers.iter_mut() {
+            if state.wants_issued.is_some_and(|sequence| sequence <= self.issued) {
+                state.wants_issued = None;
                 self.wanting_issued -= 1;
-                self.replies.push_back((peer, self.header(Kind::Issued, self.issued)));
+                self.replies.push_back((peer, header));
             }
         }
     }
@@ -245,6 +245,17 @@ impl State {
         }
     }
 
+    /// Bytes of memory that stay when no operation is in flight.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let spare: usize = self.spare_steps.iter().map(Vec::capacity).sum();
+        self.peers.memory_bytes()
+            + self.analyses.memory_bytes()
+            + self.scratch.memory_bytes()
+            + spare * size_of::<StepState>()
+            + self.work.capacity() * size_of::<(u64, u32)>()
+            + self.replies.capacity() * size_of::<(Rank, Header)>()
+    }
+
     /// Whether the group must be, or is, broken: nothing but aborts matters any more.
     pub(super) fn is_failing(&self) -> bool {
         self.cause.is_some() || self.broken.is_some()
@@ -262,7 +273,7 @@ impl Sink for State {
     }
 
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return Destination::Discard };
+        let state = self.peers.of(peer);
         state.touched = true;
         state.incoming = Incoming::Nothing;
         if header.generation != self.group.generation {
@@ -275,7 +286,7 @@ impl Sink for State {
         if self.is_failing() {
             return Destination::Discard;
         }
-        if header.issued > self.peers[peer as usize].issued() {
+        if header.issued > self.peers.of(peer).issued() {
             self.note_issued(peer, header.issued);
         }
         let (incoming, destination) = match header.kind {
@@ -284,13 +295,12 @@ impl Sink for State {
             Kind::Offer => self.offer_announced(peer, header),
             _ => (Incoming::Nothing, Destination::Discard),
         };
-        self.peers[peer as usize].incoming = incoming;
+        self.peers.of(peer).incoming = incoming;
         destination
     }
 
     fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>) {
-        let Some(state) = self.peers.get_mut(peer as usize) else { return };
-        let incoming = std::mem::take(&mut state.incoming);
+        let incoming = std::mem::take(&mut self.peers.of(peer).incoming);
         if header.generation != self.group.generation {
             return;
         }
@@ -314,11 +324,7 @@ impl Sink for State {
 
     fn sent(&mut self, peer: Rank, header: &Header) {
         match header.kind {
-            Kind::Abort => {
-                if let Some(peer) = self.peers.get_mut(peer as usize) {
-                    peer.abort_sent = true;
-                }
-            }
+            Kind::Abort => self.peers.of(peer).abort_sent = true,
             _ if self.is_failing() || header.generation != self.group.generation => {}
             Kind::Data => self.data_sent(peer, header),
             Kind::Message | Kind::Offer => self.message_sent(header),
@@ -338,7 +344,7 @@ pub(super) fn bytes_of<'a>(payload: &'a Arrived<'_>) -> &'a [u8] {
 
 impl State {
     fn abort_arrived(&mut self, peer: Rank, payload: &Arrived<'_>) {
-        self.peers[peer as usize].abort_received = true;
+        self.peers.of(peer).abort_received = true;
         let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),

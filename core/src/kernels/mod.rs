@@ -8,8 +8,8 @@
 //! all NaNs become one, half-precision results are rounded once to nearest even, subnormal numbers
 //! are kept.
 //!
-//! Speed, as a ratio to `memcpy` of as many bytes in the same rounds (the example
-//! `kernel_speed`; one thread, best rounds, a busy virtual machine with two cores of an EPYC of the
+//! Speed, as a ratio to `memcpy` of as many bytes in the same rounds (an example
+//! that the bench `kernels` grew out of; one thread, best rounds, two cores of an EPYC of the
 //! fourth generation; `memcpy` 47 GB/s within the caches, about 10 GB/s beyond):
 //!
 //! | | 1 MiB | 64 MiB |

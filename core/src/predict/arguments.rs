@@ -6,11 +6,13 @@ use clap::{Args, ValueEnum};
 
 use crate::Collective;
 use crate::bench::sizes;
-use crate::schedule::Topology;
 use crate::schedule::cost::{Calibration, Link, LinkClass, Prices};
+use crate::schedule::{Algorithm, Topology};
 
 /// The tables of ranks and hosts take some memory for each rank.
 const MOST_RANKS: i64 = 1 << 20;
+/// Numbers of ranks whose executors fit into memory.
+const MOST_RUN: u32 = 1 << 14;
 /// More messages than this, of all ranks, are not simulated.
 const MOST_SIMULATED: u64 = 1 << 22;
 
@@ -24,6 +26,9 @@ Examples:
       A network with two microseconds from host to host.
   polyrank predict allreduce --ranks 8 --bytes 1M --prices host.prices --json
       The prices that `polyrank bench --calibrate` measured.
+  polyrank predict allreduce --ranks 4096 --bytes 1K --run
+      Not paper alone: the executors of 16, 64, … 4,096 ranks carry it out in one process. Counts
+      messages, connections and memory of a rank, and checks the results.
 
 Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and
 between hosts, and what reducing costs. Where nothing was measured, links cost what they cost on a
@@ -63,6 +68,13 @@ pub(crate) struct PredictArguments {
     /// Run the schedules of all ranks in model time too, where they have few enough messages
     #[arg(long)]
     simulate: bool,
+    /// These algorithms alone [default: all]
+    #[arg(short, long, value_name = "NAME,…", value_delimiter = ',')]
+    algorithm: Vec<String>,
+    /// Carry it out, with ever more ranks up to --ranks: every rank's executor, in this process,
+    /// over an imagined network; counts what a rank sends, connects to and keeps in memory
+    #[arg(long, conflicts_with_all = ["simulate", "svg"])]
+    pub(super) run: bool,
     /// Print JSON, with the times over all sizes
     #[arg(long)]
     pub(super) json: bool,
@@ -89,6 +101,20 @@ pub(super) struct Question {
     pub(super) prices: Prices,
     /// The most messages of all ranks that are simulated; none if nothing is.
     pub(super) simulated: Option<u64>,
+    /// The algorithms that are asked for, all if there are none.
+    pub(super) algorithms: Vec<String>,
+}
+
+impl Question {
+    /// The algorithms that are asked for and can answer, with their places among all.
+    pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &'static Algorithm)> {
+        let all = self.collective.algorithms().iter().enumerate();
+        all.filter(|(_, algorithm)| self.equal_blocks || !algorithm.needs_equal_blocks()).filter(
+            |(_, algorithm)| {
+                self.algorithms.is_empty() || self.algorithms.iter().any(|a| a == algorithm.name)
+            },
+        )
+    }
 }
 
 impl PredictArguments {
@@ -102,13 +128,27 @@ impl PredictArguments {
                 self.ranks
             ));
         }
+        if self.run && self.ranks > MOST_RUN {
+            return Err(format!("--run takes up to {MOST_RUN} ranks, not {}", self.ranks));
+        }
+        let known = self.collective.algorithms();
+        if let Some(unknown) = self.algorithm.iter().find(|&a| known.iter().all(|k| k.name != a)) {
+            let known: Vec<_> = known.iter().map(|known| known.name).collect();
+            return Err(format!(
+                "{} has no algorithm `{unknown}`; it has {}",
+                self.collective.facts().name,
+                known.join(", ")
+            ));
+        }
         Ok(Question {
             collective: self.collective,
             on: Topology::blocks(hosts, per_host),
-            bytes: self.bytes,
+            // A barrier has no tensor.
+            bytes: if self.collective == Collective::Barrier { 0 } else { self.bytes },
             equal_blocks: !self.uneven,
             prices: self.prices()?,
             simulated: self.simulate.then_some(MOST_SIMULATED),
+            algorithms: self.algorithm.clone(),
         })
     }
 

@@ -49,9 +49,6 @@ impl Forecast {
         };
         let sizes = sizes(bytes);
         let chosen = choose(bytes);
-        let usable = collective.algorithms().iter().enumerate();
-        let usable =
-            usable.filter(|(_, algorithm)| equal_blocks || !algorithm.needs_equal_blocks());
         let row = |(index, algorithm): (usize, &'static Algorithm)| {
             let load = (algorithm.load)(&question.on);
             let price = |bytes: u64| selector.price(collective, index, bytes);
@@ -66,7 +63,7 @@ impl Forecast {
                 curve: sizes.iter().map(|&bytes| price(bytes)).collect(),
             }
         };
-        let mut rows: Vec<Row> = usable.map(row).collect();
+        let mut rows: Vec<Row> = question.usable().map(row).collect();
         rows.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let name = |bytes: &u64| collective.algorithms()[choose(*bytes)].name;
         let chosen = sizes.iter().map(name).collect();
@@ -130,6 +127,7 @@ mod tests {
             equal_blocks: true,
             prices: Prices::of(LinkClass::SharedMemory),
             simulated: Some(1 << 16),
+            algorithms: Vec::new(),
         })
     }
 

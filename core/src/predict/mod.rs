@@ -3,13 +3,19 @@
 //!
 //! ```text
 //!   question ──▶ forecast (every algorithm, over sizes) ──▶ table · JSON · SVG
+//!       └──────▶ scale (ever more ranks) ──▶ rehearsal (imagined network) ──▶ table · JSON
 //! ```
 //!
-//! Knows schedules and prices; starts no ranks and opens no socket.
+//! Knows schedules and prices, and executors on an imagined network; starts no process, no thread
+//! and opens no socket.
 
 mod arguments;
 mod forecast;
+mod rehearsal;
+mod scale;
 mod show;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 
@@ -28,6 +34,9 @@ pub(crate) fn run(arguments: &PredictArguments) -> i32 {
             return EXIT_USAGE;
         }
     };
+    if arguments.run {
+        return scale::run(&question, arguments.json, &mut std::io::stdout().lock());
+    }
     let forecast = Forecast::new(question);
     let text = if arguments.json { show::json(&forecast) } else { show::table(&forecast) };
     // Whoever closed the pipe has read enough.

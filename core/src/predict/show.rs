@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::arguments::Question;
 use super::forecast::{Forecast, Row};
+use crate::Collective;
 use crate::bench::sizes;
 use crate::chart::{Chart, Line, Panel, Scale};
 
@@ -44,8 +46,16 @@ fn title(forecast: &Forecast) -> String {
         1 => "on one host".to_owned(),
         _ => format!("{} on each of {hosts} hosts", question.on.most()),
     };
+    format!("{}, {ranks} ranks, {place}", what(question))
+}
+
+/// The collective, and its size if it has one.
+pub(super) fn what(question: &Question) -> String {
     let name = question.collective.facts().name;
-    format!("{name} of {}, {ranks} ranks, {place}", sizes::show(question.bytes))
+    match question.collective {
+        Collective::Barrier => name.to_owned(),
+        _ => format!("{name} of {}", sizes::show(question.bytes)),
+    }
 }
 
 fn row_text(forecast: &Forecast, row: &Row, width: usize, simulates: bool) -> String {
@@ -138,7 +148,7 @@ pub(super) fn chart(forecast: &Forecast) -> Chart {
     }
 }
 
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 1e-3 => format!("{:.1} µs", seconds * 1e6),
         seconds if seconds < 1.0 => format!("{:.2} ms", seconds * 1e3),
@@ -146,12 +156,14 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn bytes(bytes: f64) -> String {
+pub(super) fn bytes(bytes: f64) -> String {
     let unit = |unit: f64, name: &str| format!("{:.1} {name}", bytes / unit);
+    // What would be rounded to 1024.0 of a unit is 1.0 of the next.
+    let below = |unit: f64| bytes < unit * 0.99995;
     match bytes {
-        bytes if bytes < 1024.0 => format!("{bytes:.0} B"),
-        bytes if bytes < 1_048_576.0 => unit(1024.0, "KiB"),
-        bytes if bytes < 1_073_741_824.0 => unit(1_048_576.0, "MiB"),
+        bytes if below(1024.0) => format!("{bytes:.0} B"),
+        _ if below(1_048_576.0) => unit(1024.0, "KiB"),
+        _ if below(1_073_741_824.0) => unit(1_048_576.0, "MiB"),
         _ => unit(1_073_741_824.0, "GiB"),
     }
 }

@@ -19,6 +19,7 @@ export interface Case {
   ranks: number;
   bytes: number;
   dtype: string;
+  reduction: string | null;
   results: Measured[];
 }
 
@@ -31,6 +32,8 @@ export interface Report {
   load: [number | null, number | null];
   versions: Record<string, Record<string, string>>;
   reference: string;
+  /** What could not be measured, and why. */
+  missing: Record<string, string>;
   cases: Case[];
 }
 
@@ -38,25 +41,72 @@ export interface Report {
 export interface Topic {
   operation: string;
   ranks: number;
+  /** Elements, reduction and place of the result. */
+  kind: string;
+}
+
+/** The layout of the file that is read here. */
+const FORMAT = 1;
+
+/**
+ * The reports of one title, which may have been measured in pieces, as one; those of another layout
+ * are left out. Pieces of different machines, or with different contenders to refer to, stay apart.
+ */
+export function merged(pieces: readonly Report[]): Report[] {
+  const reports = new Map<string, Report>();
+  for (const piece of pieces.filter(({ format }) => format === FORMAT)) {
+    const { cpu, cores } = piece.machine;
+    const key = JSON.stringify([piece.title, cpu, cores, piece.reference]);
+    const known = reports.get(key);
+    reports.set(key, known ? joined(known, piece) : piece);
+  }
+  return [...reports.values()];
+}
+
+/** Two pieces: the first day counts, and the highest load. */
+function joined(one: Report, other: Report): Report {
+  const load = (index: 0 | 1) => {
+    const known = [one.load[index], other.load[index]].filter((load) => load !== null);
+    return known.length > 0 ? Math.max(...known) : null;
+  };
+  return {
+    ...one,
+    date: one.date < other.date ? one.date : other.date,
+    load: [load(0), load(1)],
+    versions: { ...one.versions, ...other.versions },
+    missing: { ...one.missing, ...other.missing },
+    cases: [...one.cases, ...other.cases],
+  };
+}
+
+/** `f32, sum, in place`. */
+function kindOf({ dtype, reduction, form }: Case): string {
+  const parts = [dtype, reduction, form === "in_place" ? "in place" : "out of place"];
+  return parts.filter((part) => part !== null).join(", ");
 }
 
 /** The operations and numbers of ranks of a report, in its order. */
 export function topics(report: Report): Topic[] {
   const found: Topic[] = [];
-  for (const { operation, ranks } of report.cases) {
-    if (!found.some((topic) => topic.operation === operation && topic.ranks === ranks)) {
-      found.push({ operation, ranks });
+  for (const one of report.cases) {
+    const topic = { operation: one.operation, ranks: one.ranks, kind: kindOf(one) };
+    if (!found.some((known) => isSame(known, topic))) {
+      found.push(topic);
     }
   }
   return found;
 }
 
 /** The cases of a topic, by size. */
-export function casesOf(report: Report, { operation, ranks }: Topic): Case[] {
-  const chosen = report.cases.filter(
-    (one) => one.operation === operation && one.ranks === ranks,
-  );
+export function casesOf(report: Report, topic: Topic): Case[] {
+  const chosen = report.cases.filter((one) => isSame({ ...one, kind: kindOf(one) }, topic));
   return chosen.sort((a, b) => a.bytes - b.bytes);
+}
+
+function isSame(one: Topic, other: Topic): boolean {
+  return (
+    one.operation === other.operation && one.ranks === other.ranks && one.kind === other.kind
+  );
 }
 
 /** Those that some case has figures of, in the order of the first case. */
@@ -73,6 +123,15 @@ export function resultOf(one: Case, contender: string): Measured | undefined {
 export function versionsOf(report: Report, contender: string): string {
   const versions = Object.entries(report.versions[contender] ?? {});
   return versions.map(([name, version]) => (version ? `${name} ${version}` : name)).join(", ");
+}
+
+/** Cases whose results were wrong, or not looked at, of those that are shown. */
+export function doubts(cases: readonly Case[]): { wrong: number; unchecked: number } {
+  const all = cases.flatMap(({ results }) => results);
+  return {
+    wrong: all.filter(({ wrong }) => wrong !== null && wrong > 0).length,
+    unchecked: all.filter(({ wrong }) => wrong === null).length,
+  };
 }
 
 /** A ratio in words: how often one goes into the other. */

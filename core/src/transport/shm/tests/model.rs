@@ -24,6 +24,19 @@ const RING: Ring = Ring { start: 0, cells: CELLS as u64, consumed: CONSUMED };
 struct Memory {
     words: Vec<AtomicU64>,
     bodies: Vec<UnsafeCell<u64>>,
+    flaw: Option<Flaw>,
+}
+
+/// What memory may lack, so that a check which needs it must fail: this shows that the checker
+/// looks where it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    /// A store is not behind what was written before.
+    Store,
+    /// What was written before a store cannot be read after its load.
+    Load,
+    /// Two sides that store and load may both miss each other.
+    Fence,
 }
 
 // SAFETY: the checker is told of each access to a body, and fails if two threads have one at once.
@@ -32,22 +45,28 @@ unsafe impl Sync for Memory {}
 unsafe impl Send for Memory {}
 
 impl Memory {
-    fn new() -> Memory {
+    fn new(flaw: Option<Flaw>) -> Memory {
         let words = 0..(WAITS + 8) / 8;
         Memory {
             words: words.clone().map(|_| AtomicU64::new(0)).collect(),
             bodies: words.map(|_| UnsafeCell::new(0)).collect(),
+            flaw,
         }
+    }
+
+    /// `sound`, unless that is what this memory lacks.
+    fn ordering(&self, sound: Ordering, flaw: Flaw) -> Ordering {
+        if self.flaw == Some(flaw) { Ordering::Relaxed } else { sound }
     }
 }
 
 impl Shared for Memory {
     fn load(&self, at: usize) -> u64 {
-        self.words[at / 8].load(Ordering::Acquire)
+        self.words[at / 8].load(self.ordering(Ordering::Acquire, Flaw::Load))
     }
 
     fn store(&self, at: usize, value: u64) {
-        self.words[at / 8].store(value, Ordering::Release);
+        self.words[at / 8].store(value, self.ordering(Ordering::Release, Flaw::Store));
     }
 
     fn swap(&self, at: usize, value: u64) -> u64 {
@@ -55,7 +74,9 @@ impl Shared for Memory {
     }
 
     fn fence(&self) {
-        fence(Ordering::SeqCst);
+        if self.flaw != Some(Flaw::Fence) {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
@@ -109,11 +130,49 @@ fn explore(check: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn entries_arrive_whole_and_in_order_around_the_end() {
+    entries_arrive(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn entries_need_stores_that_release() {
+    entries_arrive(Some(Flaw::Store));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn entries_need_loads_that_acquire() {
+    entries_arrive(Some(Flaw::Load));
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_an_entry() {
+    sleeper_is_woken(None);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_sleeps_needs_fences() {
+    sleeper_is_woken(Some(Flaw::Fence));
+}
+
+#[test]
+fn whoever_waits_for_room_is_woken_when_there_is_some() {
+    writer_is_woken(None);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_waits_for_room_needs_fences() {
+    writer_is_woken(Some(Flaw::Fence));
+}
+
+fn entries_arrive(flaw: Option<Flaw>) {
     // What and how many words: cells 0, 1 and 2, 3 and 4, then 0 and 1, as there is no room at the
     // end. The second leaves in cell 2 what would be the stamp of an entry behind the last.
     const ENTRIES: [(u64, usize); 4] = [(5, 1), (9, 7), (2, 7), (4, 7)];
-    explore(|| {
-        let memory = Arc::new(Memory::new());
+    explore(move || {
+        let memory = Arc::new(Memory::new(flaw));
         let other = memory.clone();
         let thread = loom::thread::spawn(move || {
             let mut writer = Writer::default();
@@ -135,10 +194,9 @@ fn entries_arrive_whole_and_in_order_around_the_end() {
     });
 }
 
-#[test]
-fn whoever_sleeps_is_woken_by_an_entry() {
-    explore(|| {
-        let memory = Arc::new(Memory::new());
+fn sleeper_is_woken(flaw: Option<Flaw>) {
+    explore(move || {
+        let memory = Arc::new(Memory::new(flaw));
         let bell = Arc::new(Notify::new());
         let (other, ring) = (memory.clone(), bell.clone());
         let thread = loom::thread::spawn(move || {
@@ -164,10 +222,9 @@ fn whoever_sleeps_is_woken_by_an_entry() {
     });
 }
 
-#[test]
-fn whoever_waits_for_room_is_woken_when_there_is_some() {
-    explore(|| {
-        let memory = Arc::new(Memory::new());
+fn writer_is_woken(flaw: Option<Flaw>) {
+    explore(move || {
+        let memory = Arc::new(Memory::new(flaw));
         let bell = Arc::new(Notify::new());
         let mut writer = Writer::default();
         for value in 1..=5 {

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Measures anew what the site's page "Speed" draws, in pieces of at most some two minutes each, so
+# that a machine can be kept quiet for one of them. One file for each piece, in results/; the page
+# puts the pieces of one title together.
+#
+#   tests/bench/measure.sh --list            the pieces
+#   tests/bench/measure.sh PIECE…            these; all, if none is named
+#
+# Build first: cargo build --release -p polyrank, the Python package in release, and for languages
+# the Node package. From the environment: POLYRANK (the program), POLYRANK_PYTHON,
+# POLYRANK_BENCH_GLOO, POLYRANK_BENCH_OPENMPI, POLYRANK_BENCH_MPICH (Pythons that have them), and
+# WRAP, a command that keeps the machine quiet while it runs another.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+polyrank=${POLYRANK:-target/release/polyrank}
+results=tests/bench/results
+peers=gloo,openmpi,mpich,memcpy
+ladder=(-b 4 -e 64M -f 4)
+
+# pieces NAME RUN…: calls RUN with the name of each piece and the words of its command.
+pieces() {
+  local operation ranks
+  for ranks in 2 4; do
+    for operation in allreduce reduce_scatter allgather broadcast alltoall pingpong barrier; do
+      # Pingpong is between two ranks, however many there are.
+      [[ $operation$ranks == pingpong4 ]] && continue
+      "$@" "peers-$operation-$ranks" \
+        --title "Python on one host, next to Gloo, Open MPI and MPICH" \
+        "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
+    done
+    "$@" "best-allreduce-$ranks" --title "Prepared calls and polyrank's own memory" \
+      allreduce -n "$ranks" "${ladder[@]}" --language python \
+      --memory user,polyrank --call ordinary,prepared --against openmpi,mpich
+    for operation in allreduce reduce_scatter; do
+      "$@" "tcp-$operation-$ranks" --title "Over TCP, next to Open MPI and Gloo over TCP" \
+        "$operation" -n "$ranks" "${ladder[@]}" --language python --transport tcp \
+        --against openmpi-tcp,gloo
+    done
+    "$@" "languages-allreduce-$ranks" --title "Languages, alone and together" \
+      allreduce -n "$ranks" "${ladder[@]}" --language rust,python,node,rust+python+node
+  done
+  "$@" "crowd-allreduce-8" --title "Eight ranks on two cores" \
+    allreduce -n 8 -b 4 -e 16M -f 16 --language python --against gloo
+}
+
+list() {
+  echo "$1"
+}
+
+wanted=("$@")
+
+measure() {
+  local name=$1
+  shift
+  local one is_wanted=$((${#wanted[@]} == 0))
+  for one in ${wanted[@]+"${wanted[@]}"}; do
+    [[ $name == "$one" ]] && is_wanted=1
+  done
+  if ((is_wanted)); then
+    mkdir -p "$results"
+    echo "== $name" >&2
+    ${WRAP:-} "$polyrank" bench "$@" --json "$results/$name.json"
+  fi
+}
+
+if [[ ${1:-} == --list ]]; then
+  pieces list
+  exit
+fi
+known=$(pieces list)
+for one in ${wanted[@]+"${wanted[@]}"}; do
+  if ! grep -qx -- "$one" <<<"$known"; then
+    echo "there is no piece $one; --list names them" >&2
+    exit 2
+  fi
+done
+pieces measure
