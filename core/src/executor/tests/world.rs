@@ -58,8 +58,8 @@ impl World {
 
     /// As [`World::new`], where messages of up to `eager_bytes` leave unasked.
     pub(super) fn with_eager_bytes(size: u32, seed: u64, eager_bytes: usize) -> World {
-        let network = Network { eager_bytes, ..Network::default() };
-        let network: Shared = Arc::new(Mutex::new(network));
+        let network: Shared = Arc::new(Mutex::new(Network::default()));
+        network.lock().unwrap().eager_bytes = eager_bytes;
         let unasked_bytes = [0, 20_000, 200_000][seed as usize % 3];
         network.lock().unwrap().unasked_bytes = unasked_bytes;
         let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;
