@@ -195,9 +195,9 @@ pub trait Transport: Send {
         let _ = peer;
         EAGER
     }
-    /// How many of the first of a longer message of `message_bytes` to `peer` had better leave before that one has said
-    /// where they go, because its answer takes longer than a copy of so much. At most
-    /// [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
+    /// How many of the first of `message_bytes`, where those are more, to `peer` had better leave
+    /// before that one has said where they go, because its answer takes longer than a copy of so
+    /// much. At most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
     fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
         let _ = (peer, message_bytes);
         0
