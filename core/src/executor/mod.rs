@@ -42,14 +42,11 @@ pub use small::{ON_BOARD, Small};
 pub use spin::SpinPolicy;
 pub use state::Finished;
 
+pub use crate::transport::EAGER;
+
 /// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
 /// have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);
-
-/// Messages of up to this many bytes are sent without asking the receiver; of larger ones, the
-/// first bytes are where [`Transport::unasked_bytes`](crate::transport::Transport::unasked_bytes)
-/// says so.
-pub const EAGER: usize = 32 << 10;
 
 /// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
 /// element's size.

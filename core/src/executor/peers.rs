@@ -95,6 +95,8 @@ impl Peers {
 /// One of the other ranks.
 #[derive(Default)]
 pub(super) struct Peer {
+    /// Messages of up to this many bytes are sent to it, and come from it, unasked.
+    pub(super) eager_bytes: usize,
     /// The highest operation that it has issued, as far as is known here.
     issued: u64,
     /// Bytes sent to it for each operation that it may not have issued, by rising sequence of

@@ -3,7 +3,7 @@
 
 use super::point_to_point::{Ending, frame_cost};
 use super::state::{Finished, State};
-use super::{EAGER, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
+use super::{FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
 use crate::Error;
 use crate::tensor::Region;
 use crate::transport::{Payload, Rank, Transport};
@@ -60,7 +60,7 @@ impl State {
         let flow = messages.flow(peer);
         let under_way = flow.sent - flow.acknowledged;
         let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
-        let eager = bytes <= EAGER && bytes + FRAME_COST <= room;
+        let eager = bytes <= self.peers[peer as usize].eager_bytes && bytes + FRAME_COST <= room;
         // More than a message may have in the transport would never be handed over.
         let most = room.saturating_sub(FRAME_COST).min(IN_TRANSPORT);
         let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };

@@ -50,6 +50,13 @@ impl Transport for MixedTransport {
         self.way(peer).send(peer, header, payload);
     }
 
+    fn eager_bytes(&self, peer: Rank) -> usize {
+        match self.is_web.get(peer as usize) {
+            Some(true) => self.websocket.eager_bytes(peer),
+            _ => self.tcp.eager_bytes(peer),
+        }
+    }
+
     fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
         match self.is_web.get(peer as usize) {
             Some(true) => self.websocket.unasked_bytes(peer, message_bytes),

@@ -41,6 +41,9 @@ use crate::wire::frame::Header;
 /// A rank of the group that this transport connects.
 pub type Rank = u32;
 
+/// Messages of up to this many bytes leave without asking the receiver, whatever the transport.
+pub const EAGER: usize = 32 << 10;
+
 /// The bytes behind a header.
 #[derive(Clone, Debug)]
 pub enum Payload {
@@ -186,9 +189,15 @@ pub trait Transport: Send {
     /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
-    /// How many of the first of `message_bytes` to `peer` had better leave before that one has said
-    /// where they go, because its answer takes longer than a copy of so much. At most
-    /// [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
+    /// Up to which length messages to and from `peer` leave without asking the receiver, who keeps
+    /// those that it cannot use yet. Both ends say the same, and at least [`EAGER`].
+    fn eager_bytes(&self, peer: Rank) -> usize {
+        let _ = peer;
+        EAGER
+    }
+    /// How many of the first of `message_bytes`, where those are more, to `peer` had better leave
+    /// before that one has said where they go, because its answer takes longer than a copy of so
+    /// much. At most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
     fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
         let _ = (peer, message_bytes);
         0

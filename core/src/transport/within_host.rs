@@ -154,6 +154,20 @@ impl Transport for Both {
         self.way(peer).send(peer, header, payload);
     }
 
+    fn eager_bytes(&self, peer: Rank) -> usize {
+        match self.is_near.get(peer as usize) {
+            Some(true) => self.near.eager_bytes(peer),
+            _ => self.far.eager_bytes(peer),
+        }
+    }
+
+    fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
+        match self.is_near.get(peer as usize) {
+            Some(true) => self.near.unasked_bytes(peer, message_bytes),
+            _ => self.far.unasked_bytes(peer, message_bytes),
+        }
+    }
+
     fn connect(&mut self, peer: Rank) {
         self.way(peer).connect(peer);
     }

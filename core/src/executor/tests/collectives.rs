@@ -6,7 +6,7 @@ use super::schedules::{barrier, chain_broadcast, direct_allgather, flat_reduce, 
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::Region;
-use crate::executor::{SEGMENT, WINDOW};
+use crate::executor::{EAGER, SEGMENT, WINDOW};
 use crate::wire::frame::Kind;
 
 /// Elements per rank: empty, fewer than ranks, eager, several segments.
@@ -45,6 +45,33 @@ fn a_ring_allreduce_is_right_at_every_size() {
                     assert_eq!(values(&tensor), sums(size, count), "{size} ranks, {count}");
                 }
             }
+        }
+    });
+}
+
+#[test]
+fn messages_leave_unasked_as_far_as_the_transport_says() {
+    with_seeds(|seed| {
+        let (size, count) = (4, 70_000);
+        // The ring's messages are a quarter of the tensor.
+        for (eager_bytes, asks) in [(EAGER, true), (count - 1, true), (count, false)] {
+            let mut world = World::with_eager_bytes(size, seed, eager_bytes);
+            let tensors: Vec<_> = (0..size).map(|rank| contribution(rank, count)).collect();
+            let mut calls = Vec::new();
+            for rank in 0..size {
+                let output = vec![tensors[rank as usize].clone()];
+                let call = Call::new(&ring_allreduce(rank, size), Vec::new(), output);
+                calls.push(world.issue(rank, call));
+                // Some are ahead of others, whose messages then come too early.
+                world.step(rank);
+            }
+            world.run(&calls);
+            assert_ok(&calls);
+            for tensor in tensors {
+                assert_eq!(values(&tensor), sums(size, count), "{eager_bytes} bytes unasked");
+            }
+            let network = world.network.lock().unwrap();
+            assert_eq!(network.delivered.contains_key(&Kind::Ready), asks, "{eager_bytes}");
         }
     });
 }

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use crate::kernels;
-use crate::transport::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::transport::{
+    Arrived, Destination, EAGER, Interest, Lost, Payload, Rank, Sink, Transport,
+};
 use crate::wire::frame::{Header, Kind};
 
 /// A small generator of pseudo-random numbers (xorshift).
@@ -37,6 +39,8 @@ pub(super) struct Network {
     pub(super) delivered_bytes: HashMap<Kind, usize>,
     /// What [`Transport::unasked_bytes`] says.
     pub(super) unasked_bytes: usize,
+    /// What [`Transport::eager_bytes`] says, if it is more than usual.
+    pub(super) eager_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
 }
@@ -181,6 +185,10 @@ impl Transport for Loopback {
     }
 
     fn connect(&mut self, _peer: Rank) {}
+
+    fn eager_bytes(&self, _peer: Rank) -> usize {
+        self.network.lock().unwrap().eager_bytes.max(EAGER)
+    }
 
     fn unasked_bytes(&self, _peer: Rank, _message_bytes: usize) -> usize {
         self.network.lock().unwrap().unasked_bytes

@@ -8,8 +8,8 @@ use crate::executor::{
     Bindings, Boarding, Completion, Executor, GroupIdentity, Message, Operation, Small,
 };
 use crate::schedule::{Rank, Schedule};
-use crate::transport::Transport;
 use crate::transport::sim::{Options, Simulation};
+use crate::transport::{EAGER, Transport};
 use crate::wire::frame::Fingerprint;
 use crate::{DType, Error, ReduceOp, Region, Result};
 
@@ -53,7 +53,13 @@ impl Call {
 
 impl World {
     pub(super) fn new(size: u32, seed: u64) -> World {
+        World::with_eager_bytes(size, seed, EAGER)
+    }
+
+    /// As [`World::new`], where messages of up to `eager_bytes` leave unasked.
+    pub(super) fn with_eager_bytes(size: u32, seed: u64, eager_bytes: usize) -> World {
         let network: Shared = Arc::new(Mutex::new(Network::default()));
+        network.lock().unwrap().eager_bytes = eager_bytes;
         let unasked_bytes = [0, 20_000, 200_000][seed as usize % 3];
         network.lock().unwrap().unasked_bytes = unasked_bytes;
         let transport = |rank| Box::new(Loopback::new(rank, size, &network, seed)) as Box<_>;

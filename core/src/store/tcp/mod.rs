@@ -12,7 +12,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs, UdpSocket};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -248,6 +248,22 @@ fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
     Server::start_on(vec![listener], settings).map(Arc::new)
 }
 
+/// The address of the interface that leads to `host`, unless that is within this host.
+fn interface_toward(host: &str) -> Option<IpAddr> {
+    let found = (host, 0).to_socket_addrs().ok()?.map(|found| found.ip());
+    let mut found = found.filter(|found| !found.is_loopback() && !found.is_unspecified());
+    found.find_map(|found| {
+        let any: IpAddr = match found {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // To connect a datagram socket only chooses a route; whatever the port, nothing is sent.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((found, 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    })
+}
+
 impl Store for TcpStore {
     fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.client.set(key, value)
@@ -317,7 +333,9 @@ impl Store for TcpStore {
     }
 
     fn local_address(&self) -> Option<IpAddr> {
-        self.client.local_address()
+        // The way to a server of one's own leads nowhere; others come to the address they know.
+        let own = self.server.as_ref().and_then(|_| interface_toward(&self.host));
+        own.or_else(|| self.client.local_address())
     }
 
     fn has_extended_api(&self) -> bool {

@@ -580,3 +580,15 @@ fn a_server_that_lies_or_dies_is_an_error_and_no_hang() {
         assert!(matches!(error, Error::Network { .. }), "{error:?}");
     }
 }
+
+#[test]
+fn whoever_hosts_the_server_tells_the_address_that_others_come_to() {
+    for interface in if_addrs::get_if_addrs().unwrap() {
+        let is_far = interface.is_oper_up() && !interface.is_link_local();
+        let host = interface.ip().to_string();
+        if is_far || interface.is_loopback() {
+            let store = TcpStore::new(TcpStoreOptions::new(&host, 0).is_master(true)).unwrap();
+            assert_eq!(store.local_address(), Some(interface.ip()));
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub(super) struct Reader {
 pub(super) struct Received {
     /// Whether any byte came.
     pub(super) moved: bool,
+    /// Whether there was no more to read.
+    pub(super) drained: bool,
     /// Why nothing will come any more.
     pub(super) ended: Option<Lost>,
 }
@@ -56,6 +58,7 @@ impl Inbox {
         sink: &mut dyn Sink,
     ) -> Received {
         let mut total_bytes = 0;
+        let mut all_read = true;
         let ended = loop {
             match self.read(&socket, reader, peer, sink) {
                 Ok(Step { bytes: 0, .. }) => break Some(self.cut_off(CLOSED)),
@@ -65,6 +68,7 @@ impl Inbox {
                         break ended;
                     }
                     if drained || total_bytes >= TURN_BYTES {
+                        all_read = drained;
                         break None;
                     }
                 }
@@ -73,7 +77,7 @@ impl Inbox {
                 Err(error) => break Some(self.cut_off(&format!("its connection broke: {error}"))),
             }
         };
-        Received { moved: total_bytes > 0 || ended.is_some(), ended }
+        Received { moved: total_bytes > 0 || ended.is_some(), drained: all_read, ended }
     }
 
     /// One system call.

@@ -49,6 +49,10 @@ fn choose(
     };
     let entries: Vec<&str> =
         rest.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    if let Some(entry) = entries.iter().find(|entry| entry.starts_with('^')) {
+        let why = format!("`{entry}` is none, and `^` stands in front of the whole list");
+        return Err(none(variable, list, &why, interfaces));
+    }
     let of = |entry: &&str| -> Vec<&Interface> {
         interfaces.iter().filter(|interface| matches(variable, entry, interface)).collect()
     };
@@ -170,6 +174,8 @@ mod tests {
             (OURS, "eth0,10.0.0.9", "`10.0.0.9` is none"),
             (OURS, "^eth,docker", "nothing is left"),
             (OURS, ",", "nothing is left"),
+            (OURS, "eth,^eth01", "`^eth01` is none, and `^` stands in front of the whole list"),
+            (OURS, "^eth01,^docker", "`^docker` is none"),
         ] {
             let error = chosen(variable, list, "10.0.0.1").unwrap_err();
             assert!(error.contains(variable) && error.contains(why), "{error}");
