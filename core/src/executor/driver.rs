@@ -6,7 +6,7 @@
 //! sleeps in the system, and moves everything), and the others sleep until they are done or the
 //! leader leaves.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -349,6 +349,12 @@ impl Driver {
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
         }
+        // The leader may have gone to sleep since the executor was left, when nothing was told yet.
+        // It says that it sleeps before it looks at its completion: one of the two sees the other.
+        fence(Ordering::SeqCst);
+        if self.polling.load(Ordering::SeqCst) {
+            self.bell.ring();
+        }
     }
 
     /// Waits, as the leader or behind one.
@@ -435,6 +441,7 @@ impl Driver {
             self.polling.store(true, Ordering::SeqCst);
             (sleepy, executor.next_deadline())
         };
+        fence(Ordering::SeqCst);
         if sleepy && !completion.is_done() {
             let first = until.into_iter().chain(deadline).min();
             let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
@@ -465,6 +472,12 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn vanish(&self) {
         self.lock().vanish();
+    }
+
+    /// Whether the leader sleeps, or is about to.
+    #[cfg(test)]
+    pub(super) fn is_leader_asleep(&self) -> bool {
+        self.polling.load(Ordering::SeqCst)
     }
 
     /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
