@@ -50,9 +50,8 @@ impl Executor {
     pub fn new(mut transport: Box<dyn Transport>, group: GroupIdentity, now: Instant) -> Executor {
         let (rank, size) = (transport.rank(), transport.size());
         let mut state = State::new(group, rank, size, now);
-        for (peer, known) in (0..).zip(&mut state.peers) {
-            known.eager_bytes = transport.eager_bytes(peer);
-        }
+        let others = (0..size).filter(|&peer| peer != rank);
+        state.peers.set_eager_bytes(others.map(|peer| (peer, transport.eager_bytes(peer))));
         if size > 1 {
             let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
             for peer in [next, previous] {

@@ -92,7 +92,7 @@ impl State {
 
     /// A message that came before its operation.
     fn early_arrived(&mut self, frame: Ahead) {
-        let eager_bytes = self.peers[frame.peer as usize].eager_bytes;
+        let eager_bytes = self.peers.eager_bytes(frame.peer);
         let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
         let Some(running) = self.in_flight.get_mut(frame.header.sequence) else { return };
         let bytes = running.step(step).bytes;
@@ -154,7 +154,7 @@ impl State {
             }
             let Some(bytes) = next_segment(state.handed, state.bytes, allowed) else { return };
             let end = state.handed + bytes;
-            let large = state.bytes > self.peers[peer as usize].eager_bytes;
+            let large = state.bytes > self.peers.eager_bytes(peer);
             if large && (end > state.permitted || end - state.finished > IN_TRANSPORT) {
                 return;
             }
@@ -203,7 +203,7 @@ impl State {
         let header = self.header(Kind::Ready, sequence);
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
         let state = *running.step(step);
-        if state.bytes <= self.peers[peer as usize].eager_bytes {
+        if state.bytes <= self.peers.eager_bytes(peer) {
             if allowed.all
                 && let Some(place) = running.early.iter().position(|early| early.0 == step)
             {
@@ -296,7 +296,7 @@ impl State {
         let Some(running) = self.in_flight.get(header.sequence) else { return nothing };
         let state = running.steps[step as usize];
         let (offset, bytes) = (header.offset, u64::from(header.payload_bytes));
-        let whole = state.bytes <= self.peers[peer as usize].eager_bytes;
+        let whole = state.bytes <= self.peers.eager_bytes(peer);
         let end = if whole { state.bytes } else { state.handed } as u64;
         let in_order = offset == state.finished as u64 && bytes <= end - offset.min(end);
         let complete = !whole || bytes == state.bytes as u64;

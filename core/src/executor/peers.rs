@@ -42,9 +42,29 @@ pub(super) enum Incoming {
 #[derive(Default)]
 pub(super) struct Peers {
     known: BTreeMap<Rank, Peer>,
+    /// Messages of up to this many bytes leave and come unasked.
+    eager_bytes: usize,
+    /// The same for peers for which it is not so many.
+    other_eager_bytes: BTreeMap<Rank, usize>,
 }
 
 impl Peers {
+    /// Notes for each peer up to which length messages to it, and from it, leave unasked.
+    pub(super) fn set_eager_bytes(&mut self, bytes: impl Iterator<Item = (Rank, usize)>) {
+        let mut bytes = bytes.peekable();
+        self.eager_bytes = bytes.peek().map_or(0, |(_, usual)| *usual);
+        let usual = self.eager_bytes;
+        self.other_eager_bytes = bytes.filter(|(_, bytes)| *bytes != usual).collect();
+    }
+
+    /// Up to which length messages to a peer, and from it, leave unasked.
+    pub(super) fn eager_bytes(&self, peer: Rank) -> usize {
+        match self.other_eager_bytes.is_empty() {
+            true => self.eager_bytes,
+            false => *self.other_eager_bytes.get(&peer).unwrap_or(&self.eager_bytes),
+        }
+    }
+
     /// What is known of a peer; from now on there is something.
     pub(super) fn of(&mut self, peer: Rank) -> &mut Peer {
         self.known.entry(peer).or_default()
@@ -88,15 +108,14 @@ impl Peers {
                 + peer.ahead.capacity() * size_of::<(u64, usize)>()
                 + peer.held.capacity() * size_of::<(u64, u32, usize)>()
         };
-        self.iter().map(each).sum()
+        self.iter().map(each).sum::<usize>()
+            + self.other_eager_bytes.len() * size_of::<(Rank, usize)>()
     }
 }
 
 /// One of the other ranks.
 #[derive(Default)]
 pub(super) struct Peer {
-    /// Messages of up to this many bytes are sent to it, and come from it, unasked.
-    pub(super) eager_bytes: usize,
     /// The highest operation that it has issued, as far as is known here.
     issued: u64,
     /// Bytes sent to it for each operation that it may not have issued, by rising sequence of

@@ -60,7 +60,7 @@ impl State {
         let flow = messages.flow(peer);
         let under_way = flow.sent - flow.acknowledged;
         let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
-        let eager = bytes <= self.peers[peer as usize].eager_bytes && bytes + FRAME_COST <= room;
+        let eager = bytes <= self.peers.eager_bytes(peer) && bytes + FRAME_COST <= room;
         // More than a message may have in the transport would never be handed over.
         let most = room.saturating_sub(FRAME_COST).min(IN_TRANSPORT);
         let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };
