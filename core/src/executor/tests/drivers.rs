@@ -190,7 +190,7 @@ fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
     drop(drivers[0].submit(allreduce(0, 2, 1, &tensors[0]), Waiting::Later));
     let until = Instant::now() + 2 * PATIENCE;
     let [first, second] = [drivers[0].idle(until), drivers[0].idle(until)];
-    // Both end in one turn of the background, which is held up between them until the leader sleeps.
+    // Both end in one turn of the background, which is held up in between until the leader sleeps.
     let (reached, is_reached) = mpsc::channel();
     let driver = drivers[0].clone();
     first.on_done(move |_| {
