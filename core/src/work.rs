@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::backend::{Backend, Issued};
 use crate::clock::{CAN_BLOCK, Instant};
-use crate::executor::Completion;
+use crate::executor::{Completion, guarded};
 use crate::{Error, Result, Tensor};
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
@@ -156,11 +156,14 @@ impl Work {
         completion.source_rank()
     }
 
-    /// Calls `callback` when it is done; at once if it is. The callback may run on any thread.
+    /// Calls `callback` when it is done; at once if it is. The callback may run on any thread, and
+    /// may wait for other operations; if it does so on the thread that moves what nobody waits for,
+    /// other groups of this process stand still meanwhile, unless somebody waits for them. A panic
+    /// in it, of which the panic hook tells, ends nothing but the callback.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
             Some(inner) => inner.whole.on_done(callback),
-            None => callback(&Ok(())),
+            None => guarded(|| callback(&Ok(()))),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
+use crate::transport::board::BOARD_BYTES;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 mod inspect;
@@ -17,6 +18,9 @@ mod prices;
 pub mod registry;
 pub mod scheduled;
 mod stall;
+
+/// Most bytes that a rank gives to what [`Backend::try_small`] carries out.
+pub const AT_ONCE_BYTES: usize = BOARD_BYTES;
 
 /// One collective, checked, with contiguous memory.
 pub struct Call {

@@ -274,18 +274,23 @@ impl ScheduledBackend {
         self.issuing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn message(
+    fn message<S>(
         &self,
         transfer: Transfer,
         deadline: Instant,
-        start: impl FnOnce(Message),
+        start: impl FnOnce(Message) -> S,
     ) -> Result<Issued> {
         let completion = Arc::new(Completion::new());
         let Transfer { peer, tag, memory, finish } = transfer;
         let mut issuing = self.issuing();
         issuing.messages += 1;
         let sequence = issuing.messages;
-        start(Message { peer, tag, memory, deadline, finish, completion: completion.clone() });
+        let message =
+            Message { peer, tag, memory, deadline, finish, completion: completion.clone() };
+        let settling = start(message);
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(settling);
         Ok(Issued { sequence, completion })
     }
 }

@@ -1,5 +1,6 @@
 //! The one handle of everything that takes time: waited on, awaited or polled.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -22,6 +23,33 @@ struct State {
     result: Option<Result<()>>,
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
+}
+
+/// That something is done, for those who asked to be told.
+#[must_use = "somebody waits for it"]
+pub(super) struct News {
+    result: Result<()>,
+    wakers: Vec<Waker>,
+    callbacks: Vec<Callback>,
+}
+
+impl News {
+    /// Wakes tasks and runs callbacks, so it must be called without the progress lock.
+    pub(super) fn spread(self) {
+        for callback in self.callbacks {
+            guarded(|| callback(&self.result));
+        }
+        for waker in self.wakers {
+            guarded(|| waker.wake());
+        }
+    }
+}
+
+/// Runs what somebody wants to be run at the end of an operation. A panic in it, of which the panic
+/// hook tells, ends it and nothing else: the thread may be that of somebody who waits for something
+/// else, or the one that moves all groups.
+pub(crate) fn guarded(run: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
 impl Completion {
@@ -61,21 +89,24 @@ impl Completion {
     /// Ends it. Wakes tasks and runs callbacks, so it must be called without the progress lock.
     /// A second call does nothing.
     pub fn settle(&self, result: Result<()>) {
-        let (wakers, callbacks) = {
-            let mut state = self.lock();
-            if state.result.is_some() {
-                return;
-            }
-            state.result = Some(result.clone());
-            self.done.store(true, Ordering::Release);
-            (std::mem::take(&mut state.wakers), std::mem::take(&mut state.callbacks))
-        };
-        for callback in callbacks {
-            callback(&result);
+        if let Some(news) = self.mark_done(result) {
+            news.spread();
         }
-        for waker in wakers {
-            waker.wake();
+    }
+
+    /// Ends it, and hands back what is to be told to those who asked for it, if anybody did. A
+    /// second call does nothing.
+    pub(super) fn mark_done(&self, result: Result<()>) -> Option<News> {
+        let mut state = self.lock();
+        if state.result.is_some() {
+            return None;
         }
+        state.result = Some(result.clone());
+        self.done.store(true, Ordering::Release);
+        let wakers = std::mem::take(&mut state.wakers);
+        let callbacks = std::mem::take(&mut state.callbacks);
+        let is_awaited = !wakers.is_empty() || !callbacks.is_empty();
+        is_awaited.then_some(News { result, wakers, callbacks })
     }
 
     /// Calls `callback` when it is done; at once if it is.
@@ -90,7 +121,7 @@ impl Completion {
                 Some(result) => result.clone(),
             }
         };
-        callback(&result);
+        guarded(|| callback(&result));
     }
 
     /// Wakes `waker` when it is done; false, and nothing is kept, if it is.

@@ -8,9 +8,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::background::Background;
+use super::completion::News;
 use super::{
     Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Progress, Small,
     SpinPolicy, StallReport, Waiting,
@@ -63,7 +65,7 @@ pub struct Driver {
 /// Which of the waiting threads leads.
 #[derive(Default)]
 struct Turn {
-    led: bool,
+    leader: Option<ThreadId>,
     sleeping: usize,
 }
 
@@ -126,9 +128,7 @@ impl Driver {
         let (looks, between): (u32, fn()) = match (self.spin, waiting) {
             (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => (LOOKS, std::hint::spin_loop),
             (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
-            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => {
-                (YIELDS, std::thread::yield_now)
-            }
+            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => (YIELDS, thread::yield_now),
             _ => (0, std::hint::spin_loop),
         };
         // Whoever moves something large holds the lock for longer than this may take.
@@ -148,16 +148,16 @@ impl Driver {
         (tried, settling)
     }
 
-    /// Starts to send a message.
-    pub fn send(&self, message: Message, waiting: Waiting) {
+    /// Starts to send a message, as [`Driver::submit`] starts a collective.
+    pub fn send(&self, message: Message, waiting: Waiting) -> Settling<'_> {
         let completion = message.completion.clone();
-        drop(self.start(&completion, waiting, |executor, now| executor.send(message, now)));
+        self.start(&completion, waiting, |executor, now| executor.send(message, now))
     }
 
-    /// Starts to receive a message.
-    pub fn recv(&self, message: Message, waiting: Waiting) {
+    /// Starts to receive a message, as [`Driver::submit`] starts a collective.
+    pub fn recv(&self, message: Message, waiting: Waiting) -> Settling<'_> {
         let completion = message.completion.clone();
-        drop(self.start(&completion, waiting, |executor, now| executor.recv(message, now)));
+        self.start(&completion, waiting, |executor, now| executor.recv(message, now))
     }
 
     /// Waits until `completion` is done or `until` has come, moving whatever can be moved. Whether
@@ -344,7 +344,8 @@ impl Driver {
         if finished.is_empty() {
             return;
         }
-        finished.drain(..).for_each(Finished::settle);
+        // A callback may wait for what is over as well.
+        let news: Vec<_> = finished.drain(..).filter_map(Finished::mark_done).collect();
         // Whoever sleeps has looked at its completion under this lock.
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
@@ -355,18 +356,25 @@ impl Driver {
         if self.polling.load(Ordering::SeqCst) {
             self.bell.ring();
         }
+        news.into_iter().for_each(News::spread);
     }
 
     /// Waits, as the leader or behind one.
     fn wait_in_turn(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        let own = thread::current().id();
         let mut turn = self.lock_turn();
         loop {
             if completion.is_done() {
                 return true;
             }
-            if !turn.led {
-                turn.led = true;
+            if turn.leader.is_none() {
+                turn.leader = Some(own);
                 break;
+            }
+            if turn.leader == Some(own) {
+                // A callback waits, on the thread that everybody waits for.
+                drop(turn);
+                return self.lead(completion, until);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -385,7 +393,7 @@ impl Driver {
         drop(turn);
         let done = self.lead(completion, until);
         let mut turn = self.lock_turn();
-        turn.led = false;
+        turn.leader = None;
         if turn.sleeping > 0 {
             self.turned.notify_all();
         }
@@ -414,7 +422,7 @@ impl Driver {
             if now - *idle_since.get_or_insert(now) < spin {
                 match self.spin {
                     SpinPolicy::Spin(_) => std::hint::spin_loop(),
-                    SpinPolicy::Yield(_) | SpinPolicy::Sleep => std::thread::yield_now(),
+                    SpinPolicy::Yield(_) | SpinPolicy::Sleep => thread::yield_now(),
                 }
                 continue;
             }
@@ -438,6 +446,8 @@ impl Driver {
         let (sleepy, deadline) = {
             let mut executor = self.lock();
             let sleepy = executor.prepare_to_sleep(interests);
+            // What another thread left unfinished on its way out is not told by any descriptor.
+            let sleepy = sleepy && !self.unfinished.load(Ordering::SeqCst);
             self.polling.store(true, Ordering::SeqCst);
             (sleepy, executor.next_deadline())
         };

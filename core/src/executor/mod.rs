@@ -32,6 +32,7 @@ mod tests;
 pub use advance::{Executor, GroupIdentity, Progress};
 pub use boarding::Flat;
 pub use completion::Completion;
+pub(crate) use completion::guarded;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use super::completion::News;
 use super::{
     Completion, Executor, Finished, Flat, Message, Operation, Small, SpinPolicy, StallReport,
     Waiting,
@@ -80,12 +81,7 @@ impl Driver {
     /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
     /// when the caller drops the result, which it does when it holds no lock.
     pub fn submit(&self, operation: Operation, _: Waiting) -> Settling {
-        let mut settling = Settling(Vec::new());
-        let now = Instant::now();
-        self.turn(now, &mut settling.0, |executor, now| executor.submit(operation, now));
-        // What moved may have reached another rank of this process.
-        clock::ring_alarm();
-        settling
+        self.start(|executor, now| executor.submit(operation, now))
     }
 
     /// Whether small operations go over a board: where there are no threads, there is none.
@@ -106,13 +102,13 @@ impl Driver {
     }
 
     /// Starts to send a message.
-    pub fn send(&self, message: Message, _: Waiting) {
-        self.change(|executor, now| executor.send(message, now));
+    pub fn send(&self, message: Message, _: Waiting) -> Settling {
+        self.start(|executor, now| executor.send(message, now))
     }
 
     /// Starts to receive a message.
-    pub fn recv(&self, message: Message, _: Waiting) {
-        self.change(|executor, now| executor.recv(message, now));
+    pub fn recv(&self, message: Message, _: Waiting) -> Settling {
+        self.start(|executor, now| executor.recv(message, now))
     }
 
     /// Moves what can be moved; whether `completion` is done. A thread waits for it until `until`;
@@ -194,6 +190,14 @@ impl Driver {
         self.lock().is_busy()
     }
 
+    fn start(&self, start: impl FnOnce(&mut Executor, Instant)) -> Settling {
+        let mut settling = Settling(Vec::new());
+        self.turn(Instant::now(), &mut settling.0, start);
+        // What moved may have reached another rank of this process.
+        clock::ring_alarm();
+        settling
+    }
+
     /// Makes a change on behalf of the user, whose event loop hears of what is left to do.
     fn change(&self, change: impl FnOnce(&mut Executor, Instant)) {
         self.turn_once(Instant::now(), change);
@@ -203,10 +207,9 @@ impl Driver {
 
     /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
     fn turn_once(&self, now: Instant, change: impl FnOnce(&mut Executor, Instant)) -> bool {
-        let mut finished = Vec::new();
-        let moved = self.turn(now, &mut finished, change);
-        finished.into_iter().for_each(Finished::settle);
-        moved
+        // Dropped with what is over.
+        let mut settling = Settling(Vec::new());
+        self.turn(now, &mut settling.0, change)
     }
 
     /// As [`Driver::turn_once`], but settles nothing.
@@ -248,7 +251,9 @@ pub struct Settling(Vec<Finished>);
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Finished::settle);
+        // A callback may look for what is over as well.
+        let news: Vec<_> = self.0.drain(..).filter_map(Finished::mark_done).collect();
+        news.into_iter().for_each(News::spread);
     }
 }
 

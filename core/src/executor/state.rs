@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::ahead::AheadFrames;
 use super::analysis::Analyses;
 use super::boarding::Boarded;
+use super::completion::News;
 use super::failure::{Broken, Cause, Suspicion};
 use super::in_flight::InFlight;
 use super::peers::{Incoming, Peers};
@@ -35,6 +36,11 @@ impl Finished {
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub fn settle(self) {
         self.completion.settle(self.result);
+    }
+
+    /// Ends the completion, and hands back what is still to be told.
+    pub(super) fn mark_done(self) -> Option<News> {
+        self.completion.mark_done(self.result)
     }
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::at_once::{Kept, Plain};
+use super::at_once::{Kept, Plain, Tried};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
-use crate::backend::{Flat, Waiting};
+use crate::backend::{AT_ONCE_BYTES, Flat, Waiting};
 use crate::calls::{Call, Role, tables};
 use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
 
@@ -23,8 +23,19 @@ pub struct PreparedOperation {
     tensor: Tensor,
     /// The call on the tensor's memory, if that is contiguous.
     plain: Option<(Plain, Region)>,
+    started: Mutex<Started>,
+}
+
+/// What was started of a prepared operation.
+#[derive(Default)]
+struct Started {
     /// What was started last, if it was not done at once.
-    last: Mutex<Option<Work>>,
+    last: Option<Work>,
+    /// Whether a thread is in between: nobody holds the lock while callbacks may run.
+    starting: bool,
+    /// Where what can be done at once is done, as long as the tensor's bytes: other operations on
+    /// the same memory may have to move meanwhile.
+    scratch: Vec<u8>,
 }
 
 impl ProcessGroup {
@@ -53,7 +64,7 @@ impl ProcessGroup {
             (plain, tensor.region().clone())
         });
         let group = self.clone();
-        Ok(PreparedOperation { group, request, tensor, plain, last: Mutex::default() })
+        Ok(PreparedOperation { group, request, tensor, plain, started: Mutex::default() })
     }
 }
 
@@ -81,13 +92,13 @@ impl PreparedOperation {
     /// # Errors
     /// As [`Work::wait`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
-        let last = self.last().clone();
+        let last = self.last_started();
         last.map_or(Ok(()), |work| work.wait(timeout))
     }
 
     /// What was started last, if it was not done at once.
     pub fn last_started(&self) -> Option<Work> {
-        self.last().clone()
+        self.started().last.clone()
     }
 
     /// The tensor. Its elements are defined while nothing that was started goes on.
@@ -101,32 +112,55 @@ impl PreparedOperation {
     }
 
     fn start_as(&self, waiting: Waiting) -> Result<Work> {
-        let mut last = self.last();
-        if last.as_ref().is_some_and(|work| !work.is_completed()) {
-            let name = self.request.name;
-            let message =
-                format!("{name}: it was started before, and is not complete; wait for it");
-            return Err(Error::InvalidArgument { message });
+        let mut started = self.started();
+        if started.starting {
+            return Err(self.too_early());
         }
-        let work = match self.try_at_once(waiting) {
-            Some(work) => work,
-            None => self.group.issue_as(self.request.clone(), waiting)?,
+        started.starting = true;
+        let last = started.last.clone();
+        let mut scratch = std::mem::take(&mut started.scratch);
+        drop(started);
+        let result = match last.as_ref().is_some_and(|work| !work.is_completed()) {
+            true => Err(self.too_early()),
+            false => self.start_anew(waiting, &mut scratch),
         };
-        *last = (!work.is_done()).then(|| work.clone());
-        Ok(work)
+        let mut started = self.started();
+        started.starting = false;
+        started.scratch = scratch;
+        if let Ok(work) = &result {
+            started.last = (!work.is_done()).then(|| work.clone());
+        }
+        result
     }
 
-    fn try_at_once(&self, waiting: Waiting) -> Option<Work> {
-        let (plain, region) = self.plain.as_ref()?;
+    fn start_anew(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Result<Work> {
+        match self.try_at_once(waiting, scratch) {
+            Some(work) => Ok(work),
+            None => self.group.issue_as(self.request.clone(), waiting),
+        }
+    }
+
+    fn try_at_once(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Option<Work> {
+        let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= AT_ONCE_BYTES)?;
         let plain = Plain { waiting, ..*plain };
-        // What goes on writes the memory in its own time, not inside of this access.
-        let tried =
-            region.write(|memory| self.group.try_plain(&plain, &mut Flat::InPlace(memory)))?;
+        scratch.resize(region.len(), 0);
+        region.read(|bytes| scratch.copy_from_slice(bytes));
+        let tried = self.group.try_plain(&plain, &mut Flat::InPlace(scratch))?;
+        if matches!(tried, Tried::Done(_)) {
+            region.write(|bytes| bytes.copy_from_slice(scratch));
+        }
+        // What goes on has given its part, and writes the tensor when the others' are there.
         Some(tried.work(|| Kept { input: None, output: region.clone() }))
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<Work>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn too_early(&self) -> Error {
+        let name = self.request.name;
+        let message = format!("{name}: it was started before, and is not complete; wait for it");
+        Error::InvalidArgument { message }
+    }
+
+    fn started(&self) -> MutexGuard<'_, Started> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

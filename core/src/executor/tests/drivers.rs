@@ -333,8 +333,8 @@ fn messages_pass_between_threads() {
                     completion: completion.clone(),
                 };
                 match rank {
-                    0 => driver.send(message, Waiting::Soon),
-                    _ => driver.recv(message, Waiting::Soon),
+                    0 => drop(driver.send(message, Waiting::Soon)),
+                    _ => drop(driver.recv(message, Waiting::Soon)),
                 }
                 wait(driver, &completion);
                 assert_eq!(completion.result(), Some(Ok(())));
