@@ -60,6 +60,9 @@ pub struct Driver {
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Called when something is over and nobody knows yet.
+    #[cfg(test)]
+    before_telling: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Which of the waiting threads leads.
@@ -92,6 +95,8 @@ impl Driver {
             attended: AtomicBool::new(false),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
+            #[cfg(test)]
+            before_telling: OnceLock::new(),
         });
         background.register(&driver);
         Ok(driver)
@@ -344,6 +349,10 @@ impl Driver {
         if finished.is_empty() {
             return;
         }
+        #[cfg(test)]
+        if let Some(hook) = self.before_telling.get() {
+            hook();
+        }
         // A callback may wait for what is over as well.
         let news: Vec<_> = finished.drain(..).filter_map(Finished::mark_done).collect();
         // Whoever sleeps has looked at its completion under this lock.
@@ -482,6 +491,12 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn vanish(&self) {
         self.lock().vanish();
+    }
+
+    /// Has `hook` called when something is over and nobody knows yet.
+    #[cfg(test)]
+    pub(super) fn set_before_telling(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.before_telling.set(Box::new(hook));
     }
 
     /// Whether the leader sleeps, or is about to.

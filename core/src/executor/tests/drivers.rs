@@ -186,24 +186,30 @@ fn many_in_flight_are_waited_for_in_any_order_by_several_threads() {
 #[test]
 fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
     let drivers = drivers(tcp(2), SpinPolicy::Sleep);
-    let tensors = [memory(vec![1; 3]), memory(vec![2; 3])];
-    drop(drivers[0].submit(allreduce(0, 2, 1, &tensors[0]), Waiting::Later));
-    let until = Instant::now() + 2 * PATIENCE;
-    let [first, second] = [drivers[0].idle(until), drivers[0].idle(until)];
-    // Both end in one turn of the background, which is held up in between until the leader sleeps.
+    let tensors = [memory([1]), memory([2])];
+    let operation = allreduce(0, 2, 1, &tensors[0]);
+    let completion = operation.completion.clone();
+    drop(drivers[0].submit(operation, Waiting::Soon));
+    // Whoever ends it is held up before it tells, until the leader sleeps.
     let (reached, is_reached) = mpsc::channel();
-    let driver = drivers[0].clone();
-    first.on_done(move |_| {
-        reached.send(()).unwrap();
-        while !driver.is_leader_asleep() {
+    let slow = Arc::downgrade(&drivers[0]);
+    drivers[0].set_before_telling(move || {
+        let _ = reached.send(());
+        while slow.upgrade().is_some_and(|driver| !driver.is_leader_asleep()) {
             thread::yield_now();
         }
     });
     drop(drivers[1].submit(allreduce(1, 2, 1, &tensors[1]), Waiting::Later));
+    let (ends_it, awaited) = (drivers[0].clone(), completion.clone());
+    thread::spawn(move || {
+        while !awaited.is_done() {
+            ends_it.turn_in_background();
+        }
+    });
     is_reached.recv_timeout(PATIENCE).unwrap();
     let (woken, is_woken) = mpsc::channel();
-    let driver = drivers[0].clone();
-    thread::spawn(move || woken.send(driver.wait(&second, Some(until))));
+    let (driver, until) = (drivers[0].clone(), Instant::now() + 2 * PATIENCE);
+    thread::spawn(move || woken.send(driver.wait(&completion, Some(until))));
     assert_eq!(is_woken.recv_timeout(PATIENCE), Ok(true), "it sleeps although it is told");
 }
 
