@@ -136,6 +136,19 @@ fn what_was_taken_back_is_not_read() {
 }
 
 #[test]
+fn what_a_parent_has_lent_is_not_taken_back_by_its_child() {
+    let [mut one, mut other] = pair();
+    let region = lent(1);
+    one.send(1, message(3, BYTES), Payload::Region(region.clone()));
+    // What a forked child has is the transport of another process.
+    one.process_id = one.process_id.wrapping_add(1);
+    drop(one);
+    let mut reader = Reader { during: || {}, believed: Vec::new(), lost: Vec::new(), into: None };
+    other.advance(&mut reader);
+    assert_eq!(reader.believed, [true]);
+}
+
+#[test]
 fn what_was_read_before_stays_read_and_what_follows_arrives() {
     let [mut one, mut other] = pair();
     let mut reader = Reader { during: || {}, believed: Vec::new(), lost: Vec::new(), into: None };
