@@ -65,10 +65,11 @@ impl Dial {
         }
     }
 
-    fn deadline(&self, timeout: Duration) -> Instant {
+    /// When it has to be tried again; none while only the peer can go on.
+    fn deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Pausing { until } => until.min(self.since + timeout),
-            Stage::Greeting { .. } => self.since + timeout,
+            Stage::Pausing { until } => Some(until),
+            Stage::Greeting { .. } => None,
         }
     }
 }
@@ -312,6 +313,10 @@ impl ShmTransport {
     }
 
     /// Does what is due.
+    ///
+    /// A peer whose system has taken the connection lives; it answers when it comes to its first
+    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
+    /// ends.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         self.timer_is_stale = true;
@@ -330,10 +335,17 @@ impl ShmTransport {
         for peer in 0..self.size() {
             let Link::Dialing(dial) = &self.peers[peer as usize].link else { continue };
             let since = dial.since;
-            if now >= since + self.options.connect_timeout {
-                self.lose(peer, Lost::Unreachable("it does not answer on this host".to_owned()));
-            } else if matches!(dial.stage, Stage::Pausing { until } if now >= until) {
-                self.attempt(peer, since, now);
+            if dial.deadline().is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            self.attempt(peer, since, now);
+            let is_late = now >= since + self.options.connect_timeout;
+            if let Link::Dialing(dial) = &self.peers[peer as usize].link
+                && is_late
+                && dial.deadline().is_some()
+            {
+                let why = "its queue of connections on this host stays full".to_owned();
+                self.lose(peer, Lost::Unreachable(why));
             }
         }
     }
@@ -342,7 +354,7 @@ impl ShmTransport {
         self.timer_is_stale = false;
         self.dials = self.peers.iter().any(|peer| matches!(peer.link, Link::Dialing(_)));
         let dials = self.peers.iter().filter_map(|peer| match &peer.link {
-            Link::Dialing(dial) => Some(dial.deadline(self.options.connect_timeout)),
+            Link::Dialing(dial) => dial.deadline(),
             _ => None,
         });
         let strangers = self.strangers.iter().flatten();

@@ -9,6 +9,8 @@ mod model;
 mod sleeping;
 mod strangers;
 
+use std::time::Duration;
+
 use super::*;
 use crate::transport::suite::world::{Event, World};
 
@@ -72,6 +74,26 @@ fn either_end_of_crossed_connections_is_noticed() {
         world.drive_until("loss", |world| !world.lost(1 - gone, gone).is_empty());
         assert!(matches!(&world.lost(1 - gone, gone)[..], [Lost::Died(_)]));
     }
+}
+
+#[test]
+fn a_rank_that_has_not_come_to_its_first_operation_is_waited_for() {
+    let options = Options { connect_timeout: Duration::ZERO, ..Options::default() };
+    let mut world = World::new(group(2, options), Box::new(std::thread::yield_now));
+    world.send(0, 1, 1, 10);
+    // Rank 1 does something else.
+    world.drive_only(0);
+    assert!(world.lost(0, 1).is_empty());
+    world.drive_until_all_arrived();
+}
+
+#[test]
+fn a_rank_that_ends_before_its_first_operation_is_noticed() {
+    let mut world = world(2);
+    world.send(0, 1, 1, 10);
+    world.drive_only(0);
+    world.transports[1] = None;
+    assert!(matches!(&losses(&mut world)[..], [Lost::Unreachable(_)]));
 }
 
 #[test]
