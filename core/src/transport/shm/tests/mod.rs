@@ -97,6 +97,32 @@ fn a_rank_that_ends_before_its_first_operation_is_noticed() {
 }
 
 #[test]
+fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
+    let mut transports = group(2, Options::default());
+    transports[0].connect(1);
+    while !transports.iter().all(|it| it.active.len() == 1) {
+        for transport in &mut transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    // As a forked child does.
+    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let held = rustix::io::dup(&open.wires[0].socket).unwrap();
+    transports.remove(1).close(true);
+    let first = &mut transports[0];
+    let mut interests = Vec::new();
+    while !first.active.is_empty() {
+        first.interests(&mut interests);
+        first.advance(&mut Nobody);
+    }
+    while first.advance(&mut Nobody) {}
+    interests.clear();
+    first.interests(&mut interests);
+    assert!(!crate::transport::wait::wait(&interests, Some(Duration::ZERO)));
+    drop(held);
+}
+
+#[test]
 fn lanes_carry_more_than_they_hold() {
     let mut world = world(2);
     // Headers alone, small payloads, staged ones and ones in pieces, many times around.
