@@ -42,6 +42,8 @@ pub struct Executor {
     state: State,
     /// Who is told when nothing is in flight, or at which time.
     awaiting_idle: Vec<(Arc<Completion>, Instant)>,
+    /// Room for what [`Executor::let_others_wake`] need not know.
+    known_interests: Vec<Interest>,
 }
 
 impl Executor {
@@ -60,7 +62,7 @@ impl Executor {
                 }
             }
         }
-        Executor { transport, state, awaiting_idle: Vec::new() }
+        Executor { transport, state, awaiting_idle: Vec::new(), known_interests: Vec::new() }
     }
 
     /// Has small operations go over `board`. Either all ranks of the group do this before their
@@ -189,9 +191,14 @@ impl Executor {
         sleepy
     }
 
-    /// As [`Executor::prepare_to_sleep`], for others who sleep already and have to be woken.
+    /// As [`Executor::prepare_to_sleep`], for others who sleep already and have to be woken: what
+    /// they wait for stays the same, but a call that was to wake them may have been taken since.
     pub fn let_others_wake(&mut self) -> bool {
-        self.is_closed() || self.state.fall_asleep()
+        let mut known = std::mem::take(&mut self.known_interests);
+        let sleepy = self.prepare_to_sleep(&mut known);
+        known.clear();
+        self.known_interests = known;
+        sleepy
     }
 
     /// Looks for itself: nobody has to wake it. Undoes [`Executor::prepare_to_sleep`].

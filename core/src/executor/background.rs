@@ -99,9 +99,15 @@ impl Background {
 
     /// Makes a driver known. Starts nothing.
     pub(super) fn register(&self, driver: &Arc<Driver>) {
-        let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
-        newcomers.retain(|known| known.strong_count() > 0);
-        newcomers.push(Arc::downgrade(driver));
+        {
+            let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
+            newcomers.retain(|known| known.strong_count() > 0);
+            newcomers.push(Arc::downgrade(driver));
+        }
+        // A thread that sleeps for other groups would not hear of deaths in this one.
+        if self.started.load(Ordering::SeqCst) {
+            self.bell.ring();
+        }
     }
 
     /// Starts the thread, if it does not run.
@@ -229,5 +235,40 @@ impl Entry {
         // A transport without descriptors has to be asked again and again.
         let tick = if interests.len() == known { GRACE } else { TICK };
         Look::Idle(deadline.into_iter().chain([now + tick]).min())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::executor::{Executor, GroupIdentity, SpinPolicy};
+    use crate::transport::inproc;
+
+    /// Far beyond what this takes; a hang shows instead of lasting.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn until_all_are_known(background: &Background) {
+        let begin = Instant::now();
+        while !background.newcomers.lock().unwrap().is_empty() {
+            assert!(begin.elapsed() < PATIENCE, "the thread sleeps and knows nothing of a group");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_hears_of_new_groups() {
+        let background: &'static Background = Box::leak(Box::new(Background::new().unwrap()));
+        // Of a group that is gone; nothing limits the sleep that follows.
+        background.newcomers.lock().unwrap().push(Weak::new());
+        background.start();
+        until_all_are_known(background);
+        let group = GroupIdentity { name: "new".to_owned(), generation: 0 };
+        let transport = Box::new(inproc::connect(1).remove(0));
+        let executor = Executor::new(transport, group, Instant::now());
+        let driver = Driver::new(executor, SpinPolicy::Sleep).unwrap();
+        background.register(&driver);
+        until_all_are_known(background);
     }
 }

@@ -51,7 +51,8 @@ impl Readiness {
         self.epoll.clone()
     }
 
-    /// Starts to watch `socket`; it is forgotten when it is closed.
+    /// Starts to watch `socket`. Before it is closed it is to be removed: a child process that
+    /// holds it too would keep it watched, and nobody could ask for it any more.
     pub(in crate::transport) fn add(
         &self,
         socket: impl AsFd,

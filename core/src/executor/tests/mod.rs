@@ -13,6 +13,8 @@ mod failures;
 mod messages;
 mod network;
 mod schedules;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod sleeping;
 mod world;
 
 use world::{Call, World};

@@ -35,10 +35,15 @@ impl ShmTransport {
         self.strangers.clear();
         self.notices.clear();
         self.active.clear();
+        // The parent process of a forked child goes on with these connections, and its peers read
+        // what it has lent.
+        let is_inherited = self.process_id != std::process::id();
         let mut endings = Vec::new();
         for peer in &mut self.peers {
             let (lane, mut outgoing) = (peer.lane, std::mem::take(&mut peer.outgoing));
-            outgoing.take_back(&lane, &self.ours);
+            if !is_inherited {
+                outgoing.take_back(&lane, &self.ours);
+            }
             outgoing.keep_started();
             let (wires, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(open) => {
@@ -53,8 +58,7 @@ impl ShmTransport {
             };
             endings.push(Ending { lane, outgoing, wires, theirs });
         }
-        if self.process_id != std::process::id() {
-            // The parent process goes on with these connections.
+        if is_inherited {
             return;
         }
         if orderly {

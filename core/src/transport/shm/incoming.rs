@@ -31,6 +31,9 @@ pub(super) struct Incoming {
     freed: bool,
     /// Whether the next frame was not wanted when it was looked at last.
     is_left: bool,
+    /// Whether the peer took back what it had lent: of what follows only the reason counts, or the
+    /// end.
+    taken_back: bool,
 }
 
 /// A frame of which a part has come.
@@ -52,11 +55,34 @@ enum Frame {
     More { place: usize, piece: Piece },
 }
 
+impl Frame {
+    /// Whether it counts although what was lent before it is taken back: it says why, or goes where
+    /// its beginning went.
+    fn is_reason(&self) -> bool {
+        match self {
+            Frame::Whole { header, .. } | Frame::First { header, .. } => header.kind == Kind::Abort,
+            Frame::Lent { .. } => false,
+            Frame::More { .. } => true,
+        }
+    }
+}
+
 /// Where a payload in pieces goes.
 enum Into {
     Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
+    /// As nowhere, and the sink knows nothing of the frame.
+    Skipped,
+}
+
+/// What became of a frame in a pool of the peer.
+enum Borrowed {
+    Taken,
+    /// It is no longer there, or was not while it was read.
+    TakenBack,
+    /// The pool is not known.
+    Missing,
 }
 
 /// How far a call of [`Incoming::receive`] came.
@@ -77,13 +103,19 @@ impl Incoming {
 
     /// Lets go of memory of operations.
     pub(super) fn abandon(&mut self) {
-        if let Some(partial) = &mut self.partial {
+        if let Some(partial) = &mut self.partial
+            && !matches!(partial.into, Into::Skipped)
+        {
             partial.into = Into::Nowhere;
         }
     }
 
     /// What an end without a goodbye means at this place.
     pub(super) fn cut_off(&self) -> Lost {
+        if self.taken_back {
+            let why = "it took back the memory of an operation that was under way";
+            return Lost::Died(why.to_owned());
+        }
         let place = if self.partial.is_some() { " in the middle of a frame" } else { "" };
         Lost::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
@@ -103,6 +135,13 @@ impl Incoming {
         while frames < TURN_FRAMES && bytes < TURN_BYTES {
             let Some(entry) = self.ring.next(&lane.ring, memory).map_err(garbled)? else { break };
             let frame = self.frame(lane, memory, entry)?;
+            self.taken_back |= matches!(frame, Frame::Lent { .. }) && !self.holds(lane, memory);
+            if self.taken_back && !frame.is_reason() {
+                bytes += self.skip(lane, memory, frame);
+                self.ring.pass(entry);
+                frames += 1;
+                continue;
+            }
             if let Frame::Whole { header, .. } | Frame::Lent { header, .. } = &frame
                 && !last
                 && !sink.wants(peer, header)
@@ -111,9 +150,15 @@ impl Incoming {
                 break;
             }
             if let Frame::Lent { header, number, piece } = frame {
-                if !self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink)? {
-                    return Ok(Received { moved: frames > 0, is_awaited: false, is_missing: true });
+                match self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink) {
+                    Borrowed::Taken => {}
+                    Borrowed::TakenBack => self.taken_back = true,
+                    Borrowed::Missing => {
+                        let moved = frames > 0;
+                        return Ok(Received { moved, is_awaited: false, is_missing: true });
+                    }
                 }
+                self.freed = true;
                 bytes += piece.bytes as usize;
             } else {
                 bytes += self.take(lane, memory, frame, peer, sink);
@@ -211,36 +256,26 @@ impl Incoming {
         }
     }
 
-    /// Hands over a frame whose payload lies in a pool of the peer; false if that is not known.
+    /// Hands over a frame whose payload lies in a pool of the peer.
     fn borrow(
-        &mut self,
+        &self,
         lane: &Lane,
         memory: &Mapping,
         pools: &Pools,
         (number, piece): (u64, Piece),
         (peer, header): (Rank, &Header),
         sink: &mut dyn Sink,
-    ) -> Result<bool, Lost> {
+    ) -> Borrowed {
         let bytes = header.payload_bytes as usize;
-        let Some(payload) = pools.show(number, piece.position, bytes) else { return Ok(false) };
-        let position = self.ring.position();
-        let holds = || {
-            // What was read before is older than what is found here.
-            memory.fence();
-            memory.load(lane.revoked) <= position
+        let Some(payload) = pools.show(number, piece.position, bytes) else {
+            return Borrowed::Missing;
         };
-        let taken_back = || {
-            let why = "it took back the memory of an operation that was under way";
-            Lost::Died(why.to_owned())
-        };
-        if !holds() {
-            return Err(taken_back());
-        }
+        let holds = || self.holds(lane, memory);
         match sink.announced(peer, header) {
             Destination::Into(region, stores) => {
                 region.write(|into| copy(into, payload, stores));
                 if !holds() {
-                    return Err(taken_back());
+                    return Borrowed::TakenBack;
                 }
                 sink.arrived(peer, header, Arrived::InPlace);
             }
@@ -250,17 +285,37 @@ impl Incoming {
             Destination::Borrowed => {
                 let copy = payload.to_vec();
                 if !holds() {
-                    return Err(taken_back());
+                    return Borrowed::TakenBack;
                 }
                 sink.arrived(peer, header, Arrived::Borrowed(&copy));
             }
             Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
         }
-        if !holds() {
-            return Err(taken_back());
-        }
+        if holds() { Borrowed::Taken } else { Borrowed::TakenBack }
+    }
+
+    /// Whether what the next entry lends is still there.
+    fn holds(&self, lane: &Lane, memory: &Mapping) -> bool {
+        // What was read before is older than what is found here.
+        memory.fence();
+        memory.load(lane.revoked) <= self.ring.position()
+    }
+
+    /// Passes over a frame, or its beginning, without a word; the bytes of payload that came with
+    /// it.
+    fn skip(&mut self, lane: &Lane, memory: &Mapping, frame: Frame) -> usize {
         self.freed = true;
-        Ok(true)
+        let piece = match frame {
+            Frame::Whole { piece: None, .. } | Frame::Lent { .. } => return 0,
+            Frame::Whole { piece: Some(piece), .. } | Frame::More { piece, .. } => piece,
+            Frame::First { header, piece, .. } => {
+                let have_bytes = piece.bytes as usize;
+                self.partial = Some(Partial { header, into: Into::Skipped, have_bytes });
+                piece
+            }
+        };
+        self.free(lane, memory, piece);
+        piece.bytes as usize
     }
 
     fn free(&mut self, lane: &Lane, memory: &Mapping, piece: Piece) {
@@ -307,7 +362,7 @@ impl Incoming {
                 region.write(|into| copy(&mut into[start..start + bytes], piece, *stores));
             }
             Into::Buffer(buffer) => buffer.extend_from_slice(piece),
-            Into::Nowhere => {}
+            Into::Nowhere | Into::Skipped => {}
         }
         partial.have_bytes += bytes;
         if partial.have_bytes < header.payload_bytes as usize {
@@ -318,6 +373,7 @@ impl Incoming {
             Into::Region(..) => sink.arrived(peer, &header, Arrived::InPlace),
             Into::Buffer(buffer) => sink.arrived(peer, &header, Arrived::Borrowed(&buffer)),
             Into::Nowhere => sink.arrived(peer, &header, Arrived::Discarded),
+            Into::Skipped => {}
         }
     }
 }

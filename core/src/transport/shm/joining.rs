@@ -65,10 +65,11 @@ impl Dial {
         }
     }
 
-    fn deadline(&self, timeout: Duration) -> Instant {
+    /// When it has to be tried again; none while only the peer can go on.
+    fn deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Pausing { until } => until.min(self.since + timeout),
-            Stage::Greeting { .. } => self.since + timeout,
+            Stage::Pausing { until } => Some(until),
+            Stage::Greeting { .. } => None,
         }
     }
 }
@@ -144,7 +145,10 @@ impl ShmTransport {
                 let wires = dial.into_socket().into_iter().map(|socket| Wire::new(socket, 0));
                 self.open(peer, wires.collect(), theirs);
             }
-            (Err(why), _) => self.lose(peer, Lost::Unreachable(why)),
+            (Err(why), link) => {
+                self.peers[peer as usize].link = link;
+                self.lose(peer, Lost::Unreachable(why));
+            }
             // It was dialling above.
             (Ok(_), _) => {}
         }
@@ -209,6 +213,7 @@ impl ShmTransport {
                 (0..slots.len()).min_by_key(|slot| since(&slots[*slot])).unwrap_or(0)
             }
         };
+        self.forget(slot);
         if let Err(error) = self.readiness.add(&socket, STRANGER + slot as u64, false) {
             tracing::debug!(%error, "cannot watch an incoming connection of this host");
             return;
@@ -226,13 +231,20 @@ impl ShmTransport {
         self.greet(slot);
     }
 
+    /// Drops the stranger in `slot`, if there is one.
+    fn forget(&mut self, slot: usize) {
+        if let Some(stranger) = self.strangers[slot].take() {
+            self.readiness.remove(&stranger.socket);
+        }
+    }
+
     /// Hears what the stranger in `slot` says.
     pub(super) fn greet(&mut self, slot: usize) -> bool {
         let Some(Some(stranger)) = self.strangers.get_mut(slot) else { return false };
         match socket::hear(&stranger.socket, &mut stranger.bytes[stranger.have_bytes..]) {
             Heard::Nothing => return false,
             Heard::End => {
-                self.strangers[slot] = None;
+                self.forget(slot);
                 return true;
             }
             Heard::Bytes(bytes, file) => {
@@ -243,18 +255,24 @@ impl ShmTransport {
         if stranger.have_bytes < Hello::BYTES {
             return true;
         }
-        let Some(stranger) = self.strangers[slot].take() else { return true };
+        let Some(Stranger { socket, bytes, file, .. }) = self.strangers[slot].take() else {
+            return true;
+        };
         self.timer_is_stale = true;
-        match Hello::decode(&stranger.bytes) {
+        match Hello::decode(&bytes) {
             Ok(hello) => match self.judge(&hello) {
-                Ok(()) => self.welcome(hello.rank, stranger.socket, stranger.file),
+                Ok(()) => {
+                    self.welcome(hello.rank, socket, file);
+                    return true;
+                }
                 Err(refusal) => {
                     tracing::debug!(rank = hello.rank, %refusal, "refused a connection");
-                    self.answer(&stranger.socket, Some(refusal));
+                    self.answer(&socket, Some(refusal));
                 }
             },
             Err(error) => tracing::debug!(%error, "closed a connection of a stranger"),
         }
+        self.readiness.remove(&socket);
         true
     }
 
@@ -278,6 +296,8 @@ impl ShmTransport {
             // A connection that breaks before it is accepted is as if it had never been.
             if watched.is_ok() && answer(&socket, &self.hello, None, Some(&self.file)) {
                 open.wires.push(Wire::new(socket, 0));
+            } else {
+                self.readiness.remove(&socket);
             }
             return;
         }
@@ -289,10 +309,12 @@ impl ShmTransport {
             Ok(theirs) => theirs,
             Err(why) => {
                 tracing::warn!(rank = peer, %why, "closed a connection of this host");
+                self.readiness.remove(&socket);
                 return;
             }
         };
         if watched.is_err() || !answer(&socket, &self.hello, None, Some(&self.file)) {
+            self.readiness.remove(&socket);
             return;
         }
         let mut wires = vec![Wire::new(socket, 0)];
@@ -312,13 +334,18 @@ impl ShmTransport {
     }
 
     /// Does what is due.
+    ///
+    /// A peer whose system has taken the connection lives; it answers when it comes to its first
+    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
+    /// ends.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         self.timer_is_stale = true;
         let hello_timeout = self.options.hello_timeout;
-        for slot in &mut self.strangers {
-            if slot.as_ref().is_some_and(|stranger| now >= stranger.since + hello_timeout) {
-                *slot = None;
+        let is_late = |stranger: &Stranger| now >= stranger.since + hello_timeout;
+        for slot in 0..self.strangers.len() {
+            if self.strangers[slot].as_ref().is_some_and(is_late) {
+                self.forget(slot);
             }
         }
         if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
@@ -330,10 +357,17 @@ impl ShmTransport {
         for peer in 0..self.size() {
             let Link::Dialing(dial) = &self.peers[peer as usize].link else { continue };
             let since = dial.since;
-            if now >= since + self.options.connect_timeout {
-                self.lose(peer, Lost::Unreachable("it does not answer on this host".to_owned()));
-            } else if matches!(dial.stage, Stage::Pausing { until } if now >= until) {
-                self.attempt(peer, since, now);
+            if dial.deadline().is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            self.attempt(peer, since, now);
+            let is_late = now >= since + self.options.connect_timeout;
+            if let Link::Dialing(dial) = &self.peers[peer as usize].link
+                && is_late
+                && dial.deadline().is_some()
+            {
+                let why = "its queue of connections on this host stays full".to_owned();
+                self.lose(peer, Lost::Unreachable(why));
             }
         }
     }
@@ -342,7 +376,7 @@ impl ShmTransport {
         self.timer_is_stale = false;
         self.dials = self.peers.iter().any(|peer| matches!(peer.link, Link::Dialing(_)));
         let dials = self.peers.iter().filter_map(|peer| match &peer.link {
-            Link::Dialing(dial) => Some(dial.deadline(self.options.connect_timeout)),
+            Link::Dialing(dial) => dial.deadline(),
             _ => None,
         });
         let strangers = self.strangers.iter().flatten();

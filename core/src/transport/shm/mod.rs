@@ -462,7 +462,15 @@ impl ShmTransport {
         if matches!(entry.link, Link::Lost) {
             return;
         }
-        entry.link = Link::Lost;
+        match std::mem::replace(&mut entry.link, Link::Lost) {
+            Link::Open(open) => {
+                open.wires.iter().for_each(|wire| self.readiness.remove(&wire.socket));
+            }
+            Link::Dialing(dial) => {
+                dial.into_socket().iter().for_each(|socket| self.readiness.remove(socket));
+            }
+            Link::Idle | Link::Lost => {}
+        }
         entry.outgoing.clear(&entry.lane, &self.ours);
         self.active.retain(|active| *active != peer);
         self.timer_is_stale = true;

@@ -71,6 +71,10 @@ impl Wire {
                     self.heard.extend_from_slice(&bytes[skipped..heard]);
                     self.files.extend(file.filter(|_| skipped == 0));
                     self.parse(pools)?;
+                    // The rest of one message may be on its way.
+                    if self.files.len() > 1 {
+                        return Err("it sends files that belong to nothing".to_owned());
+                    }
                 }
             }
         }

@@ -94,6 +94,16 @@ impl Dial {
         }
     }
 
+    /// Has `readiness` forget the connection, before it is dropped.
+    pub(super) fn unwatch(&self, readiness: &Readiness) {
+        match &self.stage {
+            Stage::Connecting { socket, .. } | Stage::Greeting { socket, .. } => {
+                readiness.remove(socket);
+            }
+            Stage::Pausing { .. } => {}
+        }
+    }
+
     /// When to call [`Dial::expire`]; none while only the peer can go on.
     pub(super) fn deadline(&self, options: &Options) -> Option<Instant> {
         let last = self.since + options.connect_timeout;
@@ -126,7 +136,7 @@ impl Dial {
         match &self.stage {
             Stage::Pausing { until } if now >= *until => self.attempt(target, readiness, now),
             Stage::Connecting { until, .. } if now >= *until => {
-                self.pause("it did not answer in time", target, now)
+                self.pause("it did not answer in time", target, readiness, now)
             }
             _ => Outcome::Pending,
         }
@@ -139,11 +149,11 @@ impl Dial {
             match rustix::net::getpeername(socket) {
                 Ok(Some(_)) => return self.greet(target, readiness, now),
                 Ok(None) | Err(Errno::NOTCONN) => {}
-                Err(error) => return self.fail(error, target, now),
+                Err(error) => return self.fail(error, target, readiness, now),
             }
             return match socket_error(socket) {
                 Ok(Ok(())) => Outcome::Pending,
-                Ok(Err(error)) | Err(error) => self.fail(error, target, now),
+                Ok(Err(error)) | Err(error) => self.fail(error, target, readiness, now),
             };
         }
         let Stage::Greeting { socket, bytes, have_bytes } = &mut self.stage else {
@@ -151,8 +161,8 @@ impl Dial {
         };
         match recv(socket, &mut bytes[*have_bytes..], RecvFlags::empty()) {
             Err(Errno::AGAIN | Errno::INTR) => return Outcome::Pending,
-            Err(error) => return self.fail(error, target, now),
-            Ok((0, _)) => return self.pause("it closed the connection", target, now),
+            Err(error) => return self.fail(error, target, readiness, now),
+            Ok((0, _)) => return self.pause("it closed the connection", target, readiness, now),
             Ok((bytes, _)) => *have_bytes += bytes,
         }
         if *have_bytes < Welcome::BYTES {
@@ -163,16 +173,16 @@ impl Dial {
             Ok(Welcome { refusal: Some(Refusal::Crossing), .. }) => {
                 // The peer is there, and its own connection is on the way.
                 self.refused_since = None;
-                self.pause("its own connection did not come", target, now)
+                self.pause("its own connection did not come", target, readiness, now)
             }
             Ok(Welcome { refusal: Some(refusal), .. }) => {
-                self.refuse(&refusal.to_string(), target, now)
+                self.refuse(&refusal.to_string(), target, readiness, now)
             }
             Ok(welcome) if welcome.rank != target.hello.target => {
-                self.refuse("another rank answers there", target, now)
+                self.refuse("another rank answers there", target, readiness, now)
             }
             Ok(_) => self.welcomed(now),
-            Err(error) => self.refuse(&error.to_string(), target, now),
+            Err(error) => self.refuse(&error.to_string(), target, readiness, now),
         }
     }
 
@@ -200,7 +210,7 @@ impl Dial {
         let opened = socket_with(family, SocketType::STREAM, flags, None);
         let socket = match opened {
             Ok(socket) => socket,
-            Err(error) => return self.fail(error, target, now),
+            Err(error) => return self.fail(error, target, readiness, now),
         };
         set_options(&socket);
         if target.is_within_host {
@@ -208,7 +218,7 @@ impl Dial {
         }
         let connected = connect(&socket, &endpoint);
         if let Err(error) = readiness.add(&socket, target.key, true) {
-            return self.fail(error, target, now);
+            return self.fail(error, target, readiness, now);
         }
         let until = match endpoints.len() {
             1 => self.since + target.options.connect_timeout,
@@ -218,7 +228,7 @@ impl Dial {
         match connected {
             Ok(()) => self.greet(target, readiness, now),
             Err(Errno::INPROGRESS | Errno::INTR) => Outcome::Pending,
-            Err(error) => self.fail(error, target, now),
+            Err(error) => self.fail(error, target, readiness, now),
         }
     }
 
@@ -236,7 +246,8 @@ impl Dial {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = sent {
-                    return self.fail(error, target, now);
+                    readiness.remove(&socket);
+                    return self.fail(error, target, readiness, now);
                 }
                 self.stage = Stage::Greeting { socket, bytes: [0; Welcome::BYTES], have_bytes: 0 };
             }
@@ -245,27 +256,45 @@ impl Dial {
         Outcome::Pending
     }
 
-    fn fail(&mut self, error: Errno, target: &Target<'_>, now: Instant) -> Outcome {
+    fn fail(
+        &mut self,
+        error: Errno,
+        target: &Target<'_>,
+        readiness: &Readiness,
+        now: Instant,
+    ) -> Outcome {
         let why = error.to_string();
         match error {
-            Errno::CONNREFUSED => self.refuse(&why, target, now),
-            _ => self.pause(&why, target, now),
+            Errno::CONNREFUSED => self.refuse(&why, target, readiness, now),
+            _ => self.pause(&why, target, readiness, now),
         }
     }
 
     /// Nobody listens there, or somebody who does not want this rank. That may pass, but not for
     /// long: a rank listens before it tells where.
-    fn refuse(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
+    fn refuse(
+        &mut self,
+        why: &str,
+        target: &Target<'_>,
+        readiness: &Readiness,
+        now: Instant,
+    ) -> Outcome {
         let since = *self.refused_since.get_or_insert(now);
         let tried_all = self.attempts as usize >= target.endpoints.len();
-        let outcome = self.pause(why, target, now);
+        let outcome = self.pause(why, target, readiness, now);
         if tried_all && now >= since + target.options.refused_timeout {
             return Outcome::Hopeless(self.why.clone());
         }
         outcome
     }
 
-    fn pause(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
+    fn pause(
+        &mut self,
+        why: &str,
+        target: &Target<'_>,
+        readiness: &Readiness,
+        now: Instant,
+    ) -> Outcome {
         let endpoints = target.endpoints;
         let last = (self.attempts as usize).wrapping_sub(1) % endpoints.len().max(1);
         self.why = match endpoints.get(last) {
@@ -274,6 +303,7 @@ impl Dial {
         };
         let rounds = self.attempts / u32::try_from(endpoints.len().max(1)).unwrap_or(1);
         let pause = FIRST_PAUSE * 2_u32.pow(rounds.min(10));
+        self.unwatch(readiness);
         self.stage = Stage::Pausing { until: now + pause.min(LONGEST_PAUSE) };
         Outcome::Pending
     }

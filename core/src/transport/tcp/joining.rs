@@ -75,7 +75,10 @@ impl TcpTransport {
         }
         let inbox = Inbox::new();
         let connection = Connection { socket, inbox, blocked: false, write_error: None };
-        self.peers[peer as usize].link = Link::Open(Box::new(connection));
+        let link = &mut self.peers[peer as usize].link;
+        if let Link::Dialing(dial) = std::mem::replace(link, Link::Open(Box::new(connection))) {
+            dial.unwatch(&self.readiness);
+        }
         self.flush(peer);
     }
 
@@ -109,28 +112,30 @@ impl TcpTransport {
     /// Hears what the stranger in `slot` says.
     pub(super) fn greet(&mut self, slot: usize) -> bool {
         self.timer_is_stale = true;
-        match self.strangers.read(slot) {
+        match self.strangers.read(slot, &self.readiness) {
             Greeting::None => return false,
             Greeting::Foreign(socket) => {
                 answer(&socket, &self.hello, Some(Refusal::Version));
+                self.readiness.remove(&socket);
             }
-            Greeting::Web(socket, bytes) => match &mut self.web {
-                Some(web) => {
-                    self.readiness.remove(&socket);
-                    web.push((socket, bytes));
+            Greeting::Web(socket, bytes) => {
+                self.readiness.remove(&socket);
+                match &mut self.web {
+                    Some(web) => web.push((socket, bytes)),
+                    None => {
+                        tracing::debug!("closed a WebSocket: this group has no rank that wants one")
+                    }
                 }
-                None => {
-                    tracing::debug!("closed a WebSocket: this group has no rank that wants one")
-                }
-            },
+            }
             Greeting::Hello(socket, hello) => match self.judge(&hello) {
                 Err(refusal) => {
                     tracing::debug!(rank = hello.rank, %refusal, "refused a connection");
                     answer(&socket, &self.hello, Some(refusal));
+                    self.readiness.remove(&socket);
                 }
                 // A connection that breaks before it is accepted is as if it had never been.
                 Ok(()) if answer(&socket, &self.hello, None) => self.open(hello.rank, socket),
-                Ok(()) => {}
+                Ok(()) => self.readiness.remove(&socket),
             },
         }
         true
@@ -154,7 +159,7 @@ impl TcpTransport {
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         self.timer_is_stale = true;
-        self.strangers.expire(now, self.options.hello_timeout);
+        self.strangers.expire(now, self.options.hello_timeout, &self.readiness);
         if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
             && now >= pause
         {

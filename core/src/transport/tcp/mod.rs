@@ -427,7 +427,11 @@ impl TcpTransport {
         if matches!(entry.link, Link::Lost) {
             return;
         }
-        entry.link = Link::Lost;
+        match std::mem::replace(&mut entry.link, Link::Lost) {
+            Link::Open(connection) => self.readiness.remove(&connection.socket),
+            Link::Dialing(dial) => dial.unwatch(&self.readiness),
+            Link::Idle | Link::Lost => {}
+        }
         entry.outbox.clear();
         if self.busy == Some(peer) {
             self.busy = None;

@@ -58,6 +58,7 @@ impl Strangers {
             }
             None => self.oldest().unwrap_or(0),
         };
+        self.forget(slot, readiness);
         if let Err(error) = readiness.add(&socket, key_of(slot), false) {
             tracing::debug!(%error, "cannot watch an incoming TCP connection");
             return;
@@ -68,7 +69,7 @@ impl Strangers {
     }
 
     /// Reads what the stranger in `slot` says; never more than its hello.
-    pub(super) fn read(&mut self, slot: usize) -> Greeting {
+    pub(super) fn read(&mut self, slot: usize, readiness: &Readiness) -> Greeting {
         let Some(Some(stranger)) = self.slots.get_mut(slot) else {
             return Greeting::None;
         };
@@ -77,7 +78,7 @@ impl Strangers {
             Err(Errno::AGAIN | Errno::INTR) => return Greeting::None,
             Ok((bytes, _)) if bytes > 0 => stranger.have_bytes += bytes,
             Ok(_) | Err(_) => {
-                self.slots[slot] = None;
+                self.forget(slot, readiness);
                 return Greeting::None;
             }
         }
@@ -104,16 +105,18 @@ impl Strangers {
             Err(HandshakeError::Version { .. }) => Greeting::Foreign(stranger.socket),
             Err(error) => {
                 tracing::debug!(%error, "closed a connection of a stranger");
+                readiness.remove(&stranger.socket);
                 Greeting::None
             }
         }
     }
 
     /// Drops those who have been silent for `timeout`.
-    pub(super) fn expire(&mut self, now: Instant, timeout: Duration) {
-        for slot in &mut self.slots {
-            if slot.as_ref().is_some_and(|stranger| now >= stranger.since + timeout) {
-                *slot = None;
+    pub(super) fn expire(&mut self, now: Instant, timeout: Duration, readiness: &Readiness) {
+        let is_late = |stranger: &Stranger| now >= stranger.since + timeout;
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].as_ref().is_some_and(is_late) {
+                self.forget(slot, readiness);
             }
         }
     }
@@ -126,6 +129,13 @@ impl Strangers {
     /// Drops all of them.
     pub(super) fn clear(&mut self) {
         self.slots.clear();
+    }
+
+    /// Drops the one in `slot`, if there is one.
+    fn forget(&mut self, slot: usize, readiness: &Readiness) {
+        if let Some(stranger) = self.slots[slot].take() {
+            readiness.remove(&stranger.socket);
+        }
     }
 
     fn oldest(&self) -> Option<usize> {

@@ -420,6 +420,40 @@ fn a_peer_that_has_not_come_to_its_first_operation_is_waited_for() {
 }
 
 #[test]
+fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
+    struct Nobody;
+    impl Sink for Nobody {
+        fn announced(&mut self, _: Rank, _: &Header) -> crate::transport::Destination {
+            crate::transport::Destination::Discard
+        }
+        fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::Arrived<'_>) {}
+        fn sent(&mut self, _: Rank, _: &Header) {}
+        fn lost(&mut self, _: Rank, _: Lost) {}
+    }
+    let mut transports = group(2, Options::default());
+    transports[0].connect(1);
+    let is_open = |it: &TcpTransport| it.peers.iter().any(|it| matches!(it.link, Link::Open(_)));
+    while !transports.iter().all(is_open) {
+        for transport in &mut transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    // As a forked child does.
+    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let held = rustix::io::dup(&open.socket).unwrap();
+    transports.remove(1).close(true);
+    let first = &mut transports[0];
+    while is_open(first) {
+        first.advance(&mut Nobody);
+    }
+    while first.advance(&mut Nobody) {}
+    let mut interests = Vec::new();
+    first.interests(&mut interests);
+    assert!(!crate::transport::wait::wait(&interests, Some(Duration::ZERO)));
+    drop(held);
+}
+
+#[test]
 fn time_in_which_nobody_looks_is_nobodys_fault() {
     let listeners = [0, 1].map(|_| TcpTransport::bind(loopback()).unwrap());
     let mut cards = listeners.each_ref().map(|listener| listener.card(&[]));

@@ -69,9 +69,17 @@ fn so_many_pools_that_not_all_are_told_of() {
 /// Takes frames in its own way, while the sender does something.
 struct Reader<F> {
     during: F,
-    believed: Vec<bool>,
-    lost: Vec<Lost>,
     into: Option<Region>,
+    believed: Vec<bool>,
+    /// What came that is no data.
+    others: Vec<Kind>,
+    lost: Vec<Lost>,
+}
+
+impl<F: FnMut()> Reader<F> {
+    fn new(during: F, into: Option<Region>) -> Reader<F> {
+        Reader { during, into, believed: Vec::new(), others: Vec::new(), lost: Vec::new() }
+    }
 }
 
 impl<F: FnMut()> Sink for Reader<F> {
@@ -82,9 +90,11 @@ impl<F: FnMut()> Sink for Reader<F> {
         }
     }
     fn arrived(&mut self, _: Rank, header: &Header, payload: Arrived<'_>) {
-        if header.payload_bytes as usize == BYTES {
+        if header.kind == Kind::Data {
             (self.during)();
             self.believed.push(payload.holds());
+        } else {
+            self.others.push(header.kind);
         }
     }
     fn sent(&mut self, _: Rank, _: &Header) {}
@@ -106,15 +116,22 @@ fn pair() -> [ShmTransport; 2] {
     [one, other]
 }
 
+/// The end of a connection is heard of within so many turns.
+const TURNS: u32 = 2 * EVENT_TURNS;
+
 #[test]
 fn what_is_taken_back_while_it_is_read_is_not_believed() {
     let [mut one, mut other] = pair();
     one.send(1, message(3, BYTES), Payload::Region(lent(1)));
-    let mut reader =
-        Reader { during: || one.abandon(), believed: Vec::new(), lost: Vec::new(), into: None };
+    let mut reader = Reader::new(|| one.abandon(), None);
     other.advance(&mut reader);
     other.advance(&mut reader);
-    assert_eq!(reader.believed, [false]);
+    assert_eq!((&reader.believed[..], &reader.lost[..]), (&[false][..], &[][..]));
+    drop(one);
+    let mut reader = Reader::new(|| {}, None);
+    for _ in 0..TURNS {
+        other.advance(&mut reader);
+    }
     assert!(matches!(&reader.lost[..], [Lost::Died(why)] if why.contains("took back")));
 }
 
@@ -127,18 +144,53 @@ fn what_was_taken_back_is_not_read() {
         one.abandon();
         region.write(|bytes| bytes.fill(2));
         assert!(region.is_unique(), "the sender has let go of it");
-        let mut reader = Reader { during: || {}, believed: Vec::new(), lost: Vec::new(), into };
-        other.advance(&mut reader);
-        other.advance(&mut reader);
+        drop(one);
+        let mut reader = Reader::new(|| {}, into);
+        for _ in 0..TURNS {
+            other.advance(&mut reader);
+        }
         assert!(reader.believed.is_empty());
-        assert_eq!(reader.lost.len(), 1);
+        assert!(matches!(&reader.lost[..], [Lost::Died(why)] if why.contains("took back")));
     }
+}
+
+#[test]
+fn the_reason_behind_what_was_taken_back_is_heard() {
+    for behind in [0, 10, 50_000, 4 << 20] {
+        let [mut one, mut other] = pair();
+        one.send(1, message(3, BYTES), Payload::Region(lent(1)));
+        // It makes no sense without the one before; of the longest a part has left.
+        one.send(1, message(6, behind), Payload::Owned(vec![7; behind]));
+        one.send(1, message(9, BYTES), Payload::Region(lent(1)));
+        one.abandon();
+        one.send(1, Header::new(Kind::Abort, GENERATION), Payload::Owned(vec![7; 50]));
+        let mut reader = Reader::new(|| {}, None);
+        for _ in 0..TURNS {
+            one.advance(&mut Nobody);
+            other.advance(&mut reader);
+        }
+        assert!(reader.believed.is_empty() && reader.lost.is_empty(), "{behind}");
+        assert_eq!(reader.others, [Kind::Abort], "{behind}");
+    }
+}
+
+#[test]
+fn what_a_parent_has_lent_is_not_taken_back_by_its_child() {
+    let [mut one, mut other] = pair();
+    let region = lent(1);
+    one.send(1, message(3, BYTES), Payload::Region(region.clone()));
+    // What a forked child has is the transport of another process.
+    one.process_id = one.process_id.wrapping_add(1);
+    drop(one);
+    let mut reader = Reader::new(|| {}, None);
+    other.advance(&mut reader);
+    assert_eq!(reader.believed, [true]);
 }
 
 #[test]
 fn what_was_read_before_stays_read_and_what_follows_arrives() {
     let [mut one, mut other] = pair();
-    let mut reader = Reader { during: || {}, believed: Vec::new(), lost: Vec::new(), into: None };
+    let mut reader = Reader::new(|| {}, None);
     one.send(1, message(3, BYTES), Payload::Region(lent(1)));
     other.advance(&mut reader);
     // Taken back too late, or not at all; the frame behind is not lent.

@@ -86,6 +86,27 @@ fn a_reader_that_takes_back_what_it_read_is_given_up() {
 }
 
 #[test]
+fn files_that_belong_to_nothing_are_not_kept() {
+    let mut transports = group(2, Options::default());
+    transports[0].connect(1);
+    while !transports.iter().all(|it| it.active.len() == 1) {
+        for transport in &mut transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    let file = File::new(4096).unwrap();
+    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    for _ in 0..3 {
+        // What wakes brings no file.
+        socket::tell(&open.wires[0].socket, &[0], Some(&file)).unwrap();
+    }
+    let mut world = World::new(transports, Box::new(std::thread::yield_now));
+    world.drive_a_while();
+    let lost = world.lost(1, 0);
+    assert!(matches!(&lost[..], [Lost::Protocol(why)] if why.contains("files")), "{lost:?}");
+}
+
+#[test]
 fn stamps_of_other_rounds_are_nothing() {
     for stamp in [0, 1, 2, 4, 1027, u64::MAX] {
         let (mut world, ours, lane) = connected();

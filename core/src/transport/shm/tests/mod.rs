@@ -9,6 +9,8 @@ mod model;
 mod sleeping;
 mod strangers;
 
+use std::time::Duration;
+
 use super::*;
 use crate::transport::suite::world::{Event, World};
 
@@ -72,6 +74,52 @@ fn either_end_of_crossed_connections_is_noticed() {
         world.drive_until("loss", |world| !world.lost(1 - gone, gone).is_empty());
         assert!(matches!(&world.lost(1 - gone, gone)[..], [Lost::Died(_)]));
     }
+}
+
+#[test]
+fn a_rank_that_has_not_come_to_its_first_operation_is_waited_for() {
+    let options = Options { connect_timeout: Duration::ZERO, ..Options::default() };
+    let mut world = World::new(group(2, options), Box::new(std::thread::yield_now));
+    world.send(0, 1, 1, 10);
+    // Rank 1 does something else.
+    world.drive_only(0);
+    assert!(world.lost(0, 1).is_empty());
+    world.drive_until_all_arrived();
+}
+
+#[test]
+fn a_rank_that_ends_before_its_first_operation_is_noticed() {
+    let mut world = world(2);
+    world.send(0, 1, 1, 10);
+    world.drive_only(0);
+    world.transports[1] = None;
+    assert!(matches!(&losses(&mut world)[..], [Lost::Unreachable(_)]));
+}
+
+#[test]
+fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
+    let mut transports = group(2, Options::default());
+    transports[0].connect(1);
+    while !transports.iter().all(|it| it.active.len() == 1) {
+        for transport in &mut transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    // As a forked child does.
+    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let held = rustix::io::dup(&open.wires[0].socket).unwrap();
+    transports.remove(1).close(true);
+    let first = &mut transports[0];
+    let mut interests = Vec::new();
+    while !first.active.is_empty() {
+        first.interests(&mut interests);
+        first.advance(&mut Nobody);
+    }
+    while first.advance(&mut Nobody) {}
+    interests.clear();
+    first.interests(&mut interests);
+    assert!(!crate::transport::wait::wait(&interests, Some(Duration::ZERO)));
+    drop(held);
 }
 
 #[test]

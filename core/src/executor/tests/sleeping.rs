@@ -1,0 +1,64 @@
+//! Who sleeps for a group in the system while another thread moves it: what comes later wakes it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::drivers::PATIENCE;
+use super::world::memory;
+use crate::Region;
+use crate::executor::{Completion, Executor, GroupIdentity, Message};
+use crate::transport::shm::{Listener, ShmTransport};
+use crate::transport::wait;
+use crate::wire::card::Card;
+use crate::wire::handshake::Token;
+
+/// The executors of a group of two that share memory.
+fn pair() -> [Executor; 2] {
+    let listeners = [0, 1].map(|_| Listener::bind().unwrap());
+    let cards = listeners.each_ref().map(|it| it.sign(Card::new("here", 1, Vec::new())));
+    let mut rank = 0;
+    listeners.map(|listener| {
+        let (token, options) = (Token([4; 16]), Default::default());
+        let transport = ShmTransport::new(listener, rank, &cards, token, 0, options).unwrap();
+        rank += 1;
+        let group = GroupIdentity { name: "sleepers".to_owned(), generation: 0 };
+        Executor::new(Box::new(transport), group, Instant::now())
+    })
+}
+
+fn message(peer: u32, memory: &Region) -> Message {
+    Message {
+        peer: Some(peer),
+        tag: 1,
+        memory: memory.clone(),
+        deadline: Instant::now() + PATIENCE,
+        finish: None,
+        completion: Arc::new(Completion::new()),
+    }
+}
+
+#[test]
+fn whoever_sleeps_is_woken_although_another_thread_took_the_last_call() {
+    let [mut sleeper, mut other] = pair();
+    let is_awake = |interests: &[_]| wait::wait(interests, Some(Duration::ZERO));
+    let mut interests = Vec::new();
+    loop {
+        other.advance(Instant::now());
+        while sleeper.advance(Instant::now()).moved {}
+        interests.clear();
+        let sleepy = sleeper.prepare_to_sleep(&mut interests);
+        if !other.advance(Instant::now()).moved && sleepy && !is_awake(&interests) {
+            break;
+        }
+    }
+    // One thread sleeps; another starts something and takes what was to wake the first.
+    other.send(message(0, &memory([1])), Instant::now());
+    let into = [Region::zeroed(4), Region::zeroed(4)];
+    sleeper.recv(message(1, &into[0]), Instant::now());
+    while sleeper.advance(Instant::now()).moved {}
+    sleeper.recv(message(1, &into[1]), Instant::now());
+    assert!(sleeper.let_others_wake());
+    assert!(!is_awake(&interests), "nothing is left to do");
+    other.send(message(0, &memory([2])), Instant::now());
+    assert!(is_awake(&interests), "the second message came while it slept");
+}
