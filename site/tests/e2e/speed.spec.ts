@@ -23,15 +23,15 @@ test("every committed result is shown, with machine and versions", async ({ page
     await expect(page.getByText("There are no results here yet")).toBeVisible();
   }
   for (const [index, report] of reports.entries()) {
-    await page.getByLabel("Comparison").selectOption({ index });
+    await page.getByRole("combobox", { name: "Comparison" }).selectOption({ index });
     await expect(page.getByTestId("speed")).toContainText(report.machine.cpu);
     for (const version of Object.values(report.versions).flatMap((one) => Object.values(one))) {
       await expect(page.getByTestId("speed")).toContainText(version);
     }
     for (const topic of topics(report)) {
-      await page.getByLabel("Operation").selectOption(topic.operation);
-      await page.getByLabel("Ranks").selectOption(String(topic.ranks));
-      const kinds = page.getByLabel("Elements");
+      await page.getByRole("combobox", { name: "Operation" }).selectOption(topic.operation);
+      await page.getByRole("combobox", { name: "Ranks" }).selectOption(String(topic.ranks));
+      const kinds = page.getByRole("combobox", { name: "Elements" });
       if (await kinds.isVisible()) {
         await kinds.selectOption(topic.kind);
       }
