@@ -1044,7 +1044,10 @@ export interface ReconfigureOptions {
 
 /** Options of `initProcessGroup`. */
 export interface InitProcessGroupOptions extends WaitOptions {
-  /** `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. */
+  /**
+   * `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi` rank and
+   * world size are those of the MPI job that `mpirun` started, and no URL is needed.
+   */
   backend?: string | null | undefined;
   /**
    * URL where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.;
@@ -2423,6 +2426,14 @@ export function registerBackend(name: string, func: (store: Store, rank: number,
  */
 export function isBackendAvailable(backend: string): boolean;
 
+/**
+ * Why a backend cannot be used here: what was looked for, and what is wrong with what was
+ * found. Empty if it can be used.
+ *
+ * @param backend - The backend's name.
+ */
+export function backendUnavailableReason(backend: string): string;
+
 /** Whether the TCP backend, which answers to the name gloo too, is available. */
 export function isGlooAvailable(): boolean;
 /** Another name of {@link isGlooAvailable}. */
@@ -2431,7 +2442,10 @@ export const isTcpAvailable: typeof isGlooAvailable;
 /** Whether the NCCL backend is available. */
 export function isNcclAvailable(): boolean;
 
-/** Whether the MPI backend is available. */
+/**
+ * Whether the MPI backend is available: an MPI library is found that fits to the launcher of
+ * this process. It is loaded, and not initialised.
+ */
 export function isMpiAvailable(): boolean;
 
 /** Whether the UCC backend is available; it never is. */

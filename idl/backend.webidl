@@ -65,13 +65,18 @@ partial namespace distributed {
   /// Whether this build has a backend and its library can be loaded here.
   boolean is_backend_available(DOMString backend);
 
+  /// Why a backend cannot be used here: what was looked for, and what is wrong with what was found.
+  /// Empty if it can be used.
+  DOMString backend_unavailable_reason(DOMString backend);
+
   /// Whether the TCP backend, which answers to the name gloo too, is available.
   [Alias=is_tcp_available] boolean is_gloo_available();
 
   /// Whether the NCCL backend is available.
   boolean is_nccl_available();
 
-  /// Whether the MPI backend is available.
+  /// Whether the MPI backend is available: an MPI library is found that fits to the launcher of
+  /// this process. It is loaded, and not initialised.
   boolean is_mpi_available();
 
   /// Whether the UCC backend is available; it never is.

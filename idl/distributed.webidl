@@ -18,7 +18,8 @@ namespace distributed {
 
   /// Makes the default group of all ranks. Waits until all have joined.
   ///
-  /// - `backend`: `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`.
+  /// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
+  ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
   /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
   ///   `file:///path`; `?rank=…&world_size=…` may be in it.
   /// - `timeout`: limit of joining and of operations; none: 30 min.

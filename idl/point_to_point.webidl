@@ -1,6 +1,6 @@
 // Messages from one rank to another.
 
-[Backends="tcp"]
+[Backends="tcp mpi"]
 partial interface ProcessGroup {
   /// Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
   ///

@@ -11,10 +11,15 @@ use crate::convert::raise;
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// Waits for `work` without the GIL, in slices, so that Ctrl-C and other signals are handled.
-/// A timeout of zero is none.
+/// A timeout of zero is none, and without one, tensors of devices are not waited for, but ordered.
 pub(crate) fn wait(py: Python<'_>, work: &Work, timeout: Option<Duration>) -> PyResult<()> {
     let start = Instant::now();
     let timeout = timeout.filter(|timeout| !timeout.is_zero());
+    if timeout.is_none()
+        && let Some(ordered) = work.order()
+    {
+        return ordered.map_err(|error| raise(py, &error));
+    }
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
         let slice = left.map_or(SLICE, |left| left.min(SLICE));

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+#[cfg(all(unix, feature = "mpi"))]
+use crate::backend::registry::BackendName;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
@@ -192,7 +194,8 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     }
     let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let (met, prefix) = incarnation::meet(timeout, async |left| meet(&options, left).await).await?;
+    let (met, prefix) =
+        incarnation::meet(timeout, async |left| meet(&options, &spec, left).await).await?;
     let Rendezvous { store, rank, world_size, hosting, .. } = met;
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
     let mut group_options =
@@ -393,20 +396,64 @@ pub fn is_backend_available(name: &str) -> bool {
     name.parse().is_ok_and(|name| crate::backend::registry::available(&name).is_ok())
 }
 
-async fn meet(options: &InitOptions, timeout: Duration) -> Result<Rendezvous> {
+/// Why the backend cannot be used in this process: what was looked for, and what is wrong with
+/// what was found. `None` if it can.
+pub fn backend_unavailable_reason(name: &str) -> Option<String> {
+    let name = name.parse();
+    match name.and_then(|name| crate::backend::registry::available(&name)) {
+        Ok(()) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Rendezvous> {
     let invalid = |message: &str| Err(Error::InvalidArgument { message: message.into() });
-    let Some(store) = &options.store else {
-        let url = options.init_method.as_deref().unwrap_or("env://");
-        let (rank, world_size) = (options.rank, options.world_size);
-        return rendezvous::rendezvous_async(url, rank, world_size, timeout).await;
-    };
-    if options.init_method.is_some() {
+    if options.store.is_some() && options.init_method.is_some() {
         return invalid("Cannot specify both init_method and store.");
     }
-    match (options.rank, options.world_size) {
+    let Said { rank, world_size, met } = said(options, spec, timeout)?;
+    if let Some(met) = met {
+        return Ok(met);
+    }
+    let Some(store) = &options.store else {
+        let url = options.init_method.as_deref().unwrap_or("env://");
+        return rendezvous::rendezvous_async(url, rank, world_size, timeout).await;
+    };
+    match (rank, world_size) {
         (Some(rank), Some(world_size)) => Rendezvous::new(store.clone(), rank, world_size),
         _ => invalid("rank and world_size must be given with an explicit store"),
     }
+}
+
+/// Who this process is, where that is known before the ranks meet; with a meeting, if they met.
+struct Said {
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    met: Option<Rendezvous>,
+}
+
+/// What the options say of this process; with the mpi backend, what MPI says.
+#[cfg_attr(
+    not(all(unix, feature = "mpi")),
+    allow(
+        clippy::unnecessary_wraps,
+        unused_variables,
+        reason = "MPI alone can say something else"
+    )
+)]
+fn said(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Said> {
+    let (rank, world_size) = (options.rank, options.world_size);
+    #[cfg(all(unix, feature = "mpi"))]
+    if spec.devices.iter().any(|(_, backend)| *backend == BackendName::mpi()) {
+        let url = options.init_method.as_deref().filter(|url| *url != "env://");
+        let has_store = options.store.is_some() || url.is_some();
+        let (place, met) = crate::backend::mpi::meet((rank, world_size), has_store, timeout)?;
+        // A URL may say rank and size itself, and must then be the only one that does.
+        let in_url = url.is_some_and(|url| url.contains("rank="));
+        let known = |number| if in_url { None } else { Some(number) };
+        return Ok(Said { rank: known(place.0), world_size: known(place.1), met });
+    }
+    Ok(Said { rank, world_size, met: None })
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

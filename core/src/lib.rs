@@ -45,5 +45,7 @@ pub use process_group::{
     DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
 };
 pub use request::Request;
-pub use tensor::{Buffers, ConstBuffers, Device, Element, OwnedBuffers, Region, Tensor, TensorMut};
+pub use tensor::{
+    Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
+};
 pub use work::Work;

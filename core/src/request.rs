@@ -43,4 +43,9 @@ impl Request {
             coalesced: false,
         }
     }
+
+    /// All tensors.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.inputs.iter().chain(&self.outputs).flatten()
+    }
 }

@@ -70,12 +70,18 @@ impl Work {
     /// # Errors
     /// The operation's own failure. With a `timeout` that expires, [`Error::WaitTimeout`]: that
     /// harms nothing, the operation goes on, and a later `wait` can succeed. A timeout of zero is
-    /// none, as in c10d. [`Error::Unsupported`] in a browser, if it is not done.
+    /// none, as in c10d. Without one, a work of device tensors does not block: the streams of their
+    /// owners come after it. [`Error::Unsupported`] in a browser, if it is not done.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
         if self.inner.is_none() {
             return Ok(());
         }
         let timeout = timeout.filter(|timeout| !timeout.is_zero());
+        if timeout.is_none()
+            && let Some(ordered) = self.order()
+        {
+            return ordered;
+        }
         match self.wait_slice(timeout.unwrap_or(Duration::MAX)) {
             Some(result) => result,
             None if !CAN_BLOCK => Err(Error::Unsupported {
@@ -88,6 +94,28 @@ impl Work {
                 waited_ms: timeout.unwrap_or_default().as_millis() as u64,
             }),
         }
+    }
+
+    /// Has what the tensors' owners issue from now on, on the streams of the devices where their
+    /// tensors are, come after the operation: what waiting without a timeout does for tensors of
+    /// devices. `None` if that is no way to wait for it.
+    pub fn order(&self) -> Option<Result<()>> {
+        let inner = self.inner.as_ref()?;
+        let mut ordered = None;
+        for (completion, backend) in &inner.parts {
+            ordered = match completion.result() {
+                Some(Err(error)) => return Some(Err(error)),
+                Some(Ok(())) => continue,
+                None => match backend.order(completion) {
+                    Some(Err(error)) => return Some(Err(error)),
+                    // It may be done by now, and then it needs no order.
+                    None if completion.is_done() => continue,
+                    None => return None,
+                    ordered => ordered,
+                },
+            };
+        }
+        ordered
     }
 
     /// Waits for at most `slice`; `None` if it is not done by then.

@@ -105,7 +105,7 @@ fn a_store_is_measured_by_both_of_its_doors() {
     let rows = report["rows"].as_array().unwrap();
     let mut expected = Vec::new();
     for clients in [1, 20] {
-        for operation in ["set", "get", "add", "set+get"] {
+        for operation in ["set", "get", "add", "wait", "set+get"] {
             expected.push((clients, operation, "polyrank"));
             expected.push((clients, operation, "polyrank local"));
         }

@@ -4,6 +4,7 @@ README.md says how a case is read. Knows nothing of how a collective is carried 
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -204,7 +205,7 @@ def run(group, case):
 
 def main():
     """Runs the cases of this world; the exit code is 0 if all are as they should be."""
-    pr.init_process_group()
+    pr.init_process_group(os.environ.get("POLYRANK_TEST_BACKEND"))
     group = pr.group.WORLD
     rank, world = pr.get_rank(), pr.get_world_size()
     failed = 0

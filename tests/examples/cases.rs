@@ -8,7 +8,8 @@ use polyrank::distributed::{InitOptions, destroy_process_group, init_process_gro
 use polyrank_tests::cases;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let group = init_process_group(InitOptions::default())?;
+    let backend = std::env::var("POLYRANK_TEST_BACKEND").unwrap_or_else(|_| "tcp".to_owned());
+    let group = init_process_group(InitOptions::default().backend(backend))?;
     let (rank, world) = (group.rank(), group.size());
     let rows = cases::pairwise(world);
     let mut failed = 0;

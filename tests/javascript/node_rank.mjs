@@ -15,7 +15,7 @@ const { main } = await import(pathToFileURL(resolve(process.argv[2])).href);
 const here = {
   language: "Node",
   /** How it finds the others. */
-  init: { initMethod: "env://" },
+  init: { initMethod: "env://", backend: process.env.POLYRANK_TEST_BACKEND },
   /** Shows a line. */
   say: (line) => console.log(line),
   /** The text of a file of the repository. */

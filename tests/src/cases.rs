@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Result, Tensor};
+use polyrank::tensor::cuda;
+use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Result, Sizes, Tensor};
 use serde_json::Value;
 
 /// Bytes that no operation may touch, and that every output must replace.
@@ -98,13 +99,69 @@ pub fn reduce_op(name: &str) -> ReduceOp {
     ReduceOp::from_name(name).unwrap_or(ReduceOp::PremulSum(factor))
 }
 
+/// All operators of the file.
+pub fn reduce_ops() -> Vec<ReduceOp> {
+    let names = file()["reductions"].as_object().unwrap().keys();
+    names.map(|name| reduce_op(name)).collect()
+}
+
+/// A case of dense tensors with blocks of one size.
+pub fn case(collective: Collective, dtype: DType, reduce_op: ReduceOp, elements: usize) -> Case {
+    Case {
+        collective,
+        coalesced: false,
+        dtype,
+        reduce_op,
+        root: 0,
+        elements,
+        strided: false,
+        uneven: false,
+    }
+}
+
+/// Calls `run` with everything that a call of so many elements can be on `world` ranks.
+pub fn product(world: u32, elements: usize, mut run: impl FnMut(Case)) {
+    for collective in Collective::ALL.into_iter().filter(|one| *one != Collective::Barrier) {
+        let facts = collective.facts();
+        let ops = if facts.reduces { reduce_ops() } else { vec![ReduceOp::Sum] };
+        let roots = if facts.rooted { world } else { 1 };
+        for dtype in DType::ALL {
+            for &reduce_op in ops.iter().filter(|op| op.supports(dtype)) {
+                for root in 0..roots {
+                    let even = Case { root, ..case(collective, dtype, reduce_op, elements) };
+                    let uneven = Case { uneven: true, ..even.clone() };
+                    if facts.sizes != Sizes::Equal {
+                        run(Case { strided: true, ..even.clone() });
+                        run(uneven);
+                    } else {
+                        run(Case { strided: true, ..even.clone() });
+                    }
+                    run(even);
+                }
+            }
+        }
+    }
+}
+
 /// Runs the case on this rank.
 ///
 /// # Errors
 /// The operation fails, or leaves something else than it should: then the outer error is `Ok` and
 /// the inner one says what differs.
 pub fn run(group: &ProcessGroup, case: &Case) -> Result<std::result::Result<(), String>> {
-    let here = Here { case, rank: group.rank(), size: group.size() };
+    run_on(group, case, None)
+}
+
+/// As [`run`], with tensors on the CUDA device of that index.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(
+    group: &ProcessGroup,
+    case: &Case,
+    device: Option<u32>,
+) -> Result<std::result::Result<(), String>> {
+    let here = Here { case, rank: group.rank(), size: group.size(), device };
     let buffers: Vec<Buffers> = (0..1 + usize::from(case.coalesced)).map(|_| here.make()).collect();
     let mut request = Request::new(case.collective);
     request.inputs = lists(&buffers, |buffers| &buffers.inputs);
@@ -138,6 +195,7 @@ struct Here<'case> {
     case: &'case Case,
     rank: u32,
     size: u32,
+    device: Option<u32>,
 }
 
 impl Here<'_> {
@@ -250,22 +308,29 @@ impl Here<'_> {
         let (dtype, width) = (self.case.dtype, self.case.dtype.size_bytes());
         let elements = data.len() / width;
         if !self.case.strided || elements == 0 {
-            return Tensor::contiguous(Region::from_vec(data.to_vec()), dtype, vec![elements]);
+            return Tensor::contiguous(self.region(data.to_vec()), dtype, vec![elements]);
         }
         // The region ends with the last element; gaps lie between.
         let mut spaced = vec![UNTOUCHED; (2 * elements - 1) * width];
         for (place, element) in spaced.chunks_mut(2 * width).zip(data.chunks(width)) {
             place[..width].copy_from_slice(element);
         }
-        Tensor::strided(Region::from_vec(spaced), dtype, vec![elements], vec![2], 0)
+        Tensor::strided(self.region(spaced), dtype, vec![elements], vec![2], 0)
+    }
+
+    fn region(&self, bytes: Vec<u8>) -> Region {
+        match self.device {
+            None => Region::from_vec(bytes),
+            Some(index) => cuda::upload(&bytes, index).expect("the device has memory"),
+        }
     }
 
     fn check(&self, buffers: &Buffers) -> std::result::Result<(), String> {
         for (side, slots) in [("input", &buffers.inputs), ("output", &buffers.outputs)] {
             for (at, slot) in slots.iter().enumerate() {
                 // A tensor like the one before, so that the gaps are compared too.
-                let expected = self.tensor(&slot.expected).into_region().read(<[u8]>::to_vec);
-                let got = slot.tensor.region().read(<[u8]>::to_vec);
+                let expected = bytes_of(self.tensor(&slot.expected).region());
+                let got = bytes_of(slot.tensor.region());
                 if got == expected {
                     continue;
                 }
@@ -282,6 +347,13 @@ impl Here<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn bytes_of(region: &Region) -> Vec<u8> {
+    match region.device() {
+        None => region.read(<[u8]>::to_vec),
+        Some(_) => cuda::download(region).expect("the device is there"),
     }
 }
 

@@ -4,7 +4,10 @@
 
 pub mod cases;
 pub mod languages;
+pub mod mpi;
+pub mod nccl;
 pub mod processes;
+pub mod support;
 
 use std::sync::Arc;
 use std::thread;

@@ -35,11 +35,18 @@ pub fn report(line: impl std::fmt::Display) {
 /// Runs `rank_main` on `size` processes with the default group; how each ended, by rank. `test` is
 /// the full name of the calling test. In a started process this does not return.
 pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) -> Vec<Ended> {
-    if std::env::var(ROLE).is_ok_and(|role| role == test) {
+    bare_processes(test, size, || {
         let options = InitOptions::default().timeout(super::LIMIT);
         let group = init_process_group(options).expect("the group is made");
         rank_main(group);
         destroy_process_group(None).expect("the group is destroyed");
+    })
+}
+
+/// As [`processes`], without a group.
+pub fn bare_processes(test: &str, size: u32, rank_main: impl FnOnce()) -> Vec<Ended> {
+    if std::env::var(ROLE).is_ok_and(|role| role == test) {
+        rank_main();
         std::process::exit(0);
     }
     let port = free_port();
@@ -68,11 +75,16 @@ pub fn with_variable<R>(name: &str, value: &str, run: impl FnOnce() -> R) -> R {
     result
 }
 
+/// The variables that ranks get which are started now.
+pub fn variables() -> Vec<(String, String)> {
+    VARIABLES.with_borrow(Clone::clone)
+}
+
 fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
     Command::new(std::env::current_exe().expect("the test has a path"))
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, test)
-        .envs(VARIABLES.with_borrow(Clone::clone))
+        .envs(variables())
         .env("RANK", rank.to_string())
         .env("LOCAL_RANK", rank.to_string())
         .env("WORLD_SIZE", size.to_string())

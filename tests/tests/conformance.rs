@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::cases::{self, Case, file, numbers, reduce_op};
+use polyrank_tests::cases::{self, Case, case, file, numbers, product, reduce_ops};
 use polyrank_tests::ranks;
 
 /// Large enough for many segments.
@@ -15,54 +15,12 @@ fn worlds() -> Vec<u32> {
     numbers(&file()["worlds"]).into_iter().map(|world| world as u32).collect()
 }
 
-fn reduce_ops() -> Vec<ReduceOp> {
-    let names = file()["reductions"].as_object().unwrap().keys();
-    names.map(|name| reduce_op(name)).collect()
-}
-
 fn check(group: &ProcessGroup, case: &Case) {
     let world = group.size();
     match cases::run(group, case) {
         Ok(Ok(())) => {}
         Ok(Err(difference)) => panic!("{case}, world {world}: {difference}"),
         Err(error) => panic!("{case}, world {world}: {error}"),
-    }
-}
-
-fn case(collective: Collective, dtype: DType, reduce_op: ReduceOp, elements: usize) -> Case {
-    Case {
-        collective,
-        coalesced: false,
-        dtype,
-        reduce_op,
-        root: 0,
-        elements,
-        strided: false,
-        uneven: false,
-    }
-}
-
-/// Calls `run` with everything that a call of so many elements can be.
-fn product(world: u32, elements: usize, mut run: impl FnMut(Case)) {
-    for collective in Collective::ALL.into_iter().filter(|one| *one != Collective::Barrier) {
-        let facts = collective.facts();
-        let ops = if facts.reduces { reduce_ops() } else { vec![ReduceOp::Sum] };
-        let roots = if facts.rooted { world } else { 1 };
-        for dtype in DType::ALL {
-            for &reduce_op in ops.iter().filter(|op| op.supports(dtype)) {
-                for root in 0..roots {
-                    let even = Case { root, ..case(collective, dtype, reduce_op, elements) };
-                    let uneven = Case { uneven: true, ..even.clone() };
-                    if facts.sizes != polyrank::Sizes::Equal {
-                        run(Case { strided: true, ..even.clone() });
-                        run(uneven);
-                    } else {
-                        run(Case { strided: true, ..even.clone() });
-                    }
-                    run(even);
-                }
-            }
-        }
     }
 }
 

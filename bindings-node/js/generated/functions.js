@@ -158,6 +158,13 @@ export function isBackendAvailable(...given) {
   return calls.invoke(DISTRIBUTED_IS_BACKEND_AVAILABLE, null, given);
 }
 
+const DISTRIBUTED_BACKEND_UNAVAILABLE_REASON = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", name: "backendUnavailableReason", required: 1 };
+
+/** Why a backend cannot be used here: what was looked for, and what is wrong with what was found. Empty if it can be used. */
+export function backendUnavailableReason(...given) {
+  return calls.invoke(DISTRIBUTED_BACKEND_UNAVAILABLE_REASON, null, given);
+}
+
 const DISTRIBUTED_IS_GLOO_AVAILABLE = { key: "DISTRIBUTED_IS_GLOO_AVAILABLE", name: "isGlooAvailable", required: 0 };
 
 /** Whether the TCP backend, which answers to the name gloo too, is available. */
@@ -175,7 +182,7 @@ export function isNcclAvailable(...given) {
 
 const DISTRIBUTED_IS_MPI_AVAILABLE = { key: "DISTRIBUTED_IS_MPI_AVAILABLE", name: "isMpiAvailable", required: 0 };
 
-/** Whether the MPI backend is available. */
+/** Whether the MPI backend is available: an MPI library is found that fits to the launcher of this process. It is loaded, and not initialised. */
 export function isMpiAvailable(...given) {
   return calls.invoke(DISTRIBUTED_IS_MPI_AVAILABLE, null, given);
 }

@@ -60,6 +60,7 @@ export {
   allReduceCoalesced,
   allToAll,
   allToAllSingle,
+  backendUnavailableReason,
   barrier,
   broadcast,
   broadcastObjectList,

@@ -89,6 +89,7 @@ __all__ = [
     "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
+    "backend_unavailable_reason",
     "barrier",
     "batch_isend_irecv",
     "broadcast",
@@ -1508,7 +1509,8 @@ is_launched = is_torchelastic_launched
 def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None) -> None:
     """Makes the default group of all ranks. Waits until all have joined.
 
-    - `backend`: `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`.
+    - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
+      rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
     - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
       `file:///path`; `?rank=…&world_size=…` may be in it.
     - `timeout`: limit of joining and of operations; none: 30 min.
@@ -1661,6 +1663,11 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Pro
 def is_backend_available(backend: str) -> bool:
     """Whether this build has a backend and its library can be loaded here."""
 
+def backend_unavailable_reason(backend: str) -> str:
+    """Why a backend cannot be used here: what was looked for, and what is wrong with what was found.
+    Empty if it can be used.
+    """
+
 def is_gloo_available() -> bool:
     """Whether the TCP backend, which answers to the name gloo too, is available."""
 
@@ -1670,7 +1677,9 @@ def is_nccl_available() -> bool:
     """Whether the NCCL backend is available."""
 
 def is_mpi_available() -> bool:
-    """Whether the MPI backend is available."""
+    """Whether the MPI backend is available: an MPI library is found that fits to the launcher of
+    this process. It is loaded, and not initialised.
+    """
 
 def is_ucc_available() -> bool:
     """Whether the UCC backend is available; it never is."""

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use polyrank::backend::{Direction, Waiting};
 use polyrank::distributed::{self, InitOptions, NewGroupOptions};
+use polyrank::process_group::MessageRequest;
 use polyrank::store::PrefixStore;
 use polyrank::{Error, ProcessGroup, SplitOptions};
 use pyo3::prelude::*;
@@ -13,7 +15,7 @@ use super::point_to_point;
 pub(crate) use super::rendezvous::*;
 use super::settings::{device_of, settings_of};
 use crate::classes::{CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup};
-use crate::convert::{Call, Member, blocking, detached, give, raise, releasing};
+use crate::convert::{Call, Member, blocking, detached, device_tensor, give, raise, releasing};
 use crate::current;
 use crate::waiting::wait;
 
@@ -154,7 +156,7 @@ pub(crate) fn split_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     options.description = call.take(4)?;
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
-        return give(py, Member(None));
+        return blocking(py, || parent.stay_out_of_split(options.timeout).map(|()| Member(None)));
     };
     blocking(py, || parent.split_group(&ranks, options).map(Member))
 }
@@ -257,6 +259,12 @@ pub(crate) fn is_backend_available<'py>(py: Python<'py>, mut call: Call<'py>) ->
     give(py, distributed::is_backend_available(&backend))
 }
 
+/// Why a backend cannot be used here; empty if it can.
+pub(crate) fn backend_unavailable_reason<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    let backend: String = call.take(0)?;
+    give(py, distributed::backend_unavailable_reason(&backend).unwrap_or_default())
+}
+
 macro_rules! is_available {
     ($($function:ident: $backend:literal),*) => {$(
         /// Whether the backend is available.
@@ -304,7 +312,7 @@ pub(crate) fn send<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
         return give(py, ());
     }
     releasing(py, || {
-        let work = start_send(py, call)?;
+        let work = start_send(py, call, Waiting::Soon)?;
         wait(py, &work.inner, None)
     })?;
     give(py, ())
@@ -317,7 +325,7 @@ pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     }
     let group = group_of(py, &call, 2)?;
     let sender = releasing(py, || {
-        let work = start_recv(py, call)?;
+        let work = start_recv(py, call, Waiting::Soon)?;
         wait(py, &work.inner, None)?;
         Ok::<_, PyErr>(work.inner.source_rank())
     })?;
@@ -332,7 +340,7 @@ pub(crate) fn isend<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     if call.is_left_out(2)? {
         return give(py, ());
     }
-    releasing(py, || start_send(py, call)?.into_object(py))
+    releasing(py, || start_send(py, call, Waiting::Later)?.into_object(py))
 }
 
 /// Receives a tensor, without waiting.
@@ -340,29 +348,40 @@ pub(crate) fn irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     if call.is_left_out(2)? {
         return give(py, ());
     }
-    releasing(py, || start_recv(py, call)?.into_object(py))
+    releasing(py, || start_recv(py, call, Waiting::Later)?.into_object(py))
 }
 
-fn start_send<'py>(py: Python<'py>, mut call: Call<'py>) -> PyResult<crate::classes::Work> {
+fn start_send<'py>(
+    py: Python<'py>,
+    mut call: Call<'py>,
+    waiting: Waiting,
+) -> PyResult<crate::classes::Work> {
     let group = group_of(py, &call, 2)?;
     let tag: u32 = call.take(3)?;
     let peer = peer_of(py, &mut call, &group, "dst", 1, 4)?.ok_or_else(|| {
         let message = "send: one of 'dst' and 'group_dst' must be given".to_owned();
         raise(py, &Error::InvalidArgument { message })
     })?;
-    point_to_point::send(py, &group, &call, peer, tag)
+    point_to_point::send(py, &group, &call, (peer, tag), waiting)
 }
 
-fn start_recv<'py>(py: Python<'py>, mut call: Call<'py>) -> PyResult<crate::classes::Work> {
+fn start_recv<'py>(
+    py: Python<'py>,
+    mut call: Call<'py>,
+    waiting: Waiting,
+) -> PyResult<crate::classes::Work> {
     let group = group_of(py, &call, 2)?;
     let tag: u32 = call.take(3)?;
     let peer = peer_of(py, &mut call, &group, "src", 1, 4)?;
-    point_to_point::recv(py, &group, &call, peer, tag)
+    point_to_point::recv(py, &group, &call, (peer, tag), waiting)
 }
 
 /// Issues sends and receives together.
 pub(crate) fn batch_isend_irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     let operations = call.instances::<P2POp>(0)?;
+    if let Some(works) = on_device(py, &operations)? {
+        return Ok(PyList::new(py, works)?.into_any());
+    }
     let works = PyList::empty(py);
     for operation in operations {
         let operation = operation.get();
@@ -373,6 +392,40 @@ pub(crate) fn batch_isend_irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer
         works.append(work)?;
     }
     Ok(works.into_any())
+}
+
+/// Issues messages of one group whose tensors are on devices: there they are one operation. `None`
+/// for any others.
+fn on_device<'py>(
+    py: Python<'py>,
+    operations: &[Bound<'py, P2POp>],
+) -> PyResult<Option<Vec<crate::classes::Work>>> {
+    let Some(first) = operations.first() else { return Ok(None) };
+    let group = &first.get().group;
+    let mut messages = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let operation = operation.get();
+        let tensor = device_tensor(operation.tensor.bind(py))?;
+        let same_group = operation.group.identity() == group.identity();
+        let Some(tensor) = tensor.filter(|_| same_group) else { return Ok(None) };
+        let direction = if operation.is_send { Direction::Send } else { Direction::Receive };
+        messages.push(MessageRequest {
+            direction,
+            tensor,
+            peer: operation.peer,
+            tag: operation.tag,
+        });
+    }
+    let issued = detached(py, || group.issue_messages(messages, None, Waiting::Later))?;
+    let works = issued.into_iter().zip(operations).map(|(work, operation)| {
+        let operation = operation.get();
+        let outputs = match operation.is_send {
+            true => Vec::new(),
+            false => vec![operation.tensor.clone_ref(py)],
+        };
+        crate::classes::Work::new(work, outputs, group.timeout())
+    });
+    Ok(Some(works.collect()))
 }
 
 fn issue<'py>(

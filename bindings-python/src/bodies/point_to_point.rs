@@ -2,33 +2,35 @@
 //! call's parameter 0.
 
 use polyrank::ProcessGroup;
+use polyrank::backend::Waiting;
 use pyo3::prelude::*;
 
 use crate::classes::Work;
 use crate::convert::{Call, detached};
 
-/// Sends to `peer`, a rank in the group.
+/// Sends to `peer`, a rank in the group; the caller then waits as it says.
 pub(super) fn send(
     py: Python<'_>,
     group: &ProcessGroup,
     call: &Call<'_>,
-    peer: u32,
-    tag: u32,
+    (peer, tag): (u32, u32),
+    waiting: Waiting,
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
-    let work = detached(py, || group.send_async(tensor, peer, tag))?;
+    let work = detached(py, || group.issue_send(tensor, peer, tag, None, waiting))?;
     Ok(Work::new(work, Vec::new(), group.timeout()))
 }
 
-/// Receives from `peer`, a rank in the group; from whoever sends first if there is none.
+/// Receives from `peer`, a rank in the group; from whoever sends first if there is none. The caller
+/// then waits as it says.
 pub(super) fn recv(
     py: Python<'_>,
     group: &ProcessGroup,
     call: &Call<'_>,
-    peer: Option<u32>,
-    tag: u32,
+    (peer, tag): (Option<u32>, u32),
+    waiting: Waiting,
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
-    let work = detached(py, || group.recv_async(tensor, peer, tag))?;
+    let work = detached(py, || group.issue_recv(tensor, peer, tag, None, waiting))?;
     Ok(Work::new(work, call.outputs(), group.timeout()))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrank::backend::Waiting;
 use polyrank::store::Store;
 use polyrank::{Error, GroupOptions, ReduceOp, SplitOptions};
 use pyo3::prelude::*;
@@ -119,7 +120,8 @@ pub(crate) fn send<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (peer, tag): (u32, u32) = (call.take(1)?, call.take(2)?);
-    let work = point_to_point::send(group.py(), &group.get().inner, &call, peer, tag)?;
+    let work =
+        point_to_point::send(group.py(), &group.get().inner, &call, (peer, tag), Waiting::Later)?;
     work.into_object(group.py())
 }
 
@@ -129,7 +131,13 @@ pub(crate) fn recv<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (peer, tag): (u32, u32) = (call.take(1)?, call.take(2)?);
-    let work = point_to_point::recv(group.py(), &group.get().inner, &call, Some(peer), tag)?;
+    let work = point_to_point::recv(
+        group.py(),
+        &group.get().inner,
+        &call,
+        (Some(peer), tag),
+        Waiting::Later,
+    )?;
     work.into_object(group.py())
 }
 
@@ -139,6 +147,7 @@ pub(crate) fn recv_anysource<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let tag: u32 = call.take(1)?;
-    let work = point_to_point::recv(group.py(), &group.get().inner, &call, None, tag)?;
+    let work =
+        point_to_point::recv(group.py(), &group.get().inner, &call, (None, tag), Waiting::Later)?;
     work.into_object(group.py())
 }

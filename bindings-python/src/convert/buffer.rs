@@ -80,7 +80,7 @@ fn describe(
         Some(strides) if !shape.contains(&0) => Some(in_elements(strides, item_bytes)?),
         _ => None,
     };
-    Ok((Layout { data, dtype, shape, strides, read_only }, lease))
+    Ok((Layout { data, dtype, shape, strides, read_only, device: None }, lease))
 }
 
 /// # Safety

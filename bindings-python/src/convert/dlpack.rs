@@ -8,13 +8,14 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
-use polyrank::DType;
+use polyrank::{DType, OnDevice};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use super::cuda;
 use super::layout::{Layout, unsupported_element};
 use super::lease::Lease;
 
@@ -88,7 +89,7 @@ pub(super) struct ExchangeTable {
         Option<unsafe extern "C" fn(*mut c_void, *mut *mut ManagedVersioned) -> c_int>,
     managed_to_object: *const c_void,
     view_from_object: *const c_void,
-    current_stream: *const c_void,
+    current_stream: Option<unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int>,
 }
 
 // SAFETY: tables are constant, and their functions are called with the GIL held.
@@ -126,7 +127,9 @@ pub(super) fn from_table(
     // `managed` is written on success only.
     let failed = unsafe { convert(object.as_ptr().cast(), &raw mut managed) } != 0;
     match NonNull::new(managed) {
-        Some(managed) if !failed => adopt_versioned(object, managed),
+        Some(managed) if !failed => {
+            adopt_versioned(object, managed, |device| stream_of_table(object, table, device))
+        }
         _ => Err(PyErr::take(object.py())
             .unwrap_or_else(|| PyValueError::new_err("the DLPack exchange table gave no tensor"))),
     }
@@ -137,20 +140,48 @@ pub(super) fn from_method(object: &Bound<'_, PyAny>) -> PyResult<(Layout, Lease)
     let py = object.py();
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), (1, 1))?;
+    let stream = match cuda::index_of(object) {
+        None => 0,
+        Some(index) => {
+            let stream = cuda::current_stream(object, index)?;
+            // The exporter has what it issued before come first, if it is on another stream.
+            keywords.set_item(intern!(py, "stream"), stream.max(cuda::LEGACY_STREAM))?;
+            stream
+        }
+    };
     let method = object.getattr(intern!(py, "__dlpack__"))?;
     let capsule = match method.call((), Some(&keywords)) {
         // Producers of before DLPack 1.0 do not know the keyword.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => method.call0()?,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            keywords.del_item(intern!(py, "max_version"))?;
+            method.call((), Some(&keywords))?
+        }
         other => other?,
     };
     let capsule = capsule.cast_into::<PyCapsule>()?;
     if let Ok(managed) = capsule.pointer_checked(Some(VERSIONED)) {
         consume(&capsule, VERSIONED_USED)?;
-        adopt_versioned(object, managed.cast())
+        adopt_versioned(object, managed.cast(), |_| Ok(stream))
     } else {
         let managed = capsule.pointer_checked(Some(UNVERSIONED))?;
         consume(&capsule, UNVERSIONED_USED)?;
-        adopt(object, managed.cast())
+        adopt(object, managed.cast(), stream)
+    }
+}
+
+/// The stream on which the exporter of this table works with its tensors of a device.
+fn stream_of_table(
+    object: &Bound<'_, PyAny>,
+    table: &ExchangeTable,
+    device: &Device,
+) -> PyResult<usize> {
+    let Some(current) = table.current_stream else { return Ok(0) };
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the table is complete, and the last argument is where a handle goes.
+    match unsafe { current(device.kind, device.index, &raw mut stream) } {
+        0 => Ok(stream as usize),
+        _ => Err(PyErr::take(object.py())
+            .unwrap_or_else(|| PyValueError::new_err("the DLPack exchange table gave no stream"))),
     }
 }
 
@@ -163,18 +194,23 @@ fn consume(capsule: &Bound<'_, PyCapsule>, used: &'static CStr) -> PyResult<()> 
     Ok(())
 }
 
-fn adopt(object: &Bound<'_, PyAny>, managed: NonNull<Managed>) -> PyResult<(Layout, Lease)> {
+fn adopt(
+    object: &Bound<'_, PyAny>,
+    managed: NonNull<Managed>,
+    stream: usize,
+) -> PyResult<(Layout, Lease)> {
     let lease = Lease::managed(managed);
     // SAFETY: the tensor is valid until its deleter is called, which `lease` does.
     let view = unsafe { &managed.as_ref().view };
     // Producers of unversioned tensors cannot say that the memory is read-only, and refuse to
     // export it.
-    Ok((layout(object, view, false)?, lease))
+    Ok((layout(object, view, false, |_| Ok(stream))?, lease))
 }
 
 fn adopt_versioned(
     object: &Bound<'_, PyAny>,
     managed: NonNull<ManagedVersioned>,
+    stream_of: impl FnOnce(&Device) -> PyResult<usize>,
 ) -> PyResult<(Layout, Lease)> {
     // SAFETY: the version stands first in every version, then the deleter, in every version from
     // 1.0 on.
@@ -190,18 +226,27 @@ fn adopt_versioned(
     }
     // What is written to a copy is lost, so a copy serves as input only.
     let read_only = tensor.flags & (FLAG_READ_ONLY | FLAG_COPIED) != 0;
-    Ok((layout(object, &tensor.view, read_only)?, lease))
+    Ok((layout(object, &tensor.view, read_only, stream_of)?, lease))
 }
 
-fn layout(object: &Bound<'_, PyAny>, view: &View, read_only: bool) -> PyResult<Layout> {
-    // Host memory, page-locked for CUDA, page-locked for ROCm.
-    if !matches!(view.device.kind, 1 | 3 | 11) {
-        return Err(PyValueError::new_err(format!(
-            "{} lies on {}, but this backend takes tensors in host memory",
-            object.get_type().name()?,
-            device_name(&view.device)
-        )));
-    }
+fn layout(
+    object: &Bound<'_, PyAny>,
+    view: &View,
+    read_only: bool,
+    stream_of: impl FnOnce(&Device) -> PyResult<usize>,
+) -> PyResult<Layout> {
+    let device = match (view.device.kind, u32::try_from(view.device.index)) {
+        // Host memory, page-locked for CUDA, page-locked for ROCm.
+        (1 | 3 | 11, _) => None,
+        (cuda::KIND, Ok(index)) => Some(OnDevice { index, stream: stream_of(&view.device)? }),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "{} lies on {}, but only tensors in host memory and on CUDA devices can be taken",
+                object.get_type().name()?,
+                device_name(&view.device)
+            )));
+        }
+    };
     let Some(dtype) = dtype(&view.element_type) else {
         let ElementType { code, bits, lanes } = view.element_type;
         return Err(unsupported_element(
@@ -223,7 +268,7 @@ fn layout(object: &Bound<'_, PyAny>, view: &View, read_only: bool) -> PyResult<L
     let strides =
         list(view.strides, dimensions).map(|strides| strides.iter().map(|&s| s as isize).collect());
     let data = view.data.cast::<u8>().wrapping_add(view.byte_offset as usize);
-    Ok(Layout { data, dtype, shape, strides, read_only })
+    Ok(Layout { data, dtype, shape, strides, read_only, device })
 }
 
 /// `count` numbers at `numbers`; none if the pointer is null.

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use polyrank::{DType, Region, Tensor};
+use polyrank::{DType, OnDevice, Region, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -19,6 +19,8 @@ pub(super) struct Layout {
     pub(super) strides: Option<Vec<isize>>,
     /// Whether operations may only read it.
     pub(super) read_only: bool,
+    /// The device on which it lies; none if it is the host's.
+    pub(super) device: Option<OnDevice>,
 }
 
 impl Layout {
@@ -41,7 +43,13 @@ impl Layout {
         // goes from the lowest to the highest of them; `lease` keeps them there. What Python code
         // does with its own tensor while an operation uses it is the caller's affair, as it is
         // with every such library; read-only memory is refused where operations would write.
-        let region = unsafe { Region::from_raw_parts(start, bytes, Some(Box::new(lease))) };
+        let region = unsafe {
+            let owner = Some(Box::new(lease) as _);
+            match self.device {
+                None => Region::from_raw_parts(start, bytes, owner),
+                Some(device) => Region::from_device_parts(start as usize, bytes, device, owner),
+            }
+        };
         let tensor = match self.strides {
             Some(strides) if elements > 0 => {
                 Tensor::strided(region, self.dtype, self.shape, strides, span.below)

@@ -13,6 +13,7 @@ mod array;
 mod buffer;
 mod call;
 mod collective;
+mod cuda;
 mod descriptor;
 mod dlpack;
 mod exception;
@@ -35,6 +36,7 @@ pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
 pub(crate) use give::{Member, blocking, detached, give, non_group_member};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
+pub(crate) use tensor::device_tensor;
 pub(crate) use value::{Foreigns, object_of_value};
 
 /// The exception of something that only stands in the surface.

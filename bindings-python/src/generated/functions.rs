@@ -40,7 +40,8 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 
 /// Makes the default group of all ranks. Waits until all have joined.
 ///
-/// - `backend`: `tcp` (or `gloo`), or pairs `cpu:tcp,cuda:nccl`; none: `tcp`.
+/// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
+///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
 /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
 ///   `file:///path`; `?rank=…&world_size=…` may be in it.
 /// - `timeout`: limit of joining and of operations; none: 30 min.
@@ -398,6 +399,24 @@ fn py_is_backend_available<'py>(
     bodies::distributed::is_backend_available(py, call)
 }
 
+/// Why a backend cannot be used here: what was looked for, and what is wrong with what was found.
+/// Empty if it can be used.
+#[pyfunction]
+#[pyo3(name = "backend_unavailable_reason", signature = (*positional, **keywords), text_signature = "(backend)")]
+fn py_backend_unavailable_reason<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(
+        py,
+        &tables::DISTRIBUTED_BACKEND_UNAVAILABLE_REASON,
+        positional,
+        keywords,
+    )?;
+    bodies::distributed::backend_unavailable_reason(py, call)
+}
+
 /// Whether the TCP backend, which answers to the name gloo too, is available.
 #[pyfunction]
 #[pyo3(name = "is_gloo_available", signature = ())]
@@ -425,7 +444,8 @@ fn py_is_nccl_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     bodies::distributed::is_nccl_available(py, call)
 }
 
-/// Whether the MPI backend is available.
+/// Whether the MPI backend is available: an MPI library is found that fits to the launcher of
+/// this process. It is loaded, and not initialised.
 #[pyfunction]
 #[pyo3(name = "is_mpi_available", signature = ())]
 fn py_is_mpi_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -883,6 +903,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_create_store_client, module)?)?;
     module.add_function(wrap_pyfunction!(py_register_backend, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_backend_available, module)?)?;
+    module.add_function(wrap_pyfunction!(py_backend_unavailable_reason, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_gloo_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_gloo_available_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_nccl_available, module)?)?;

@@ -32,6 +32,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     node(&workspace, &progress)?;
     wasm_compiler(&progress)?;
     chromium(&workspace, &progress)?;
+    mpi(&progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -111,6 +112,20 @@ pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()>
 /// Whether there is a browser that the tests' own search finds.
 pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
     answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
+}
+
+/// Both implementations of MPI, for the suites of the mpi backend. They are missing elsewhere than
+/// on Debian, unless somebody installed them: the suites say so.
+///
+/// # Errors
+/// They cannot be installed on a Debian system.
+pub(crate) fn mpi(progress: &Progress) -> Result<()> {
+    let launchers = ["mpirun.openmpi", "mpiexec.mpich"];
+    let is_there = |name: &&str| answers(Path::new(name), &["--version"]);
+    if launchers.iter().all(is_there) || !Path::new("/etc/debian_version").exists() {
+        return Ok(());
+    }
+    install(progress, &["openmpi-bin", "libopenmpi3", "mpich", "libmpich12"])
 }
 
 /// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the

@@ -123,12 +123,7 @@ fn run_step(
     let started = Instant::now();
     let mut command = match step.action {
         Action::SetUp => {
-            let python = setup::python(workspace, progress);
-            let packages = python.and_then(|()| setup::node(workspace, progress));
-            if let Err(error) = setup::chromium(workspace, progress) {
-                eprintln!("what needs a browser will be skipped: {error:#}");
-            }
-            return Ok(match packages {
+            return Ok(match set_up(workspace, progress) {
                 Ok(()) => end(Verdict::Passed, 1, 0, started.elapsed(), String::new()),
                 Err(error) => {
                     eprintln!("{error:#}");
@@ -166,6 +161,19 @@ fn run_step(
     let note = format!("see {}", progress.log(name).display());
     show_failure(name, &finished.output);
     Ok(Outcome { skipped, ..end(Verdict::Failed, passed, failed, finished.took, note) })
+}
+
+/// Prepares what all suites need, and, as far as that can be had, what some need.
+fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let python = setup::python(workspace, progress);
+    let packages = python.and_then(|()| setup::node(workspace, progress));
+    if let Err(error) = setup::chromium(workspace, progress) {
+        eprintln!("what needs a browser will be skipped: {error:#}");
+    }
+    if let Err(error) = setup::mpi(progress) {
+        eprintln!("what needs MPI will be skipped: {error:#}");
+    }
+    packages
 }
 
 fn show_failure(name: &str, output: &str) {

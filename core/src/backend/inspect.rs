@@ -21,16 +21,18 @@ pub(super) struct Comparison {
     pub(super) elsewhere: Vec<u32>,
 }
 
-/// Publishes what this rank runs and ran, and compares with what the others published.
+/// Publishes what this rank runs and ran, and compares with what the others published. Backends of
+/// one group number their operations apart from one another: each has a `place` of its own.
 ///
 /// # Errors
 /// Those of the store: a store that is gone says nothing about the operation.
 pub(super) async fn compare(
     store: &dyn Store,
-    rank: u32,
-    size: u32,
+    place: &str,
+    (rank, size): (u32, u32),
     ours: &[Numbered],
 ) -> Result<Comparison> {
+    let key = |rank: u32| format!("{place}/{rank}");
     store.set_async(&key(rank), &encode(ours)).await?;
     let stalled = ours.iter().map(|(sequence, _)| *sequence).max();
     let mut comparison = Comparison::default();
@@ -47,10 +49,6 @@ pub(super) async fn compare(
         }
     }
     Ok(comparison)
-}
-
-fn key(rank: u32) -> String {
-    format!("stalled/{rank}")
 }
 
 fn first_difference(
@@ -102,7 +100,7 @@ mod tests {
     use crate::store::HashStore;
 
     fn compare(store: &dyn Store, rank: u32, size: u32, ours: &[Numbered]) -> Result<Comparison> {
-        block_on(super::compare(store, rank, size, ours))
+        block_on(super::compare(store, "stalled", (rank, size), ours))
     }
 
     fn operation(collective: u8) -> Fingerprint {
@@ -129,6 +127,15 @@ mod tests {
         let ahead = [(1, operation(0)), (2, operation(3))];
         let expected = Comparison { mismatch: None, elsewhere: vec![0] };
         assert_eq!(compare(&store, 1, 2, &ahead).unwrap(), expected);
+    }
+
+    #[test]
+    fn backends_of_one_group_are_not_compared_with_one_another() {
+        let store = HashStore::new();
+        compare(&store, 0, 2, &[(1, operation(0))]).unwrap();
+        let ours = [(1, operation(1))];
+        let found = block_on(super::compare(&store, "nccl/stalled", (1, 2), &ours)).unwrap();
+        assert_eq!(found, Comparison { mismatch: None, elsewhere: vec![0] });
     }
 
     #[test]

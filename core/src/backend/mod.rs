@@ -1,19 +1,30 @@
 //! Who carries operations out: the trait that every backend implements, and the registry of them.
 //! Knows no particular backend.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::capabilities::{Capabilities, Mismatches};
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
 use crate::transport::board::BOARD_BYTES;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
+#[cfg(all(unix, feature = "nccl"))]
+mod bulletin;
+mod capabilities;
+#[cfg(all(unix, feature = "nccl"))]
+mod detail;
 mod inspect;
 mod meet;
+#[cfg(all(unix, feature = "mpi"))]
+pub mod mpi;
+#[cfg(all(unix, feature = "nccl"))]
+pub mod nccl;
 mod prices;
 pub mod registry;
 pub mod scheduled;
@@ -108,16 +119,17 @@ pub struct Transfer {
     pub finish: Option<Outcome>,
 }
 
-/// What a backend can do, as data: tests and the support matrix read it.
+/// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// Whether a mismatch between ranks is found by every operation itself.
-    pub finds_mismatches: bool,
-    /// Whether `split_group` works.
-    pub split: bool,
-    /// Whether tags and any-source receives work.
-    pub tags: bool,
+pub enum Direction {
+    /// To the other rank.
+    Send,
+    /// From the other rank.
+    Receive,
 }
+
+/// What a new group shares with the one it was split off; its backend knows what it is.
+pub type Share = Box<dyn Any + Send>;
 
 /// Something issued: its number, and its completion.
 #[derive(Clone, Debug)]
@@ -132,7 +144,7 @@ pub struct Issued {
 pub trait Backend: Send + Sync {
     /// Lower-case name: `tcp`.
     fn name(&self) -> &str;
-    /// What it can do.
+    /// What it can do in this group.
     fn capabilities(&self) -> Capabilities;
     /// Issues a collective.
     ///
@@ -154,6 +166,51 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Those of a broken group, at once.
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Issues collectives that go together.
+    ///
+    /// # Errors
+    /// As [`Backend::collective`].
+    fn together(
+        &self,
+        calls: Vec<Call>,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<Vec<Issued>> {
+        calls.into_iter().map(|call| self.collective(call, deadline, waiting)).collect()
+    }
+    /// Issues messages that go together, each to or from another rank.
+    ///
+    /// # Errors
+    /// As [`Backend::send`].
+    fn messages(
+        &self,
+        messages: Vec<(Direction, Transfer)>,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<Vec<Issued>> {
+        let issue = |(direction, transfer)| match direction {
+            Direction::Send => self.send(transfer, deadline, waiting),
+            Direction::Receive => self.recv(transfer, deadline, waiting),
+        };
+        messages.into_iter().map(issue).collect()
+    }
+    /// Has what the tensors' owners issue from now on, on the devices where they are, come after
+    /// the operation of `completion`. `None` if there is no such order: whoever needs the outcome
+    /// has to wait.
+    fn order(&self, completion: &Completion) -> Option<Result<()>> {
+        let _ = completion;
+        None
+    }
+    /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,
+    /// those of the new group with a color, and `key` is their rank there. `None` if such groups
+    /// begin anew.
+    ///
+    /// # Errors
+    /// Those of the library.
+    fn split_off(&self, color: Option<u32>, key: u32, until: Instant) -> Result<Option<Share>> {
+        let _ = (color, key, until);
+        Ok(None)
+    }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
     /// Whether the group failed or was left, so that nothing can be issued any more.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Capabilities;
 use crate::{Error, Result};
 
 /// A backend's name in lower case.
@@ -13,6 +14,12 @@ impl BackendName {
     /// The CPU backend over sockets.
     pub fn tcp() -> BackendName {
         BackendName("tcp".into())
+    }
+
+    /// The CPU backend over an MPI library.
+    #[cfg(all(unix, feature = "mpi"))]
+    pub(crate) fn mpi() -> BackendName {
+        BackendName("mpi".into())
     }
 
     /// The name.
@@ -48,6 +55,13 @@ impl FromStr for BackendName {
 pub struct BackendSpec {
     /// (`cpu` or `cuda`, backend), in the order given.
     pub devices: Vec<(String, BackendName)>,
+}
+
+impl BackendSpec {
+    /// Whether it says which backend serves this kind of device.
+    pub fn serves(&self, device: &str) -> bool {
+        self.devices.iter().any(|(kind, _)| kind == device)
+    }
 }
 
 impl Default for BackendSpec {
@@ -105,12 +119,33 @@ pub fn available(name: &BackendName) -> Result<()> {
         "tcp" if cfg!(any(feature = "tcp", target_family = "wasm")) => return Ok(()),
         "tcp" => "polyrank was built without the feature `tcp`",
         "websocket" => return Ok(()),
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => return super::mpi::available(),
+        #[cfg(not(all(unix, feature = "mpi")))]
+        "mpi" => "polyrank was built without the feature `mpi`, or for another system than Unix",
+        #[cfg(all(unix, feature = "nccl"))]
+        "nccl" => return super::nccl::available(),
+        #[cfg(not(all(unix, feature = "nccl")))]
+        "nccl" => "polyrank was built without the feature `nccl`, or for another system than Unix",
         other => {
             let why = format!("this version of polyrank has no {other} backend");
             return Err(Error::BackendUnavailable { backend: other.into(), why });
         }
     };
     Err(Error::BackendUnavailable { backend: name.to_string(), why: why.into() })
+}
+
+/// What a backend can do, where this build has it: in every process, whatever its library and the
+/// variables of its environment add to that.
+pub fn capabilities(name: &BackendName) -> Option<Capabilities> {
+    match name.as_str() {
+        "tcp" | "websocket" => Some(Capabilities::complete()),
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => Some(super::mpi::capabilities()),
+        #[cfg(all(unix, feature = "nccl"))]
+        "nccl" => Some(super::nccl::capabilities()),
+        _ => None,
+    }
 }
 
 fn invalid(spec: &str, why: &str) -> Error {

@@ -66,7 +66,8 @@ impl ScheduledBackend {
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);
         let transport: Box<dyn Transport> = meeting.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
-        let mut executor = Executor::new(transport, group, Instant::now());
+        let mut executor = Executor::new(transport, group, Instant::now())
+            .with_ranks_on_host(meeting.ranks_on_host);
         if let Some(board) = meeting.board {
             executor = executor.with_board(board);
         }
@@ -96,7 +97,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { finds_mismatches: true, split: true, tags: true }
+        Capabilities::complete()
     }
 
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {

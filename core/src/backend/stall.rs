@@ -105,7 +105,7 @@ impl StallInspector {
 
     async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
         let store = self.own_store()?;
-        inspect::compare(&*store, self.rank, self.size, history).await
+        inspect::compare(&*store, "stalled", (self.rank, self.size), history).await
     }
 
     /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with

@@ -27,8 +27,8 @@ use start::Until;
 
 /// How often a wait looks whether the user wants to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long ranks have to leave their group, before they are told to end and before they are
-/// killed.
+/// How long ranks have at least to leave their group, before they are told to end, and before they
+/// are killed.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long the ends of ranks may take to be seen after the first that failed, and the output of
 /// one that ended to be read: a process that it left behind may hold it open.
@@ -164,7 +164,15 @@ impl Team {
     /// Ranks that end with an error: what they did before may be wrong.
     pub(super) fn end(mut self) -> Result<(), Trouble> {
         self.close_connections();
-        self.wait_for_ends(Instant::now() + FAREWELL);
+        // Many ranks that unload a large library on few cores take longer than one that hangs may.
+        let deadline = Instant::now() + self.terms.limit.max(FAREWELL);
+        while self.processes.iter().any(|member| member.ending.is_none()) {
+            match self.receive(deadline) {
+                Ok(_) => {}
+                Err(Trouble::Interrupted) => return Err(Trouble::Interrupted),
+                Err(Trouble::Failed(_)) => break,
+            }
+        }
         for member in 0..self.processes.len() {
             match self.processes[member].ending {
                 Some(ending) if ending.is_success() => {}

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::boarding::{Boarded, Flat};
 use super::failure::{Broken, StallReport};
+use super::spin::cores;
 use super::state::{Finished, State};
 use super::{Completion, Message, Operation, Small};
 use crate::clock::Instant;
+use crate::kernels;
 use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
@@ -63,6 +65,13 @@ impl Executor {
             }
         }
         Executor { transport, state, awaiting_idle: Vec::new(), known_interests: Vec::new() }
+    }
+
+    /// Notes that `ranks` ranks of the group, this one included, share this host and its caches.
+    #[must_use]
+    pub fn with_ranks_on_host(mut self, ranks: usize) -> Executor {
+        self.state.ranks_in_a_cache = kernels::ranks_in_a_cache(ranks, cores());
+        self
     }
 
     /// Has small operations go over `board`. Either all ranks of the group do this before their

@@ -42,7 +42,9 @@ impl State {
             Err(why) => return self.refuse(sequence, operation.completion, why),
         };
         let steps = self.spare_steps.pop().unwrap_or_default();
-        let running = match Running::new(operation, analysis, steps, &mut self.scratch, self.now) {
+        let stores = operation.bindings.result_stores(self.ranks_in_a_cache);
+        let running = Running::new(operation, analysis, steps, &mut self.scratch, self.now, stores);
+        let running = match running {
             Ok(running) => running,
             Err((completion, why)) => return self.refuse(sequence, completion, why),
         };

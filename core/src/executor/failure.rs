@@ -75,52 +75,57 @@ impl Broken {
 
     /// What the operation of this rank with this name and number ends with.
     pub(super) fn error_named(&self, group: &GroupIdentity, name: &str, sequence: u64) -> Error {
-        let group = group.name.clone();
-        match &self.abort {
-            Abort::Mismatch { sequence, one, other } => {
-                let (ours, theirs) = describe_both(one, other);
-                Error::CollectiveMismatch {
-                    group,
-                    collective: name_of(&one.fingerprint).to_owned(),
-                    sequence: *sequence,
-                    rank: one.rank,
-                    ours,
-                    other_rank: other.rank,
-                    theirs,
-                }
-            }
-            Abort::Failed { rank, why } => Error::RankFailed {
+        error_of(&self.abort, &group.name, name, sequence)
+    }
+}
+
+/// What the operation with this name and number ends with in a group that broke for this reason.
+pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error {
+    let group = group.to_owned();
+    match abort {
+        Abort::Mismatch { sequence, one, other } => {
+            let (ours, theirs) = describe_both(one, other);
+            Error::CollectiveMismatch {
                 group,
-                rank: *rank,
-                why: why.clone(),
-                collective: name.to_owned(),
-                sequence,
-            },
-            Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
-                Error::CollectiveTimeout {
-                    group,
-                    collective: operation.clone(),
-                    sequence: *sequence,
-                    rank: *rank,
-                    waited_ms: *waited_ms,
-                    detail: waiting_text(waiting_for),
-                }
+                collective: name_of(&one.fingerprint).to_owned(),
+                sequence: *sequence,
+                rank: one.rank,
+                ours,
+                other_rank: other.rank,
+                theirs,
             }
-            Abort::User { rank, why } => Error::Aborted {
-                group,
-                rank: *rank,
-                why: format!("rank {rank}: {why}"),
-                collective: name.to_owned(),
-                sequence,
-            },
-            Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
-                from: *from,
-                to: *to,
-                tag: *tag,
-                sent_bytes: *sent_bytes,
-                buffer_bytes: *buffer_bytes,
-            },
         }
+        Abort::Failed { rank, why } => Error::RankFailed {
+            group,
+            rank: *rank,
+            why: why.clone(),
+            collective: name.to_owned(),
+            sequence,
+        },
+        Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
+            Error::CollectiveTimeout {
+                group,
+                collective: operation.clone(),
+                sequence: *sequence,
+                rank: *rank,
+                waited_ms: *waited_ms,
+                detail: waiting_text(waiting_for),
+            }
+        }
+        Abort::User { rank, why } => Error::Aborted {
+            group,
+            rank: *rank,
+            why: format!("rank {rank}: {why}"),
+            collective: name.to_owned(),
+            sequence,
+        },
+        Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
+            from: *from,
+            to: *to,
+            tag: *tag,
+            sent_bytes: *sent_bytes,
+            buffer_bytes: *buffer_bytes,
+        },
     }
 }
 

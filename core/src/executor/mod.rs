@@ -35,7 +35,7 @@ pub use completion::Completion;
 pub(crate) use completion::guarded;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
-pub use failure::StallReport;
+pub use failure::{StallReport, error_of};
 pub use operation::{Bindings, Boarding, Message, Operation, Outcome, Waiting};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Completion, Small};
 use crate::clock::Instant;
+use crate::kernels::Stores;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
@@ -16,6 +17,15 @@ pub struct Bindings {
     pub input: Vec<Region>,
     /// Blocks of the output buffer.
     pub output: Vec<Region>,
+}
+
+impl Bindings {
+    /// How a result is stored that nobody reads before it is complete, where `ranks` ranks do the
+    /// same in one cache.
+    pub(super) fn result_stores(&self, ranks: usize) -> Stores {
+        let bytes: usize = self.input.iter().chain(&self.output).map(Region::len).sum();
+        Stores::of_traffic(bytes.saturating_mul(ranks))
+    }
 }
 
 /// Work at the end of an operation, before its completion is told: scaling, copying out.

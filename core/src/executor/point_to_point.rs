@@ -329,7 +329,8 @@ impl State {
             0 => Destination::Discard,
             _ => Destination::Into(
                 receiving.memory.slice(start..start + bytes),
-                Stores::of_result(receiving.memory.len()),
+                // A rank sends about as much as it receives.
+                Stores::of_traffic(2 * self.ranks_in_a_cache * receiving.memory.len()),
             ),
         };
         (Incoming::Matched, destination)

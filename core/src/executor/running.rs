@@ -75,14 +75,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts `operation`; the error says what is wrong with it, and whom to tell. `steps` is
-    /// reused memory.
+    /// Starts `operation`, which stores what no later step looks at as `result_stores` says; the
+    /// error says what is wrong with it, and whom to tell. `steps` is reused memory.
     pub(super) fn new(
         operation: Operation,
         analysis: Arc<Analysis>,
         mut steps: Vec<StepState>,
         pool: &mut ScratchPool,
         now: Instant,
+        result_stores: Stores,
     ) -> Result<Running, (Arc<Completion>, String)> {
         steps.clear();
         let mut running = Running {
@@ -90,9 +91,7 @@ impl Running {
             fingerprint: operation.fingerprint,
             // What goes over the board is one step that no schedule has.
             remaining: analysis.schedule.steps.len() + usize::from(operation.boarding.is_some()),
-            result_stores: Stores::of_result(
-                operation.bindings.output.iter().map(Region::len).sum(),
-            ),
+            result_stores,
             analysis,
             steps,
             started: now,

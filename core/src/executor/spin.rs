@@ -17,8 +17,7 @@ impl SpinPolicy {
     /// The policy where `ranks_on_host` ranks share this host's cores: with a core for each, a rank
     /// may spin; otherwise it would take the core from the rank that it waits for.
     pub fn for_host(ranks_on_host: usize) -> SpinPolicy {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if ranks_on_host <= cores {
+        if ranks_on_host <= cores() {
             SpinPolicy::Spin(Duration::from_micros(100))
         } else {
             SpinPolicy::Yield(Duration::from_micros(50))
@@ -32,4 +31,9 @@ impl SpinPolicy {
             SpinPolicy::Sleep => Duration::ZERO,
         }
     }
+}
+
+/// The cores that this process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -70,6 +70,8 @@ pub(super) struct State {
     /// How many peers want to hear of issued operations.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
+    /// How many ranks, this one included, go through the cache that this one has.
+    pub(super) ranks_in_a_cache: usize,
     /// What small operations go over, if all ranks share it.
     pub(super) boarded: Option<Boarded>,
     /// No deadline of an operation or message is earlier.
@@ -104,6 +106,7 @@ impl State {
             replies: VecDeque::new(),
             wanting_issued: 0,
             messages: PointToPoint::new(),
+            ranks_in_a_cache: 1,
             boarded: None,
             earliest: None,
             suspicion: None,

@@ -138,6 +138,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_CREATE_STORE_CLIENT,
     &DISTRIBUTED_REGISTER_BACKEND,
     &DISTRIBUTED_IS_BACKEND_AVAILABLE,
+    &DISTRIBUTED_BACKEND_UNAVAILABLE_REASON,
     &DISTRIBUTED_IS_GLOO_AVAILABLE,
     &DISTRIBUTED_IS_NCCL_AVAILABLE,
     &DISTRIBUTED_IS_MPI_AVAILABLE,
@@ -2394,6 +2395,19 @@ pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     unbuilt: false,
     overloads: &[Overload {
         form: "is_backend_available(backend: str)",
+        parameters: &[required("backend", Type::Str, Role::None)],
+    }],
+};
+
+/// `distributed.backend_unavailable_reason`
+pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
+    interface: "distributed",
+    name: "backend_unavailable_reason",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        form: "backend_unavailable_reason(backend: str)",
         parameters: &[required("backend", Type::Str, Role::None)],
     }],
 };

@@ -90,6 +90,12 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON",
+        method: &calls::DISTRIBUTED_BACKEND_UNAVAILABLE_REASON,
+        order: Order::Free,
+        run: Some(|call| Box::pin(bodies::distributed::backend_unavailable_reason(call))),
+    },
+    Entry {
         key: "DISTRIBUTED_BARRIER",
         method: &calls::DISTRIBUTED_BARRIER,
         order: Order::Free,

@@ -53,11 +53,19 @@ pub enum Stores {
 }
 
 impl Stores {
-    /// What is faster for a result of `bytes` bytes, of which this may be a part, that nobody reads
-    /// before it is complete.
-    pub fn of_result(bytes: usize) -> Stores {
-        if bytes >= processor::last_cache_bytes() / 2 { Stores::Streaming } else { Stores::Cached }
+    /// What is faster for a result that nobody reads before it is complete, where everybody who
+    /// shares a cache goes through `bytes` bytes until then, inputs and results.
+    pub fn of_traffic(bytes: usize) -> Stores {
+        if bytes >= processor::last_cache().bytes / 2 { Stores::Streaming } else { Stores::Cached }
     }
+}
+
+/// How many of the ranks on a host of so many cores share their largest cache with one of them,
+/// itself included, if they are spread evenly.
+pub fn ranks_in_a_cache(ranks_on_host: usize, cores: usize) -> usize {
+    let cores = cores.max(1);
+    let sharing = processor::last_cache().threads.min(cores);
+    (ranks_on_host * sharing).div_ceil(cores).max(1)
 }
 
 /// Reduces `from` into `into`. Averages and scaled sums are sums here; see [`divide`] and

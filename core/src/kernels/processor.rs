@@ -4,31 +4,41 @@
 
 use std::sync::OnceLock;
 
-/// Bytes of the largest cache that a core reaches, shared or not; a guess where nobody says.
-pub(super) fn last_cache_bytes() -> usize {
-    const GUESS: usize = 32 << 20;
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| described_cache_bytes().filter(|&bytes| bytes > 0).unwrap_or(GUESS))
+/// The largest cache that a core reaches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cache {
+    pub(super) bytes: usize,
+    /// Logical processors that share it.
+    pub(super) threads: usize,
+}
+
+/// The largest cache that a core reaches, shared or not; a guess where nobody says.
+pub(super) fn last_cache() -> Cache {
+    const GUESS: Cache = Cache { bytes: 32 << 20, threads: 8 };
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    *CACHE.get_or_init(|| described_cache().filter(|cache| cache.bytes > 0).unwrap_or(GUESS))
 }
 
 /// The largest cache of the "deterministic cache parameters" of Intel and AMD.
 #[cfg(target_arch = "x86_64")]
-fn described_cache_bytes() -> Option<usize> {
+fn described_cache() -> Option<Cache> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     const INTEL: u32 = 4;
     const AMD: u32 = 0x8000_001d;
     let highest = [(INTEL, __cpuid(0).eax), (AMD, __cpuid(0x8000_0000).eax)];
     let leaves = highest.into_iter().filter(|(leaf, highest)| highest >= leaf);
     let caches = leaves.flat_map(|(leaf, _)| (0..8).map(move |index| __cpuid_count(leaf, index)));
-    let bytes = caches.filter(|cache| cache.eax & 0x1f != 0).map(|cache| {
-        let field = |shift: u32, bits: u32| (cache.ebx >> shift & ((1 << bits) - 1)) as usize + 1;
-        field(22, 10) * field(12, 10) * field(0, 12) * (cache.ecx as usize + 1)
+    let field =
+        |register: u32, shift: u32, bits: u32| (register >> shift & ((1 << bits) - 1)) as usize + 1;
+    let caches = caches.filter(|cache| cache.eax & 0x1f != 0).map(|cache| {
+        let lines = field(cache.ebx, 22, 10) * field(cache.ebx, 12, 10) * (cache.ecx as usize + 1);
+        Cache { bytes: lines * field(cache.ebx, 0, 12), threads: field(cache.eax, 14, 12) }
     });
-    bytes.max()
+    caches.max_by_key(|cache| cache.bytes)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn described_cache_bytes() -> Option<usize> {
+fn described_cache() -> Option<Cache> {
     None
 }
 
@@ -126,7 +136,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_last_cache_is_of_a_plausible_size() {
-        let bytes = last_cache_bytes();
+        let Cache { bytes, threads } = last_cache();
+        assert!((1..=4096).contains(&threads), "{threads} threads");
         assert!((64 << 10..=4 << 30).contains(&bytes), "{bytes} bytes");
     }
 

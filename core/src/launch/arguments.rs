@@ -24,6 +24,9 @@ Examples:
   polyrank run --external 1 -n 2 python train.py : -n 1 node train.mjs
       A job of four: ranks 0 to 2 start here, rank 3 joins from elsewhere, as a page in a browser
       does. Its URL is shown at the start.
+  polyrank run --with-mpi -n 4 python train.py
+      Four ranks of one MPI job, as the mpi backend needs them. MPI's mpiexec starts them;
+      POLYRANK_MPIEXEC may name one.
   polyrank run --nnodes 2 --node-rank 0 --master-addr host-a -n 8 python train.py
       The first of two nodes; start the same with --node-rank 1 on the other one.
 
@@ -114,6 +117,9 @@ pub(super) struct RunArguments {
     /// Append --local-rank=N to the program's arguments, as torch.distributed.launch did
     #[arg(long)]
     pass_local_rank: bool,
+    /// Have MPI's own launcher start the ranks, as the mpi backend needs it
+    #[arg(long)]
+    with_mpi: bool,
     /// The program and its arguments; a lone ":" starts the next program of the job
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS] [: …]")]
     program: Vec<OsString>,
@@ -154,6 +160,7 @@ pub(super) struct Job {
     pub(super) keep_going: bool,
     pub(super) grace: Duration,
     pub(super) pass_local_rank: bool,
+    pub(super) with_mpi: bool,
 }
 
 impl Job {
@@ -211,6 +218,7 @@ impl RunArguments {
             keep_going: self.keep_going,
             grace: Duration::from_secs_f64(self.grace),
             pass_local_rank: self.pass_local_rank,
+            with_mpi: self.with_mpi,
         };
         if job.parts.iter().map(|part| u64::from(part.rank_count)).sum::<u64>()
             > u64::from(MOST_RANKS_PER_NODE)

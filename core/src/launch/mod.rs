@@ -13,11 +13,14 @@
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
 //! `environment` sets.
 //!
+//! With `--with-mpi` it becomes MPI's own launcher.
+//!
 //! `polyrank store`, which serves a store without ranks, shares the command line and nothing else;
 //! `polyrank bench`, which measures ranks, starts them as this does.
 
 pub(crate) mod arguments;
 pub(crate) mod environment;
+mod mpi;
 pub(crate) mod output;
 pub(crate) mod process;
 pub(crate) mod report;
@@ -55,6 +58,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     };
     match command_line.command {
         Command::Run(arguments) => match arguments.job() {
+            Ok(job) if job.with_mpi => mpi::run(&job),
             Ok(job) => supervise::run(&job),
             Err(message) => {
                 report::say(&message);

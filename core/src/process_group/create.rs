@@ -6,9 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
-use crate::backend::Backend;
+#[cfg(all(unix, feature = "mpi"))]
+use crate::backend::mpi;
+#[cfg(all(unix, feature = "nccl"))]
+use crate::backend::nccl::{self, NcclOptions};
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
+use crate::backend::{Backend, Share};
 use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
@@ -25,6 +29,9 @@ pub struct GroupOptions {
     pub description: String,
     /// The device that the group is bound to.
     pub device: Option<Device>,
+    /// How communicators are made, where NCCL serves a device.
+    #[cfg(all(unix, feature = "nccl"))]
+    pub nccl: NcclOptions,
 }
 
 impl GroupOptions {
@@ -46,6 +53,12 @@ impl GroupOptions {
     /// Sets [`GroupOptions::device`].
     pub fn device(mut self, device: Device) -> Self {
         self.device = Some(device);
+        self
+    }
+    /// Sets [`GroupOptions::nccl`].
+    #[cfg(all(unix, feature = "nccl"))]
+    pub fn nccl(mut self, options: NcclOptions) -> Self {
+        self.nccl = options;
         self
     }
 }
@@ -81,20 +94,24 @@ impl ProcessGroup {
             let message = format!("rank must be in 0..{size}, got {rank}");
             return Err(Error::InvalidArgument { message });
         }
-        Self::with_members(store, rank, (0..size).collect(), name, options).await
+        Self::with_members(store, rank, (0..size).collect(), name, options, None).await
     }
 
-    /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`.
+    /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and `share` what
+    /// was split off the group that they come from.
     pub(super) async fn with_members(
         store: Arc<dyn Store>,
         rank: u32,
         members: Vec<u32>,
         name: &str,
         options: GroupOptions,
+        share: Option<Share>,
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
+        let ranks = (rank, members.len() as u32);
+        let cuda = cuda_backend(&options, &store, ranks, name, timeout, share)?;
         let inner = Inner {
             identity: next_identity(),
             name: name.into(),
@@ -104,6 +121,7 @@ impl ProcessGroup {
             store,
             spec: options.backend.clone(),
             cpu,
+            cuda,
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
             splits: Mutex::new(HashMap::new()),
             bound_device: options.device,
@@ -112,6 +130,32 @@ impl ProcessGroup {
         };
         Ok(ProcessGroup { inner: Arc::new(inner) })
     }
+}
+
+/// The backend for CUDA tensors, if there is to be one.
+fn cuda_backend(
+    options: &GroupOptions,
+    store: &Arc<dyn Store>,
+    ranks: (u32, u32),
+    name: &str,
+    timeout: Duration,
+    share: Option<Share>,
+) -> Result<Option<Arc<dyn Backend>>> {
+    let cuda = options.backend.devices.iter().find(|(device, _)| device == "cuda");
+    let Some((_, backend)) = cuda else { return Ok(None) };
+    #[cfg(all(unix, feature = "nccl"))]
+    if backend.as_str() == "nccl" {
+        let device = match options.device {
+            Some(Device::Cuda(index)) => Some(index),
+            _ => None,
+        };
+        let options = options.nccl.clone();
+        let meeting = nccl::Meeting { store, ranks, name, timeout, options, device, share };
+        return nccl::connect(meeting).map(Some);
+    }
+    let _ = (store, ranks, name, timeout, share);
+    let message = format!("the backend '{backend}' does not serve CUDA devices");
+    Err(Error::InvalidArgument { message })
 }
 
 async fn cpu_backend(
@@ -134,8 +178,16 @@ async fn cpu_backend(
         return Err(Error::InvalidArgument { message });
     }
     let cpu = options.backend.devices.iter().find(|(device, _)| device == "cpu");
+    if let Some((_, backend)) = cpu.filter(|(_, backend)| backend.as_str() == "nccl") {
+        let message = format!("the backend '{backend}' serves CUDA devices only");
+        return Err(Error::InvalidArgument { message });
+    }
     let backend = cpu.map_or_else(BackendName::tcp, |(_, backend)| backend.clone());
     let ranks = (rank, size);
+    #[cfg(all(unix, feature = "mpi"))]
+    if backend == BackendName::mpi() {
+        return mpi::connect(store, ranks, name, timeout).await;
+    }
     let backend = ScheduledBackend::connect(backend, store, ranks, name, timeout).await?;
     Ok(Arc::new(backend))
 }

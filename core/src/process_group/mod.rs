@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, Transfer, Waiting};
+use crate::backend::{Backend, Capabilities, Waiting};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
-use crate::{Buffers, Device, Error, Region, Request, Result, Tensor, Work};
+use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
 mod at_once;
 mod check;
 mod create;
 mod disjoint;
+mod messages;
 mod monitored_barrier;
 mod prepared;
 mod scope;
@@ -26,6 +27,7 @@ mod stage;
 
 pub use at_once::{Begun, Kept, Plain, Tried};
 pub use create::GroupOptions;
+pub use messages::MessageRequest;
 pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
@@ -52,6 +54,8 @@ struct Inner {
     store: Arc<dyn Store>,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
+    /// For tensors of CUDA devices.
+    cuda: Option<Arc<dyn Backend>>,
     timeout_ms: AtomicU64,
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
@@ -130,14 +134,23 @@ impl ProcessGroup {
         self.inner.store.clone()
     }
 
-    /// Name of the backend for CPU tensors.
+    /// Name of the backend for CPU tensors; of the one for CUDA tensors, if only that was asked
+    /// for.
     pub fn backend_name(&self) -> &str {
-        self.inner.cpu.name()
+        match &self.inner.cuda {
+            Some(cuda) if !self.inner.spec.serves("cpu") => cuda.name(),
+            _ => self.inner.cpu.name(),
+        }
     }
 
     /// Which backend serves which device: `cpu:tcp`.
     pub fn backend_config(&self) -> String {
         self.inner.spec.to_string()
+    }
+
+    /// What the backend for CPU tensors can do in this group.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.cpu.capabilities()
     }
 
     /// Limit of operations that have none of their own.
@@ -152,33 +165,35 @@ impl ProcessGroup {
 
     /// Whether the group failed, was aborted or was left, so that every call raises.
     pub fn is_broken(&self) -> bool {
-        self.inner.cpu.is_broken()
+        self.backends().any(|backend| backend.is_broken())
     }
 
     /// Fails everything in flight and everything later, on all ranks.
     pub fn abort(&self) {
-        self.inner.cpu.abort(&format!("rank {} called abort()", self.rank()));
+        self.abort_because(&format!("rank {} called abort()", self.rank()));
     }
 
     /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
     pub(crate) fn abort_because(&self, why: &str) {
-        self.inner.cpu.abort(why);
+        self.backends().for_each(|backend| backend.abort(why));
     }
 
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
     pub fn shutdown(&self) {
-        self.inner.cpu.shutdown(SHUTDOWN_LIMIT);
+        self.shutdown_within(SHUTDOWN_LIMIT);
     }
 
     /// As [`ProcessGroup::shutdown`], with this long for the operations in flight; those that are
     /// not done by then fail, on all ranks.
     pub fn shutdown_within(&self, limit: Duration) {
-        self.inner.cpu.shutdown(limit);
+        self.backends().for_each(|backend| backend.shutdown(limit));
     }
 
     /// As [`ProcessGroup::shutdown`], without blocking.
     pub async fn shutdown_async(&self) {
-        self.inner.cpu.shutdown_async(SHUTDOWN_LIMIT).await;
+        for backend in self.backends() {
+            backend.shutdown_async(SHUTDOWN_LIMIT).await;
+        }
     }
 
     pub(crate) async fn shutdown_in(&self, way: Way) {
@@ -212,14 +227,25 @@ impl ProcessGroup {
     pub fn issue_as(&self, request: Request, waiting: Waiting) -> Result<Work> {
         let (rank, size) = (self.rank(), self.size());
         let deadline = self.deadline(request.timeout);
-        let mut issued = Vec::with_capacity(1);
-        let mut outputs = Vec::new();
         let checked = check::check(&request, rank, size)?;
+        let backend = self.backend_for(request.name, request.tensors())?;
+        let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
+        let stage = if on_device { stage::stage_on_device } else { stage::stage };
+        let mut outputs = Vec::new();
+        let mut calls = Vec::with_capacity(checked.len());
         for checked in checked {
-            let mut call = stage::stage(&request, checked, rank, size)?;
+            let mut call = stage(&request, checked, rank, size)?;
             outputs.append(&mut call.outputs);
-            issued.push((self.inner.cpu.collective(call, deadline, waiting)?, self.cpu()));
+            calls.push(call);
         }
+        let issued = match calls.len() {
+            1 => calls
+                .into_iter()
+                .map(|call| backend.collective(call, deadline, waiting))
+                .collect::<Result<Vec<_>>>(),
+            _ => backend.together(calls, deadline, waiting),
+        }?;
+        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
         Ok(Work::new(request.name, issued, outputs))
     }
 
@@ -298,14 +324,10 @@ impl ProcessGroup {
         waiting: Waiting,
     ) -> Result<Work> {
         self.check_peer("send", "destination", peer)?;
-        let memory = if tensor.is_contiguous() {
-            tensor.region().clone()
-        } else {
-            tensor.to_contiguous().into_region()
-        };
-        let transfer = Transfer { peer: Some(peer), tag, memory, finish: None };
-        let issued = self.inner.cpu.send(transfer, self.deadline(timeout), waiting)?;
-        Ok(Work::new("send", vec![(issued, self.cpu())], vec![tensor]))
+        let backend = self.backend_for("send", std::iter::once(&tensor))?;
+        let transfer = messages::to_send(&tensor, peer, tag)?;
+        let issued = backend.send(transfer, self.deadline(timeout), waiting)?;
+        Ok(Work::new("send", vec![(issued, backend)], vec![tensor]))
     }
 
     /// Issues the receiving of `tensor`.
@@ -323,15 +345,10 @@ impl ProcessGroup {
         if let Some(peer) = peer {
             self.check_peer("recv", "source", peer)?;
         }
-        let mut transfer = Transfer { peer, tag, memory: tensor.region().clone(), finish: None };
-        if !tensor.is_contiguous() {
-            let staged = Region::zeroed(tensor.bytes());
-            transfer.memory = staged.clone();
-            let into = tensor.clone();
-            transfer.finish = Some(Box::new(move || into.copy_from(&staged)));
-        }
-        let issued = self.inner.cpu.recv(transfer, self.deadline(timeout), waiting)?;
-        Ok(Work::new("recv", vec![(issued, self.cpu())], vec![tensor]))
+        let backend = self.backend_for("recv", std::iter::once(&tensor))?;
+        let transfer = messages::to_receive(&tensor, peer, tag)?;
+        let issued = backend.recv(transfer, self.deadline(timeout), waiting)?;
+        Ok(Work::new("recv", vec![(issued, backend)], vec![tensor]))
     }
 
     /// Whether a message can be exchanged with `peer`, this rank's `role` for it.
@@ -356,6 +373,43 @@ impl ProcessGroup {
 
     fn cpu(&self) -> Arc<dyn Backend> {
         self.inner.cpu.clone()
+    }
+
+    fn backends(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+        self.inner.cuda.iter().chain(std::iter::once(&self.inner.cpu))
+    }
+
+    /// The backend for tensors that are where these are. Without tensors, it is that of the device
+    /// to which the group is bound, unless a backend for the CPU was asked for.
+    fn backend_for<'a>(
+        &self,
+        name: &str,
+        mut tensors: impl Iterator<Item = &'a Tensor>,
+    ) -> Result<Arc<dyn Backend>> {
+        let Some(first) = tensors.next() else {
+            let bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
+            let cuda = self.inner.cuda.as_ref();
+            let cuda = cuda.filter(|_| bound && !self.inner.spec.serves("cpu"));
+            return Ok(cuda.unwrap_or(&self.inner.cpu).clone());
+        };
+        let device = first.device();
+        if let Some(other) = tensors.map(Tensor::device).find(|other| *other != device) {
+            let message = format!(
+                "{name}: all tensors of a call must be on one device, got {device} and {other}"
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+        match (device, &self.inner.cuda) {
+            (Device::Cpu, _) => Ok(self.cpu()),
+            (Device::Cuda(_), Some(cuda)) => Ok(cuda.clone()),
+            (Device::Cuda(_), None) => Err(Error::InvalidArgument {
+                message: format!(
+                    "{name}: a tensor is on {device}, and the group's backends are {}: none serves \
+                     CUDA tensors. Make the group with 'cpu:tcp,cuda:nccl'",
+                    self.inner.spec
+                ),
+            }),
+        }
     }
 
     fn count_split(&self, membership: &str) -> u32 {

@@ -59,7 +59,8 @@ impl ProcessGroup {
         let call = call.tensors(Role::InOut, vec![tensor.clone()]);
         let request = call.request(self.rank(), self.size())?;
         check::check(&request, self.rank(), self.size())?;
-        let plain = plain.filter(|_| tensor.is_contiguous()).map(|plain| {
+        let plain = plain.filter(|_| tensor.is_contiguous() && tensor.region().device().is_none());
+        let plain = plain.map(|plain| {
             let plain = Plain { dtype: tensor.dtype(), waiting: Waiting::Later, ..plain };
             (plain, tensor.region().clone())
         });

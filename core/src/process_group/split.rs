@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
+use crate::backend::Share;
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::block_on;
+use crate::clock;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -60,6 +62,9 @@ impl ProcessGroup {
     /// Only members wait for one another; ranks that are in several new groups make them in the
     /// same order. The name follows from the members and from how often they were asked for.
     ///
+    /// A group that is bound to a CUDA device splits its communicator: then all its ranks call
+    /// this, members or not.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range;
     /// [`Error::RendezvousTimeout`] naming members that did not come.
@@ -85,9 +90,11 @@ impl ProcessGroup {
         for (_, backend) in options.backend.iter().flat_map(|spec| &spec.devices) {
             registry::available(backend)?;
         }
-        let Some(rank) = ranks.iter().position(|&member| member == self.rank()) else {
-            return Ok(None);
-        };
+        let timeout = options.timeout.unwrap_or(self.timeout());
+        let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
+        let color = ranks.iter().min().copied().filter(|_| rank.is_some());
+        let share = self.share(color, rank, timeout)?;
+        let Some(rank) = rank else { return Ok(None) };
         let name = options.name.unwrap_or_else(|| {
             let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
             let membership = format!("{:016x}", digest(&words));
@@ -97,16 +104,41 @@ impl ProcessGroup {
         let description =
             options.description.unwrap_or_else(|| format!("{}:split", self.group_name()));
         let group_options = GroupOptions {
-            timeout: Some(options.timeout.unwrap_or(self.timeout())),
+            timeout: Some(timeout),
             description,
             backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
             device: options.device.or(self.inner.bound_device),
+            ..self.inner.options.clone()
         };
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let store = self.get_group_store();
-        let rank = rank as u32;
-        ProcessGroup::with_members(store, rank, members, &name, group_options).await.map(Some)
+        ProcessGroup::with_members(store, rank, members, &name, group_options, share)
+            .await
+            .map(Some)
+    }
+
+    /// Takes part in a split of which no group has this rank, where all ranks have to: in a group
+    /// that is bound to a CUDA device.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if the others did not come within the group's timeout.
+    pub fn stay_out_of_split(&self, timeout: Option<Duration>) -> Result<()> {
+        self.share(None, None, timeout.unwrap_or(self.timeout())).map(drop)
+    }
+
+    /// What the new group of this `color` shares with this one, of which this rank will have the
+    /// rank `rank`: a group that is bound to devices has all its ranks split it off together, and
+    /// ranks of one color come into one group.
+    fn share(
+        &self,
+        color: Option<u32>,
+        rank: Option<u32>,
+        timeout: Duration,
+    ) -> Result<Option<Share>> {
+        let bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
+        let Some(cuda) = self.inner.cuda.as_ref().filter(|_| bound) else { return Ok(None) };
+        cuda.split_off(color, rank.unwrap_or(0), clock::after(timeout))
     }
 
     /// Joins this group and others into one of `size` ranks: every rank of each of them calls it,
@@ -151,6 +183,7 @@ impl ProcessGroup {
             description: options.description.unwrap_or_else(|| name.clone()),
             backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
             device: options.device.or(self.inner.bound_device),
+            ..self.inner.options.clone()
         };
         ProcessGroup::new_async(store, rank, size, &name, group_options).await
     }

@@ -1,11 +1,12 @@
 //! From checked tensors to the contiguous memory that backends take, and back. Knows no backend.
 
 use super::check::Checked;
+use super::messages::contiguous_on_device;
 use crate::backend::Call;
 use crate::executor::Outcome;
 use crate::kernels::{self, Order};
 use crate::wire::fingerprint::digest;
-use crate::{Blocks, DType, ReduceOp, Region, Request, Result, Sizes, Tensor};
+use crate::{Blocks, DType, Error, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
 /// overlapping tensors are staged, factors applied; the call's `finish` undoes the staging.
@@ -63,6 +64,59 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         output: output_regions,
         finish: join(finish),
         outputs: output.into_iter().chain(local).collect(),
+    })
+}
+
+/// As [`stage`], for tensors of a device: they are used where they are, and the backend has
+/// averages and factors natively.
+pub(super) fn stage_on_device(
+    request: &Request,
+    checked: Checked,
+    rank: u32,
+    _size: u32,
+) -> Result<Call> {
+    let facts = request.collective.facts();
+    let Checked { dtype, input, output, local } = checked;
+    if !local.is_empty() {
+        return Err(Error::Unsupported {
+            who: "a group with one device per process".into(),
+            operation: format!("{} of several tensors at once", request.name),
+        });
+    }
+    for tensor in input.iter().chain(&output) {
+        contiguous_on_device(request.name, tensor)?;
+    }
+    let own_output = own_block(facts.output, rank);
+    let own_input = own_block(facts.input, rank);
+    for (place, given) in input.iter().enumerate() {
+        for (index, taken) in output.iter().enumerate() {
+            let (given, taken) = (given.region(), taken.region());
+            let own = index == own_output && (input.len() == 1 || place == own_input);
+            if given.overlaps(taken) && !(own && given.same_memory(taken)) {
+                let message = format!(
+                    "{}: on a device, input tensor {place} and output tensor {index} must not \
+                     share memory",
+                    request.name
+                );
+                return Err(Error::InvalidArgument { message });
+            }
+        }
+    }
+    let agreed = agreed(request, &input, &output);
+    let regions = |tensors: &[Tensor]| tensors.iter().map(|it| it.region().clone()).collect();
+    Ok(Call {
+        collective: request.collective,
+        name: request.name,
+        dtype,
+        reduce_op: request.reduce_op,
+        root: if facts.rooted { request.root } else { 0 },
+        elements: agreed.elements,
+        shared_bytes: agreed.elements_total.map(|elements| elements * dtype.size_bytes() as u64),
+        detail: agreed.detail,
+        input: regions(&input),
+        output: regions(&output),
+        finish: None,
+        outputs: output,
     })
 }
 

@@ -323,12 +323,17 @@ impl Tensor {
     /// its memory.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if the elements are not of type `T`.
+    /// [`Error::InvalidType`] if the elements are not of type `T`; [`Error::InvalidArgument`] if
+    /// they are on a device.
     pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
         if self.dtype() != T::DTYPE {
             let (is, wanted) = (self.dtype().name(), T::DTYPE.name());
             let message = format!("the tensor's elements are {is}, not {wanted}");
             return Err(Error::InvalidType { message });
+        }
+        if self.region().device().is_some() {
+            let message = format!("the tensor is on {}; copy it to the host first", self.device());
+            return Err(Error::InvalidArgument { message });
         }
         let tensor = if self.is_contiguous() { self } else { self.to_contiguous() };
         let elements = tensor.elements();

@@ -1,6 +1,8 @@
 //! Tensors as operations see them: memory, element type, shape. Knows nothing of who moves them.
 
 mod buffers;
+#[cfg(all(unix, feature = "cuda"))]
+pub mod cuda;
 mod element;
 mod overlaps;
 mod pages;
@@ -15,6 +17,6 @@ pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_
 pub use element::Element;
 pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
-pub use region::Region;
+pub use region::{OnDevice, Region};
 pub(crate) use strided::overlaps_itself;
 pub use view::{Device, Tensor};

@@ -23,9 +23,21 @@ pub struct Region {
     len: usize,
 }
 
+/// Where memory of a CUDA device lies, and in whose order it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OnDevice {
+    /// The device's index.
+    pub index: u32,
+    /// The stream (`CUstream`) on which the owner works with the memory: operations come after what
+    /// was issued there before them, and waiting for one has what is issued there come after it.
+    pub stream: usize,
+}
+
 struct Piece {
     ptr: NonNull<u8>,
     len: usize,
+    /// None if it is memory of the host.
+    device: Option<OnDevice>,
     /// Readers of the moment, or [`WRITER`].
     accesses: AtomicU32,
     /// Owner of the memory, if it has one that must outlive the piece.
@@ -90,8 +102,31 @@ impl Region {
         owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Region {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        let piece = Piece { ptr, len, accesses: AtomicU32::new(0), owner };
+        let piece = Piece { ptr, len, device: None, accesses: AtomicU32::new(0), owner };
         Region { piece: Arc::new(piece), start: 0, len }
+    }
+
+    /// Memory of a CUDA device, at this address of it.
+    ///
+    /// # Safety
+    /// `address` must be that of `len` bytes of the device, valid until the last region of them is
+    /// dropped (which `owner` may ensure), and what else is done with them is issued on the stream
+    /// that `device` names, or ordered with it.
+    pub unsafe fn from_device_parts(
+        address: usize,
+        len: usize,
+        device: OnDevice,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Region {
+        let ptr = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
+        let accesses = AtomicU32::new(0);
+        let piece = Piece { ptr, len, device: Some(device), accesses, owner };
+        Region { piece: Arc::new(piece), start: 0, len }
+    }
+
+    /// The device on which the memory lies; none if it is the host's.
+    pub fn device(&self) -> Option<OnDevice> {
+        self.piece.device
     }
 
     /// The owner of the memory, if it is a `T` and this is the only region of it.
@@ -102,12 +137,12 @@ impl Region {
         let (start, len) = (self.start, self.len);
         match Arc::try_unwrap(self.piece) {
             Err(piece) => Err(Region { piece, start, len }),
-            Ok(Piece { ptr, len: all, accesses, owner }) => {
+            Ok(Piece { ptr, len: all, device, accesses, owner }) => {
                 match owner.map(<Box<dyn Any + Send + Sync>>::downcast::<T>) {
                     Some(Ok(owner)) => Ok(*owner),
                     // Not reached: the type was checked above.
                     _ => {
-                        let piece = Piece { ptr, len: all, accesses, owner: None };
+                        let piece = Piece { ptr, len: all, device, accesses, owner: None };
                         Err(Region { piece: Arc::new(piece), start, len: 0 })
                     }
                 }
@@ -143,6 +178,21 @@ impl Region {
         self.piece.ptr.as_ptr() as usize + self.start
     }
 
+    /// Where it begins, for a library that reads or writes the memory itself, in order with
+    /// whoever else has it by what the library promises, and not by accesses.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
+        // SAFETY: in bounds, kept by `slice`.
+        unsafe { self.piece.ptr.as_ptr().add(self.start) }
+    }
+
+    /// Whether the memory is lent by somebody who waits until it is not used any more, so that a
+    /// region does not keep it.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.piece.owner.is_none()
+    }
+
     /// Whether both are the same bytes.
     pub fn same_memory(&self, other: &Region) -> bool {
         self.address() == other.address() && self.len == other.len
@@ -162,6 +212,9 @@ impl Region {
 
     /// Shows the bytes to `f`, while nobody writes to this piece of memory. Must not be called
     /// inside of a `write` of it.
+    ///
+    /// # Panics
+    /// As `write` and `write_from`, if the memory is a device's: the host cannot reach it.
     pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         let _access = wait_for(|| Access::read(&self.piece));
         f(self.bytes())
@@ -208,6 +261,16 @@ impl Region {
     }
 }
 
+impl Piece {
+    /// Following the pointer of a device's memory would end the process, or worse.
+    fn assert_reachable(&self) {
+        assert!(
+            self.device.is_none(),
+            "memory of a CUDA device is not the host's to read or write"
+        );
+    }
+}
+
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
@@ -226,6 +289,7 @@ struct Access<'a> {
 impl<'a> Access<'a> {
     /// The right to read, unless somebody writes.
     fn read(piece: &'a Piece) -> Option<Access<'a>> {
+        piece.assert_reachable();
         let taken = piece.accesses.fetch_update(Ordering::Acquire, Ordering::Relaxed, |readers| {
             (readers < WRITER - 1).then(|| readers + 1)
         });
@@ -235,6 +299,7 @@ impl<'a> Access<'a> {
 
     /// The right to write, unless somebody reads or writes.
     fn write(piece: &'a Piece) -> Option<Access<'a>> {
+        piece.assert_reachable();
         let taken =
             piece.accesses.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then(|| Access { piece, writes: true })

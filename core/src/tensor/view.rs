@@ -14,6 +14,15 @@ pub enum Device {
     Cuda(u32),
 }
 
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
 /// A view of memory as an n-dimensional array.
 #[derive(Clone, Debug)]
 pub struct Tensor {
@@ -24,7 +33,6 @@ pub struct Tensor {
     strides: Option<Vec<isize>>,
     /// Element of `region` at which index (0, …, 0) lies; 0 if contiguous.
     origin: usize,
-    device: Device,
     /// Whether operations must not write it.
     read_only: bool,
 }
@@ -34,15 +42,7 @@ impl Tensor {
     pub fn contiguous(region: Region, dtype: DType, shape: Vec<usize>) -> Tensor {
         let elements: usize = shape.iter().product();
         assert_eq!(region.len(), elements * dtype.size_bytes(), "region and shape differ");
-        Tensor {
-            region,
-            dtype,
-            shape,
-            strides: None,
-            origin: 0,
-            device: Device::Cpu,
-            read_only: false,
-        }
+        Tensor { region, dtype, shape, strides: None, origin: 0, read_only: false }
     }
 
     /// A tensor with strides, in elements. `region` spans from its lowest to its highest element;
@@ -55,7 +55,7 @@ impl Tensor {
         origin: usize,
     ) -> Tensor {
         let strides = if strided::is_contiguous(&shape, &strides) { None } else { Some(strides) };
-        Tensor { region, dtype, shape, strides, origin, device: Device::Cpu, read_only: false }
+        Tensor { region, dtype, shape, strides, origin, read_only: false }
     }
 
     /// The element type.
@@ -70,7 +70,7 @@ impl Tensor {
 
     /// Where the memory is.
     pub fn device(&self) -> Device {
-        self.device
+        self.region.device().map_or(Device::Cpu, |device| Device::Cuda(device.index))
     }
 
     /// The same tensor, whose memory operations must not write.

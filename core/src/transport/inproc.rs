@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "tcp")]
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::notice::{self, Notice};
 use super::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::kernels;
 use crate::wire::frame::Header;
@@ -34,11 +35,6 @@ struct Peer {
     outbox: VecDeque<(Header, Payload)>,
     linked: bool,
     lost: bool,
-}
-
-enum Notice {
-    Sent(Rank, Header),
-    Lost(Rank, Lost),
 }
 
 /// What waits for one rank.
@@ -193,13 +189,7 @@ impl Transport for InprocTransport {
                 self.flush(peer);
             }
         }
-        moved |= !self.notices.is_empty();
-        for notice in self.notices.drain(..) {
-            match notice {
-                Notice::Sent(peer, header) => sink.sent(peer, &header),
-                Notice::Lost(peer, why) => sink.lost(peer, why),
-            }
-        }
+        moved |= notice::tell(&mut self.notices, sink);
         moved
     }
 

@@ -9,6 +9,7 @@ pub mod host;
 pub mod inproc;
 #[cfg(feature = "websocket")]
 mod mixed;
+mod notice;
 #[cfg(feature = "tcp")]
 mod readiness;
 #[cfg(all(feature = "tcp", target_os = "linux"))]

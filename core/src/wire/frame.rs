@@ -1,9 +1,11 @@
 //! The frame header and what all ranks must agree on.
 
+use crate::Collective;
+
 /// What all ranks of an operation must agree on; it stands in every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Fingerprint {
-    /// [`Collective`](crate::Collective) number.
+    /// [`Collective`] number.
     pub collective: u8,
     /// [`DType`](crate::DType) number.
     pub dtype: u8,
@@ -150,6 +152,17 @@ impl Header {
             payload_bytes: 0,
             issued: 0,
             fingerprint: Fingerprint::default(),
+        }
+    }
+
+    /// Whether the receiver has nothing to do but to copy the payload to its place, as far as the
+    /// sender can tell: neither to reduce it nor to send as much itself.
+    pub fn is_awaited_copy(&self) -> bool {
+        let facts = || Collective::from_code(self.fingerprint.collective).map(Collective::facts);
+        match self.kind {
+            Kind::Message => true,
+            Kind::Data => facts().is_some_and(|facts| facts.rooted && !facts.reduces),
+            _ => false,
         }
     }
 

@@ -33,10 +33,11 @@ All clients live in one thread of this process and speak TCPStore's protocol, ov
 servers alike; \"polyrank local\" is the same server reached by the socket that its own clients of
 the same host take. Every client has one request under way. `set` has no reply: 32 of them are
 followed by a PING, and count when that is answered, so the times of `set` are those of 32.
-`set+get` is one of each, sent at once. Ratios are of polyrank to the other; a server that does
-not let all clients in within 30 s is left out, and the exit code is 1. PyTorch's looks up the
-name of every client that comes, which a slow DNS server makes long. A server that holds n clients
-has n files open, and so has this process: raise ulimit -Hn if it is too low.";
+`wait` waits for a key that is not there, sets it and deletes it, sent at once; `set+get` is one
+of each. Ratios are of polyrank to the other; a server that does not let all clients in within 30 s
+is left out, and the exit code is 1. PyTorch's looks up the name of every client that comes, which a
+slow DNS server makes long. A server that holds n clients has n files open, and so has this process:
+raise ulimit -Hn if it is too low.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
@@ -45,12 +46,12 @@ pub(crate) struct StoreBenchArguments {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,1000,10000")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_CLIENTS))]
     clients: Vec<u64>,
-    /// Requests to measure: set, get, add, set+get
+    /// Requests to measure: set, get, add, wait, set+get
     #[arg(
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
-        default_value = "set,get,add,set+get"
+        default_value = "set,get,add,wait,set+get"
     )]
     operations: Vec<String>,
     /// Bytes of a value
@@ -123,7 +124,7 @@ pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
 fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
-            format!("there is no request `{name}`; there are set, get, add, set+get")
+            format!("there is no request `{name}`; there are set, get, add, wait, set+get")
         })
     };
     let operations: Vec<Operation> =

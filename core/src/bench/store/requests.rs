@@ -8,6 +8,7 @@ pub(super) enum Operation {
     Set,
     Get,
     Add,
+    Wait,
     SetGet,
 }
 
@@ -30,13 +31,15 @@ pub(super) const READY: u8 = 0;
 const SETS: u64 = 32;
 
 impl Operation {
-    pub(super) const ALL: [Operation; 4] = [Self::Set, Self::Get, Self::Add, Self::SetGet];
+    pub(super) const ALL: [Operation; 5] =
+        [Self::Set, Self::Get, Self::Add, Self::Wait, Self::SetGet];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Set => "set",
             Self::Get => "get",
             Self::Add => "add",
+            Self::Wait => "wait",
             Self::SetGet => "set+get",
         }
     }
@@ -57,6 +60,12 @@ impl Operation {
             }
             Self::Get => (get, 8 + value_bytes, 1),
             Self::Add => ([&[4][..], &blob(b"/counter"), &1i64.to_le_bytes()].concat(), 8, 1),
+            Self::Wait => {
+                let key = blob(format!("/event/{client}").as_bytes());
+                let wait = [&[6][..], &1u64.to_le_bytes(), &key].concat();
+                let (set, delete) = ([&[1][..], &key, &blob(&value)], [&[8][..], &key]);
+                ([wait, set.concat(), delete.concat()].concat(), 1 + 8, 1)
+            }
             Self::SetGet => ([set, get].concat(), 8 + value_bytes, 1),
         };
         Request { bytes, reply_bytes, operations }

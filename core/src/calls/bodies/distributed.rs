@@ -119,6 +119,12 @@ pub(crate) async fn is_backend_available(mut call: Invocation) -> Result<Answer>
     distributed::is_backend_available(&backend).into_answer()
 }
 
+/// Why a backend cannot be used here; empty if it can.
+pub(crate) async fn backend_unavailable_reason(mut call: Invocation) -> Result<Answer> {
+    let backend: String = call.take(0)?;
+    distributed::backend_unavailable_reason(&backend).unwrap_or_default().into_answer()
+}
+
 macro_rules! is_available {
     ($($function:ident: $backend:literal),*) => {$(
         /// Whether the backend is available.

@@ -78,6 +78,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     };
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
+        parent.stay_out_of_split(options.timeout)?;
         return Member(None).into_answer();
     };
     parent.split_group_async(&ranks, options).await.map(Member).into_answer()

@@ -41,7 +41,7 @@ pub fn copy_part(into: &mut [u8], from: &[u8], whole_bytes: usize) {
     let stores = match into.len() {
         // A run of a tensor with strides; nothing is won by leaving the caches for so little.
         ..STREAMED_BYTES => Stores::Cached,
-        _ => Stores::of_result(whole_bytes),
+        _ => Stores::of_traffic(whole_bytes),
     };
     kernels::copy(into, from, stores);
 }

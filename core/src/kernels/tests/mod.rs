@@ -181,6 +181,17 @@ fn subnormal_numbers_are_kept_whatever_the_threads_mode_is() {
 
 #[test]
 fn results_are_streamed_only_if_they_outgrow_the_cache() {
-    assert_eq!(Stores::of_result(256 << 10), Stores::Cached);
-    assert_eq!(Stores::of_result(usize::MAX), Stores::Streaming);
+    assert_eq!(Stores::of_traffic(256 << 10), Stores::Cached);
+    assert_eq!(Stores::of_traffic(usize::MAX), Stores::Streaming);
+}
+
+#[test]
+fn a_rank_alone_shares_its_cache_with_itself_and_more_ranks_with_more() {
+    for cores in [0, 1, 2, 48] {
+        assert_eq!(ranks_in_a_cache(1, cores), 1);
+        let shared: Vec<usize> = (1..100).map(|ranks| ranks_in_a_cache(ranks, cores)).collect();
+        assert!(shared.is_sorted(), "{shared:?}");
+        let mut each = (1..).zip(&shared);
+        assert!(each.all(|(ranks, shared)| (1..=ranks).contains(shared)), "{shared:?}");
+    }
 }

@@ -142,7 +142,9 @@ impl Incoming {
                 frames += 1;
                 continue;
             }
-            if let Frame::Whole { header, .. } | Frame::Lent { header, .. } = &frame
+            if let Frame::Whole { header, .. }
+            | Frame::Lent { header, .. }
+            | Frame::First { header, .. } = &frame
                 && !last
                 && !sink.wants(peer, header)
             {

@@ -32,10 +32,7 @@ mod wire;
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Instant;
-
-use rustix::event::{EventfdFlags, eventfd};
 
 use self::incoming::Incoming;
 use self::joining::{Dial, STRANGER};
@@ -45,9 +42,10 @@ use self::outgoing::Outgoing;
 use self::ring::Corrupt;
 pub use self::socket::Listener;
 use self::wire::{Pools, Told, Wire};
+use super::notice::{self, Notice};
 use super::readiness::{Readiness, Ready, TIMER};
 use super::tcp::Options;
-use super::{Interest, Lost, Payload, Rank, Sink, Transport};
+use super::{Bell, Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
@@ -73,7 +71,7 @@ pub struct ShmTransport {
     /// Until when no connection is accepted, because the system ran out of something.
     accept_pause: Option<Instant>,
     readiness: Readiness,
-    bell: Arc<OwnedFd>,
+    bell: Bell,
     layout: Layout,
     /// This rank's segment.
     file: File,
@@ -136,12 +134,6 @@ struct Stranger {
     since: Instant,
 }
 
-/// What the sink has not been told yet.
-enum Notice {
-    Sent(Rank, Header),
-    Lost(Rank, Lost),
-}
-
 /// Whether the rank of `card` shares memory with the one of `ours`.
 pub fn is_reached(ours: &Card, card: &Card) -> bool {
     let user = |card: &Card| card.shm.as_ref().map(|key| key.user);
@@ -179,10 +171,11 @@ impl ShmTransport {
             link: Link::Idle,
         };
         let peers = cards.iter().enumerate().map(peer).collect();
-        let means = Means::new(&listener, &layout).map_err(|error| Error::Network {
+        let bell = Bell::new()?;
+        let means = Means::new(&listener, &layout, &bell).map_err(|error| Error::Network {
             message: format!("cannot make the shared memory of a group: {error}"),
         })?;
-        let Means { readiness, bell, file, ours } = means;
+        let Means { readiness, file, ours } = means;
         Ok(ShmTransport {
             hello: Hello::new(token, generation, rank, size, rank),
             options,
@@ -190,7 +183,7 @@ impl ShmTransport {
             listener: Some(listener),
             accept_pause: None,
             readiness,
-            bell: Arc::new(bell),
+            bell,
             layout,
             file,
             ours,
@@ -211,20 +204,24 @@ impl ShmTransport {
 /// What the system gives.
 struct Means {
     readiness: Readiness,
-    bell: OwnedFd,
     file: File,
     ours: Mapping,
 }
 
 impl Means {
-    fn new(listener: &Listener, layout: &Layout) -> std::result::Result<Means, rustix::io::Errno> {
+    fn new(
+        listener: &Listener,
+        layout: &Layout,
+        bell: &Bell,
+    ) -> std::result::Result<Means, rustix::io::Errno> {
         let readiness = Readiness::new()?;
         readiness.add(listener, LISTENER, false)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        readiness.add(&bell, BELL, false)?;
+        if let Some(interest) = bell.interest() {
+            readiness.add(&interest.fd, BELL, false)?;
+        }
         let file = File::new(layout.bytes())?;
         let ours = file.map()?;
-        Ok(Means { readiness, bell, file, ours })
+        Ok(Means { readiness, file, ours })
     }
 }
 
@@ -324,8 +321,7 @@ impl Transport for ShmTransport {
                 || outgoing.may_go_on(lane, &self.ours)
         };
         if !self.notices.is_empty() || self.active.iter().any(has_work) {
-            // It fails only if it was rung often and not heard.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            self.bell.ring();
         }
         interests.push(Interest { fd: self.readiness.fd(), writable: false });
     }
@@ -347,14 +343,7 @@ impl Transport for ShmTransport {
 impl ShmTransport {
     /// Tells `sink` what happened outside of its reach; whether there was anything.
     fn tell(&mut self, sink: &mut dyn Sink) -> bool {
-        let moved = !self.notices.is_empty();
-        for notice in self.notices.drain(..) {
-            match notice {
-                Notice::Sent(peer, header) => sink.sent(peer, &header),
-                Notice::Lost(peer, why) => sink.lost(peer, why),
-            }
-        }
-        moved
+        notice::tell(&mut self.notices, sink)
     }
 
     /// Reads what `peer` has written, for one turn.
@@ -428,8 +417,7 @@ impl ShmTransport {
                 TIMER => false,
                 LISTENER => self.accept(),
                 BELL => {
-                    // It fails only if it was heard already.
-                    let _ = rustix::io::read(&self.bell, &mut [0_u8; 8][..]);
+                    self.bell.heard();
                     false
                 }
                 key if key >= STRANGER => self.greet(number as usize),

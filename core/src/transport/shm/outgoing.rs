@@ -14,6 +14,11 @@ use crate::tensor::shared::{Place, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
 
+/// A payload that the peer waits for, and copies, lies in the area in about so many pieces,
+const PIECES: usize = 8;
+/// all of a multiple of so many bytes but the last.
+const PIECE: usize = 8 << 10;
+
 /// What tells the peer where memory lies that it is to read; false if it cannot be told.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(&Place) -> bool;
 
@@ -91,8 +96,8 @@ impl Outgoing {
         payload: &Payload,
         tell: Tell<'_>,
     ) -> Result<Option<bool>, Corrupt> {
-        let fits = payload.len() <= lane.area.longest();
-        if !self.frames.is_empty() || !fits {
+        let is_one = payload.len() <= piece_bytes(lane, header, payload.len());
+        if !self.frames.is_empty() || !is_one {
             return Ok(None);
         }
         let Some(put) = self.put(lane, memory, header, payload, 0, tell)? else { return Ok(None) };
@@ -282,7 +287,7 @@ impl Outgoing {
         payload: &Payload,
         start: usize,
     ) -> Result<Option<Put>, Corrupt> {
-        let bytes = (payload.len() - start).min(lane.area.longest());
+        let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
         let (tag, entry_bytes) = match start {
             0 => (STAGED, PIECE_BYTES + Header::BYTES),
             _ => (MORE, PIECE_BYTES),
@@ -309,6 +314,16 @@ impl Outgoing {
     /// Whether something waits, and the peer has read more since this side looked last.
     pub(super) fn may_go_on(&self, lane: &Lane, memory: &Mapping) -> bool {
         !self.is_done() && self.seen != seen(lane, memory)
+    }
+}
+
+/// The longest piece of a payload of `bytes` bytes. A peer that waits copies one piece while this
+/// side writes the next; what it reduces must lie there as a whole.
+fn piece_bytes(lane: &Lane, header: &Header, bytes: usize) -> usize {
+    let longest = lane.area.longest();
+    match header.is_awaited_copy() {
+        true => (bytes / PIECES).next_multiple_of(PIECE).clamp(PIECE, longest),
+        false => longest,
     }
 }
 

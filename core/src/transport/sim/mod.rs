@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use network::{Ending, Network, News, Notice};
+use network::{Ending, Network, News};
 
+use super::notice;
 use super::{Arrived, Destination, Interest, Payload, Rank, Sink, Transport};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
@@ -170,14 +171,8 @@ impl Transport for SimTransport {
                 }
             }
         }
-        let notices = lock(&self.network).take_notices(self.rank);
-        for notice in notices {
-            moved = true;
-            match notice {
-                Notice::Sent(peer, header) => sink.sent(peer, &header),
-                Notice::Lost(peer, why) => sink.lost(peer, why),
-            }
-        }
+        let mut notices = lock(&self.network).take_notices(self.rank);
+        moved |= notice::tell(&mut notices, sink);
         moved
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::link::{Content, Link};
 use super::{Options, Traffic};
+use crate::transport::notice::Notice;
 use crate::transport::{Lost, Payload, Rank};
 use crate::wire::frame::{Header, Kind};
 
@@ -31,12 +32,6 @@ struct End {
     due: BTreeSet<Rank>,
     notices: Vec<Notice>,
     traffic: Traffic,
-}
-
-/// What a rank is told besides what arrives.
-pub(super) enum Notice {
-    Sent(Rank, Header),
-    Lost(Rank, Lost),
 }
 
 /// What a receiver learns.

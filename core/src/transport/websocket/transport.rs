@@ -8,6 +8,7 @@ use crate::clock::Instant;
 use super::peer::{Peer, Stage};
 use super::pipe::{Acceptor, Pipe};
 use super::strangers::Strangers;
+use crate::transport::notice::{self, Notice};
 use crate::transport::stream::Spare;
 use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
@@ -83,12 +84,6 @@ pub struct WebSocketTransport {
     spare: Spare,
     gathered: Vec<u8>,
     closed: bool,
-}
-
-/// What the sink has not been told yet.
-enum Notice {
-    Sent(Rank, Header),
-    Lost(Rank, Lost),
 }
 
 impl WebSocketTransport {
@@ -253,14 +248,7 @@ impl Transport for WebSocketTransport {
 impl WebSocketTransport {
     /// Tells `sink` what happened outside of its reach; whether there was anything.
     fn tell(&mut self, sink: &mut dyn Sink) -> bool {
-        let moved = !self.notices.is_empty();
-        for notice in self.notices.drain(..) {
-            match notice {
-                Notice::Sent(peer, header) => sink.sent(peer, &header),
-                Notice::Lost(peer, why) => sink.lost(peer, why),
-            }
-        }
-        moved
+        notice::tell(&mut self.notices, sink)
     }
 
     /// Takes in the pipes of those who dialled.

@@ -11,6 +11,11 @@ use super::connection::Host;
 use crate::store::tcp::crowd;
 
 /// How long a server looks on after the last request. Others that want the core get it meanwhile.
+///
+/// It pays over TCP as well, where a client sleeps until it is answered. One that asked again and
+/// again got 41,000 to 44,000 answers a second on an idle machine of two cores, 12,000 from a
+/// server that sleeps at once and as many from PyTorch's; 56,000, 48,000 and 45,000 where client
+/// and server shared a core; 47,000, 52,000 and 52,000 where somebody else computed on one of them.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Whether there was a request lately.

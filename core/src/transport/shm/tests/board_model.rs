@@ -1,5 +1,6 @@
 //! The protocol of the board in a model checker, as `model` does it for the rings. One place and
-//! one word of payload are enough: places do not know of each other.
+//! one word of payload are enough: places do not know of each other. Each ordering that the board
+//! asks for is taken away once, and the check that needs it must fail.
 
 #![allow(unsafe_code)]
 
@@ -19,6 +20,38 @@ struct Words {
     passed: AtomicU64,
     place: Vec<AtomicU64>,
     payload: UnsafeCell<u64>,
+    flaw: Option<Flaw>,
+}
+
+/// What the memories lack, so that a check which needs it must fail: this shows that the checker
+/// looks where it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    /// The store of this word is not behind what was written or read before.
+    Store(Word),
+    /// What was written before the store of this word cannot be read after its load.
+    Load(Word),
+    /// The memory of this rank has no fences, so that it and another may both miss each other.
+    Fence(usize),
+}
+
+/// The words on which others rely.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// The sequence number of the place.
+    Number,
+    /// Up to which operation a rank has read.
+    Passed,
+}
+
+impl Word {
+    fn at(at: usize) -> Option<Word> {
+        match at {
+            PASSED_AT => Some(Word::Passed),
+            _ if at == place(1) => Some(Word::Number),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -30,8 +63,9 @@ unsafe impl Sync for Words {}
 unsafe impl Send for Words {}
 
 impl Memory {
-    fn new() -> Memory {
+    fn new(flaw: Option<Flaw>) -> Memory {
         Memory(Arc::new(Words {
+            flaw,
             asleep: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             place: (0..BYTES_AT / 8).map(|_| AtomicU64::new(0)).collect(),
@@ -46,15 +80,21 @@ impl Memory {
             _ => &self.0.place[(at - place(1)) / 8],
         }
     }
+
+    /// `sound`, unless that is what the memories lack at this word.
+    fn ordering(&self, sound: Ordering, at: usize, flaw: fn(Word) -> Flaw) -> Ordering {
+        let lacks = Word::at(at).is_some_and(|word| self.0.flaw == Some(flaw(word)));
+        if lacks { Ordering::Relaxed } else { sound }
+    }
 }
 
 impl Shared for Memory {
     fn load(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Acquire)
+        self.word(at).load(self.ordering(Ordering::Acquire, at, Flaw::Load))
     }
 
     fn store(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Release);
+        self.word(at).store(value, self.ordering(Ordering::Release, at, Flaw::Store));
     }
 
     fn swap(&self, at: usize, value: u64) -> u64 {
@@ -62,7 +102,9 @@ impl Shared for Memory {
     }
 
     fn fence(&self) {
-        fence(Ordering::SeqCst);
+        if !matches!(self.0.flaw, Some(Flaw::Fence(_))) {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
@@ -80,9 +122,10 @@ impl Shared for Memory {
     }
 }
 
-/// The boards of two ranks.
-fn boards() -> [SharedBoard<Memory>; 2] {
-    let memories = vec![Memory::new(), Memory::new()];
+/// The boards of two ranks, whose memories have a flaw or none.
+fn boards(flaw: Option<Flaw>) -> [SharedBoard<Memory>; 2] {
+    let of = |rank| flaw.filter(|flaw| !matches!(flaw, Flaw::Fence(other) if *other != rank));
+    let memories: Vec<Memory> = (0..2).map(|rank| Memory::new(of(rank))).collect();
     [SharedBoard::new(0, memories.clone()), SharedBoard::new(1, memories)]
 }
 
@@ -119,8 +162,53 @@ fn explore(check: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn a_place_is_whole_whenever_it_is_read() {
-    explore(|| {
-        let [mut ours, mut theirs] = boards();
+    places_are_whole(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_place_needs_its_number_behind_its_bytes() {
+    places_are_whole(Some(Flaw::Store(Word::Number)));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_place_needs_its_bytes_looked_at_behind_its_number() {
+    places_are_whole(Some(Flaw::Load(Word::Number)));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_place_is_passed_only_behind_what_was_read_of_it() {
+    places_are_whole(Some(Flaw::Store(Word::Passed)));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_place_is_written_again_only_behind_a_look_at_who_passed() {
+    places_are_whole(Some(Flaw::Load(Word::Passed)));
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_what_is_shown() {
+    sleeper_is_woken(None);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_sleeps_needs_the_fence_of_the_sleeper() {
+    sleeper_is_woken(Some(Flaw::Fence(0)));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_sleeps_needs_the_fence_of_who_shows() {
+    sleeper_is_woken(Some(Flaw::Fence(1)));
+}
+
+fn places_are_whole(flaw: Option<Flaw>) {
+    explore(move || {
+        let [mut ours, mut theirs] = boards(flaw);
         let thread = loom::thread::spawn(move || {
             assert!(show(&mut theirs, FIRST));
             theirs.pass(FIRST);
@@ -138,10 +226,9 @@ fn a_place_is_whole_whenever_it_is_read() {
     });
 }
 
-#[test]
-fn whoever_sleeps_is_woken_by_what_is_shown() {
-    explore(|| {
-        let [mut ours, mut theirs] = boards();
+fn sleeper_is_woken(flaw: Option<Flaw>) {
+    explore(move || {
+        let [mut ours, mut theirs] = boards(flaw);
         let bell = Arc::new(Notify::new());
         let ring = bell.clone();
         let thread = loom::thread::spawn(move || {

@@ -172,7 +172,7 @@ fn no_descriptor_survives_an_exec() {
         is_closed(interests[0].fd.as_fd());
         is_closed(transport.listener.as_ref().unwrap().as_fd());
         is_closed(transport.file.as_fd());
-        is_closed(transport.bell.as_fd());
+        is_closed(transport.bell.interest().unwrap().fd.as_fd());
         for peer in &transport.peers {
             if let Link::Open(open) = &peer.link {
                 open.wires.iter().for_each(|wire| is_closed(wire.socket.as_fd()));

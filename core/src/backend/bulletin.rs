@@ -1,0 +1,360 @@
+//! What the ranks of a group tell one another through the store, where the library that carries out
+//! their operations tells nothing: why the group broke, who left, what each is about to run. Knows
+//! no library.
+//!
+//! Keys of the group's store, all under the backend's name: `abort`, why it broke; `left/RANK`, the
+//! number of that rank's last collective when it left; `failed/RANK`, that the rank lives, although
+//! its library says that something failed; `check/NUMBER/RANK`, what a rank runs, at debug level
+//! `DETAIL`.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::inspect::{self, Comparison};
+use crate::blocking::block_on;
+use crate::clock::Instant;
+use crate::executor::error_of;
+use crate::store::Store;
+use crate::wire::abort::{Abort, Side};
+use crate::wire::frame::Fingerprint;
+use crate::{Error, Result};
+
+/// How many fingerprints of operations are remembered.
+const REMEMBERED: usize = 64;
+/// How long an operation may stand still before the store is asked why.
+pub(super) const STALL: Duration = Duration::from_millis(300);
+/// How long after a look at the store the next one begins.
+const AGAIN: Duration = Duration::from_millis(150);
+/// How long the others have to answer when a rank's library says that something failed.
+const ROLL_CALL: Duration = Duration::from_millis(600);
+/// How often it is looked who has answered.
+const AGAIN_SOON: Duration = Duration::from_millis(20);
+/// Limit of one request to the store.
+const STORE_LIMIT: Duration = Duration::from_millis(500);
+
+/// One rank's side of it.
+pub(super) struct Bulletin {
+    backend: &'static str,
+    group: String,
+    rank: u32,
+    size: u32,
+    broken: OnceLock<Abort>,
+    left: AtomicBool,
+    store: Arc<dyn Store>,
+    numbers: Mutex<Numbers>,
+    looks: Mutex<Looks>,
+}
+
+/// What this rank issued.
+#[derive(Default)]
+struct Numbers {
+    collectives: u64,
+    messages: u64,
+    history: VecDeque<(u64, Fingerprint)>,
+}
+
+/// When to look at the store again, and what was seen there.
+struct Looks {
+    own: Option<Arc<dyn Store>>,
+    /// `None` while somebody looks.
+    next: Option<Instant>,
+    /// An operation, and the ranks that are known not to have come to it.
+    elsewhere: (u64, Vec<u32>),
+}
+
+/// Who found why a group must break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// This rank: the others are to be told.
+    Here,
+    /// Another rank, which told all.
+    Elsewhere,
+}
+
+impl Bulletin {
+    pub(super) fn new(
+        backend: &'static str,
+        group: &str,
+        (rank, size): (u32, u32),
+        store: Arc<dyn Store>,
+    ) -> Bulletin {
+        let looks = Looks { own: None, next: Some(Instant::now()), elsewhere: (0, Vec::new()) };
+        Bulletin {
+            backend,
+            group: group.to_owned(),
+            rank,
+            size,
+            broken: OnceLock::new(),
+            left: AtomicBool::new(false),
+            store,
+            numbers: Mutex::default(),
+            looks: Mutex::new(looks),
+        }
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Whether the group failed or was left.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    /// An error if nothing can be issued any more.
+    ///
+    /// # Errors
+    /// What an operation of this name ends with.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
+        match self.broken.get() {
+            None => Ok(()),
+            Some(abort) => {
+                let next = lock(&self.numbers).collectives + 1;
+                Err(error_of(abort, &self.group, name, next))
+            }
+        }
+    }
+
+    /// What the operation of this name and number ends with.
+    pub(super) fn error(&self, name: &str, sequence: u64) -> Error {
+        let unbroken = || Abort::User { rank: self.rank, why: "it is not broken".to_owned() };
+        let abort = self.broken.get().cloned().unwrap_or_else(unbroken);
+        error_of(&abort, &self.group, name, sequence)
+    }
+
+    /// Notes why the group broke; whether this is the first reason.
+    pub(super) fn set_broken(&self, abort: Abort) -> bool {
+        self.broken.set(abort).is_ok()
+    }
+
+    /// The number of the next collective, which is remembered.
+    pub(super) fn next_collective(&self, fingerprint: Fingerprint) -> u64 {
+        let mut numbers = lock(&self.numbers);
+        numbers.collectives += 1;
+        let sequence = numbers.collectives;
+        if numbers.history.len() == REMEMBERED {
+            numbers.history.pop_front();
+        }
+        numbers.history.push_back((sequence, fingerprint));
+        sequence
+    }
+
+    /// The number of the next message.
+    pub(super) fn next_message(&self) -> u64 {
+        let mut numbers = lock(&self.numbers);
+        numbers.messages += 1;
+        numbers.messages
+    }
+
+    /// The ranks that hold up operation `sequence`: those that are known not to have come, or else
+    /// all others.
+    pub(super) fn late(&self, sequence: u64) -> Vec<u32> {
+        let looks = lock(&self.looks);
+        match looks.elsewhere.0 == sequence && !looks.elsewhere.1.is_empty() {
+            true => looks.elsewhere.1.clone(),
+            false => (0..self.size).filter(|&rank| rank != self.rank).collect(),
+        }
+    }
+
+    /// Tells the others why the group broke, if they can still be told.
+    pub(super) fn publish(&self) {
+        let Some(abort) = self.broken.get() else { return };
+        let told = self.own_store().and_then(|store| {
+            // The first reason counts, on all ranks.
+            store.compare_set(&self.key("abort"), b"", &abort.encode())
+        });
+        if let Err(error) = told {
+            tracing::debug!(%error, "cannot tell the other ranks why the group broke");
+        }
+    }
+
+    /// Notes that this rank leaves, for the others to see; whether nothing had gone wrong.
+    pub(super) fn leave(&self) -> bool {
+        if self.left.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        let last = lock(&self.numbers).collectives;
+        let why = "the process group was destroyed".to_owned();
+        let in_order = self.set_broken(Abort::User { rank: self.rank, why });
+        // The others need to hear of it only if they go on; whoever hosts the store may end now.
+        let key = self.left_key(self.rank);
+        let told = self.own_store().and_then(|store| store.set(&key, &last.to_le_bytes()));
+        if let Err(error) = told {
+            tracing::debug!(%error, "cannot tell the other ranks that this one left");
+        }
+        in_order
+    }
+
+    /// Looks at the store for the reason why an operation stands still, at most once in a while.
+    /// What was found breaks the group: it is for the caller to do so, and to publish it if this
+    /// rank found it. `oldest` is the oldest collective that stands still, 0 if there is none.
+    pub(super) fn look(&self, oldest: u64) -> Option<(Abort, Found)> {
+        let now = Instant::now();
+        lock(&self.looks).next.take_if(|next| now >= *next)?;
+        let found = self.ask(oldest);
+        lock(&self.looks).next = Some(now + AGAIN);
+        found.unwrap_or_else(|error| {
+            // Without a store there is nothing to compare with; deadlines still count.
+            tracing::debug!(%error, "cannot ask the store why an operation stands still");
+            None
+        })
+    }
+
+    /// Whether it is time to look, and nobody looks.
+    pub(super) fn is_due(&self) -> bool {
+        lock(&self.looks).next.is_some_and(|next| Instant::now() >= next)
+    }
+
+    /// Finds out which rank is to blame when the library says only that something failed: the one
+    /// that told all why, or one that does not answer while the others do.
+    pub(super) fn who_failed(&self, why: &str) -> (Abort, Found) {
+        let blame = |rank: u32, why: String| (Abort::Failed { rank, why }, Found::Here);
+        match self.roll_call() {
+            Ok(Answers { told: Some(abort), .. }) => (abort, Found::Elsewhere),
+            Ok(Answers { missing: Some((rank, how)), .. }) => blame(rank, format!("{how}: {why}")),
+            Ok(_) => blame(self.rank, why.to_owned()),
+            Err(error) => {
+                let why = format!("{why}; and the store does not say who is gone: {error}");
+                blame(self.rank, why)
+            }
+        }
+    }
+
+    fn roll_call(&self) -> Result<Answers> {
+        let store = self.own_store()?;
+        let failed = |rank: u32| self.key(&format!("failed/{rank}"));
+        store.set(&failed(self.rank), b"")?;
+        let until = Instant::now() + ROLL_CALL;
+        let others = || (0..self.size).filter(|&rank| rank != self.rank);
+        let is_there = |key: String| store.check(&[&key]);
+        loop {
+            let told = self.told(&*store)?;
+            let missing = others()
+                .find_map(|rank| match is_there(failed(rank)) {
+                    Ok(true) => None,
+                    Ok(false) => Some(Ok(rank)),
+                    Err(error) => Some(Err(error)),
+                })
+                .transpose()?;
+            let is_over = told.is_some() || missing.is_none() || Instant::now() >= until;
+            if !is_over {
+                std::thread::sleep(AGAIN_SOON);
+                continue;
+            }
+            let how = |left| if left { "it left the group" } else { "it does not answer" };
+            let missing =
+                missing.map(|rank| is_there(self.left_key(rank)).map(|left| (rank, how(left))));
+            return Ok(Answers { told, missing: missing.transpose()? });
+        }
+    }
+
+    /// Why the group broke, if a rank has told.
+    fn told(&self, store: &dyn Store) -> Result<Option<Abort>> {
+        let abort = self.key("abort");
+        if !store.check(&[&abort])? {
+            return Ok(None);
+        }
+        Ok(Some(Abort::decode(&store.get(&abort)?).unwrap_or_else(|| Abort::User {
+            rank: self.rank,
+            why: "for a reason that this version does not know".to_owned(),
+        })))
+    }
+
+    fn ask(&self, oldest: u64) -> Result<Option<(Abort, Found)>> {
+        let store = self.own_store()?;
+        if let Some(told) = self.told(&*store)? {
+            return Ok(Some((told, Found::Elsewhere)));
+        }
+        if oldest == 0 {
+            return Ok(None);
+        }
+        let history: Vec<_> = lock(&self.numbers).history.iter().copied().collect();
+        let (place, own) = (self.key("stalled"), (self.rank, self.size));
+        let compared = block_on(inspect::compare(&*store, &place, own, &history))?;
+        let Comparison { mismatch, elsewhere } = compared;
+        if let Some(mismatch) = mismatch {
+            return Ok(Some((mismatch, Found::Here)));
+        }
+        for &rank in &elsewhere {
+            let key = self.left_key(rank);
+            if store.check(&[&key])? && last_of(&store.get(&key)?) < oldest {
+                let why = "it left the group".to_owned();
+                return Ok(Some((Abort::Failed { rank, why }, Found::Here)));
+            }
+        }
+        lock(&self.looks).elsewhere = (oldest, elsewhere);
+        Ok(None)
+    }
+
+    /// Compares a collective with that of the other ranks. Waits for all of them.
+    ///
+    /// # Errors
+    /// Those of the store; a mismatch is no error here, but the reason why the group breaks.
+    pub(super) fn compare_with_all(
+        &self,
+        sequence: u64,
+        ours: Fingerprint,
+        deadline: Instant,
+    ) -> Result<Option<Abort>> {
+        let key = |sequence: u64, rank: u32| self.key(&format!("check/{sequence}/{rank}"));
+        // A connection of its own: others wait on this one for long.
+        let store = self.store.clone_store()?;
+        store.set(&key(sequence, self.rank), &ours.encode())?;
+        let keys: Vec<String> = (0..self.size).map(|rank| key(sequence, rank)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Zero would be no limit.
+        store.wait(&keys, Some(left.max(Duration::from_millis(1))))?;
+        let values = store.multi_get(&keys)?;
+        if sequence > 2 {
+            // All ranks have read it: they came to the one before this.
+            store.delete_key(&key(sequence - 2, self.rank))?;
+        }
+        let differs = (0..).zip(&values).find_map(|(rank, bytes)| {
+            let theirs = Fingerprint::decode(bytes.first_chunk()?);
+            let side = |rank, fingerprint| Side { rank, fingerprint, message_bytes: None };
+            (theirs != ours).then(|| Abort::Mismatch {
+                sequence,
+                one: side(self.rank, ours),
+                other: side(rank, theirs),
+            })
+        });
+        Ok(differs)
+    }
+
+    /// A handle on the store that does not wait for what the user does with the store.
+    fn own_store(&self) -> Result<Arc<dyn Store>> {
+        if let Some(store) = &lock(&self.looks).own {
+            return Ok(store.clone());
+        }
+        let store = self.store.clone_store()?;
+        store.set_timeout(STORE_LIMIT);
+        Ok(lock(&self.looks).own.insert(store).clone())
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.backend)
+    }
+
+    fn left_key(&self, rank: u32) -> String {
+        self.key(&format!("left/{rank}"))
+    }
+}
+
+/// What a roll call brought.
+struct Answers {
+    /// Why the group broke, as a rank has told.
+    told: Option<Abort>,
+    /// A rank that does not answer, and what is known of it.
+    missing: Option<(u32, &'static str)>,
+}
+
+fn last_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,34 @@
+//! How much is checked before operations are issued, as the environment says. Knows no backend.
+
+use crate::{Error, Result};
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// The store is asked for the reason of what stands still.
+    Little,
+    /// All ranks compare through the store what they run.
+    Full,
+}
+
+/// The variables that say how much is checked; the second is PyTorch's.
+const VARIABLES: [&str; 2] = ["POLYRANK_DEBUG", "TORCH_DISTRIBUTED_DEBUG"];
+
+/// How much the environment wants to be checked.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for a value that is unknown.
+pub(super) fn detail() -> Result<Detail> {
+    let said = VARIABLES.iter().find_map(|name| {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+        Some((name, value))
+    });
+    let Some((name, value)) = said else { return Ok(Detail::Little) };
+    match value.to_ascii_uppercase().as_str() {
+        "OFF" | "INFO" => Ok(Detail::Little),
+        "DETAIL" => Ok(Detail::Full),
+        _ => Err(Error::InvalidArgument {
+            message: format!("{name} is '{value}'; OFF, INFO or DETAIL is expected"),
+        }),
+    }
+}

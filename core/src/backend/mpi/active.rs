@@ -1,0 +1,417 @@
+//! All operations of this process that MPI carries out, and how they end: in order, at their
+//! deadline, or with their group. One lock guards this; nothing here waits or calls user code.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::abi::Handle;
+use super::group::{Found, Group, STALL};
+use super::held::Held;
+use super::messages;
+use super::running::{Over, Receive, Requests, Running, test};
+use super::world::{FAILED, World};
+use crate::Result;
+use crate::clock::Instant;
+use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
+
+/// How long MPI may take, after an operation failed, to be done with memory that was only lent.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The operations of this process.
+pub(super) struct Active<H: Handle> {
+    running: Vec<Running<H>>,
+    /// Collectives that wait for the ranks to agree on them, oldest first.
+    held: VecDeque<Held<H>>,
+    /// Messages that have not come, oldest first.
+    receives: Vec<Receive<H>>,
+    /// Requests with memory that lives for ever, and of which nobody waits for the end.
+    forgotten: Vec<H>,
+    /// No deadline is earlier.
+    earliest: Option<Instant>,
+}
+
+/// What is to be done when the lock is released.
+pub(super) struct Ended<H: Handle> {
+    /// The first is kept apart, as there is seldom another.
+    first: Option<Over>,
+    more: Vec<Over>,
+    /// Groups that broke, and whether this rank found why.
+    pub(super) broken: Vec<(Arc<Group<H>>, Found)>,
+}
+
+impl<H: Handle> Default for Ended<H> {
+    fn default() -> Ended<H> {
+        Ended { first: None, more: Vec::new(), broken: Vec::new() }
+    }
+}
+
+impl<H: Handle> Ended<H> {
+    /// Tells whom it concerns. No lock may be held.
+    pub(super) fn tell(self) {
+        for (group, found) in self.broken {
+            if found == Found::Here {
+                group.publish();
+            }
+        }
+        self.first.into_iter().chain(self.more).for_each(Over::settle);
+    }
+
+    fn push(&mut self, over: Option<Over>) {
+        match over {
+            Some(over) if self.first.is_some() => self.more.push(over),
+            Some(over) => self.first = Some(over),
+            None => {}
+        }
+    }
+}
+
+impl<H: Handle> Default for Active<H> {
+    fn default() -> Active<H> {
+        Active {
+            running: Vec::new(),
+            held: VecDeque::new(),
+            receives: Vec::new(),
+            forgotten: Vec::new(),
+            earliest: None,
+        }
+    }
+}
+
+impl<H: Handle> Active<H> {
+    /// Takes an operation that was issued, and looks whether it is over already.
+    pub(super) fn add(&mut self, world: &World<H>, mut running: Running<H>, ended: &mut Ended<H>) {
+        running.group.in_flight.fetch_add(1, Ordering::SeqCst);
+        running.group.in_library.fetch_add(1, Ordering::SeqCst);
+        match running.test(world) {
+            Ok(true) => ended.push(running.end(world, Ok(()))),
+            Ok(false) => {
+                self.note_deadline(running.deadline);
+                self.running.push(running);
+            }
+            Err(error) => {
+                let group = running.group.clone();
+                ended.push(running.end(world, Err(error.clone())));
+                self.break_group(&group, failed(&group, &error), Found::Here, ended);
+            }
+        }
+    }
+
+    /// Takes a collective that waits for the ranks to agree on it.
+    pub(super) fn hold(&mut self, held: Held<H>) {
+        held.group.in_flight.fetch_add(1, Ordering::SeqCst);
+        self.note_deadline(held.deadline);
+        self.held.push_back(held);
+    }
+
+    /// The number of the oldest collective of `group` that waits, and what it is.
+    pub(super) fn first_held(&self, group: &Arc<Group<H>>) -> Option<(u64, Fingerprint)> {
+        let first = self.held.iter().find(|held| Arc::ptr_eq(&held.group, group))?;
+        Some((first.sequence, first.fingerprint))
+    }
+
+    /// Gives a collective on which the ranks agree to MPI, unless it was given up meanwhile.
+    pub(super) fn start_held(
+        &mut self,
+        world: &World<H>,
+        group: &Arc<Group<H>>,
+        sequence: u64,
+        ended: &mut Ended<H>,
+    ) {
+        let is_it = |held: &Held<H>| held.sequence == sequence && Arc::ptr_eq(&held.group, group);
+        let Some(place) = self.held.iter().position(is_it) else { return };
+        let Some(held) = self.held.remove(place) else { return };
+        group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        match held.start(world) {
+            Ok(running) => self.add(world, running, ended),
+            Err((completion, error)) => {
+                ended.push(Some(Over::new(completion, Err(error.clone()))));
+                self.break_group(group, failed(group, &error), Found::Here, ended);
+            }
+        }
+    }
+
+    /// Takes a receive, and looks whether the message is here.
+    pub(super) fn add_receive(
+        &mut self,
+        world: &World<H>,
+        receive: Receive<H>,
+        ended: &mut Ended<H>,
+    ) {
+        receive.group.in_flight.fetch_add(1, Ordering::SeqCst);
+        self.note_deadline(receive.deadline);
+        self.receives.push(receive);
+        self.poll_receives(world, ended);
+    }
+
+    /// Takes an operation that MPI has, as its group knows, and of which nobody waits for the end.
+    pub(super) fn abandon(&mut self, running: Running<H>) {
+        self.running.push(running);
+    }
+
+    /// Takes a request of which nobody waits for the end.
+    pub(super) fn forget(&mut self, request: H) {
+        self.forgotten.push(request);
+    }
+
+    /// Moves what can be moved; whether anything ended or came. Deadlines count if `now` is given.
+    pub(super) fn poll(
+        &mut self,
+        world: &World<H>,
+        now: Option<Instant>,
+        ended: &mut Ended<H>,
+    ) -> bool {
+        let mut moved = false;
+        self.forgotten.retain_mut(|request| matches!(test(world, request), Ok(false)));
+        for place in (0..self.running.len()).rev() {
+            match self.running[place].test(world) {
+                Ok(false) => {
+                    let since = &mut self.running[place].since;
+                    *since = since.or(now);
+                }
+                Ok(true) => {
+                    moved = true;
+                    ended.push(self.running.swap_remove(place).end(world, Ok(())));
+                }
+                Err(error) => {
+                    let running = self.running.swap_remove(place);
+                    let group = running.group.clone();
+                    ended.push(running.end(world, Err(error.clone())));
+                    self.break_group(&group, failed(&group, &error), Found::Here, ended);
+                    // The list is another one now.
+                    return true;
+                }
+            }
+        }
+        moved |= self.poll_receives(world, ended);
+        if let Some(now) = now.filter(|now| self.earliest.is_some_and(|earliest| *now >= earliest))
+        {
+            self.check_deadlines(world, now, ended);
+        }
+        moved
+    }
+
+    /// Whether there is nothing that could move.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.receives.is_empty() && self.held.is_empty()
+    }
+
+    /// Whether all that is left is what nobody waits for any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let nobody_waits = self.running.iter().all(|it| it.completion.is_none());
+        nobody_waits && self.receives.is_empty() && self.held.is_empty()
+    }
+
+    /// The groups of which an operation stands still, with the number of the oldest collective
+    /// among them, 0 if there is none.
+    pub(super) fn stalled(&self, now: Instant) -> Vec<(Arc<Group<H>>, u64)> {
+        let running = self.running.iter().filter(|it| it.completion.is_some());
+        let running = running.filter_map(|it| {
+            Some((&it.group, it.since?, if it.is_collective { it.sequence } else { u64::MAX }))
+        });
+        let receives = self.receives.iter().map(|it| (&it.group, it.since, u64::MAX));
+        let mut stalled: Vec<(Arc<Group<H>>, u64)> = Vec::new();
+        let held = self.held.iter().map(|it| (&it.group, it.since, it.sequence));
+        for (group, since, sequence) in running.chain(receives).chain(held) {
+            if now.saturating_duration_since(since) < STALL {
+                continue;
+            }
+            match stalled.iter_mut().find(|(known, _)| Arc::ptr_eq(known, group)) {
+                Some((_, oldest)) => *oldest = sequence.min(*oldest),
+                None => stalled.push((group.clone(), sequence)),
+            }
+        }
+        let number = |oldest| if oldest == u64::MAX { 0 } else { oldest };
+        stalled.into_iter().map(|(group, oldest)| (group, number(oldest))).collect()
+    }
+
+    /// Fails everything of a group that is in flight. What MPI goes on with is kept, unless it was
+    /// only lent: that ends when MPI is done with it.
+    pub(super) fn break_group(
+        &mut self,
+        group: &Arc<Group<H>>,
+        abort: Abort,
+        found: Found,
+        ended: &mut Ended<H>,
+    ) {
+        if !group.set_broken(abort) {
+            return;
+        }
+        let until = Instant::now() + DRAIN;
+        for running in &mut self.running {
+            if !Arc::ptr_eq(&running.group, group) {
+                continue;
+            }
+            FAILED.store(true, Ordering::SeqCst);
+            let error = group.error(running.name, running.sequence);
+            if running.kept.is_borrowed() {
+                running.failed = Some(Box::new((error, until)));
+            } else {
+                ended.push(running.give_up(error));
+            }
+        }
+        for receive in self.receives.extract_if(.., |it| Arc::ptr_eq(&it.group, group)) {
+            group.in_flight.fetch_sub(1, Ordering::SeqCst);
+            let error = group.error("recv", receive.sequence);
+            ended.push(Some(Over::new(receive.completion, Err(error))));
+        }
+        self.held.retain(|held| {
+            let stays = !Arc::ptr_eq(&held.group, group);
+            if !stays {
+                group.in_flight.fetch_sub(1, Ordering::SeqCst);
+                let error = group.error(held.call.name, held.sequence);
+                ended.push(Some(Over::new(held.completion.clone(), Err(error))));
+            }
+            stays
+        });
+        self.note_deadline(until);
+        ended.broken.push((group.clone(), found));
+    }
+
+    fn note_deadline(&mut self, deadline: Instant) {
+        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+    }
+
+    fn poll_receives(&mut self, world: &World<H>, ended: &mut Ended<H>) -> bool {
+        let mut moved = false;
+        let mut place = 0;
+        while place < self.receives.len() {
+            let receive = &self.receives[place];
+            // Messages go to receives in the order in which those were issued.
+            let waits = self.receives[..place].iter().any(|earlier| earlier.meets(receive));
+            let matched = if waits { Ok(None) } else { receive.probe(world) };
+            match matched {
+                Ok(None) => place += 1,
+                Ok(Some(matched)) => {
+                    moved = true;
+                    let receive = self.receives.remove(place);
+                    self.take(world, receive, matched, ended);
+                    // A group that broke took its receives with it.
+                    place = place.min(self.receives.len());
+                }
+                Err(error) => {
+                    let group = receive.group.clone();
+                    self.break_group(&group, failed(&group, &error), Found::Here, ended);
+                    return true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Receives a message that came for `receive`.
+    fn take(
+        &mut self,
+        world: &World<H>,
+        receive: Receive<H>,
+        matched: super::running::Matched<H>,
+        ended: &mut Ended<H>,
+    ) {
+        let group = receive.group.clone();
+        let fits = matched.bytes == receive.memory.len() as u64;
+        let size = Abort::MessageSize {
+            from: matched.source,
+            to: group.rank,
+            tag: receive.tag,
+            sent_bytes: matched.bytes,
+            buffer_bytes: receive.memory.len() as u64,
+        };
+        group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let completion = receive.completion.clone();
+        match messages::receive(world, receive, matched) {
+            Ok(mut running) if !fits => {
+                // It is received all the same, into memory of its own, and nobody is told.
+                running.completion = None;
+                group.in_library.fetch_add(1, Ordering::SeqCst);
+                let sequence = running.sequence;
+                self.abandon(running);
+                self.break_group(&group, size, Found::Here, ended);
+                ended.push(Some(Over::new(completion, Err(group.error("recv", sequence)))));
+            }
+            Ok(running) => self.add(world, running, ended),
+            Err(error) => {
+                ended.push(Some(Over::new(completion, Err(error.clone()))));
+                self.break_group(&group, failed(&group, &error), Found::Here, ended);
+            }
+        }
+    }
+
+    fn check_deadlines(&mut self, world: &World<H>, now: Instant, ended: &mut Ended<H>) {
+        let mut late: Vec<(Arc<Group<H>>, Abort)> = Vec::new();
+        for running in &self.running {
+            match running.failed.as_deref() {
+                Some((error, until)) if *until <= now => world.end_job(&format!(
+                    "MPI does not let go of memory that was only lent to it for an operation that \
+                     failed: {error}"
+                )),
+                Some(_) => {}
+                None if running.completion.is_some() && running.deadline <= now => {
+                    let place = (running.name, running.sequence, running.since);
+                    let abort = overdue(&running.group, place, running.is_collective, now);
+                    late.push((running.group.clone(), abort));
+                }
+                None => {}
+            }
+        }
+        for receive in self.receives.iter().filter(|receive| receive.deadline <= now) {
+            let abort = Abort::TimedOut {
+                rank: receive.group.rank,
+                sequence: u64::from(receive.tag),
+                operation: "recv".to_owned(),
+                waited_ms: millis(now - receive.since),
+                waiting_for: receive.peer.into_iter().collect(),
+            };
+            late.push((receive.group.clone(), abort));
+        }
+        for held in self.held.iter().filter(|held| held.deadline <= now) {
+            let place = (held.call.name, held.sequence, Some(held.since));
+            late.push((held.group.clone(), overdue(&held.group, place, true, now)));
+        }
+        for (group, abort) in late {
+            self.break_group(&group, abort, Found::Here, ended);
+        }
+        let running = self.running.iter().filter_map(|it| match it.failed.as_deref() {
+            Some((_, until)) => Some(*until),
+            None => it.completion.as_ref().map(|_| it.deadline),
+        });
+        let receives = self.receives.iter().map(|receive| receive.deadline);
+        let held = self.held.iter().map(|held| held.deadline);
+        self.earliest = running.chain(receives).chain(held).min();
+    }
+}
+
+/// The reason of a group of which an operation, with this name, number and begin, is late.
+fn overdue<H: Handle>(
+    group: &Group<H>,
+    (name, sequence, since): (&str, u64, Option<Instant>),
+    is_collective: bool,
+    now: Instant,
+) -> Abort {
+    Abort::TimedOut {
+        rank: group.rank,
+        sequence,
+        operation: name.to_owned(),
+        waited_ms: since.map_or(0, |since| millis(now - since)),
+        waiting_for: if is_collective { group.late(sequence) } else { Vec::new() },
+    }
+}
+
+/// The reason of a group in which MPI itself reports an error.
+fn failed<H: Handle>(group: &Group<H>, error: &crate::Error) -> Abort {
+    Abort::Failed { rank: group.rank, why: error.to_string() }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Starts requests until one fails. What was started goes on.
+pub(super) fn all<H: Handle>(starts: impl Iterator<Item = Result<H>>) -> Result<Requests<H>> {
+    let mut requests = Vec::new();
+    for request in starts {
+        requests.push(request?);
+    }
+    Ok(Requests::Many(requests))
+}

@@ -1,0 +1,544 @@
+//! Each collective as calls of MPI that do not block. Whatever decides between two ways is known to
+//! all ranks alike: sizes on which they agree, never where a tensor lies. Knows no waiting.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use super::abi::Handle;
+use super::active::all;
+use super::layout::{scattered, side_by_side, start_of};
+use super::reductions::{Reduction, mpi_type, reduction};
+use super::running::{Kept, Lists, Requests};
+use super::world::World;
+use crate::backend::{Call, SmallCall};
+use crate::executor::Outcome;
+use crate::{Collective, DType, ReduceOp, Region, Result};
+
+/// Elements of MPI's that one call takes at most.
+const MOST: usize = c_int::MAX as usize;
+
+/// What was started.
+pub(super) struct Started<H> {
+    pub(super) requests: Requests<H>,
+    pub(super) kept: Kept<H>,
+    pub(super) finish: Option<Outcome>,
+}
+
+/// Who takes part.
+pub(super) struct Ranks<'a, H: Handle> {
+    pub(super) world: &'a World<H>,
+    pub(super) comm: H,
+    pub(super) rank: u32,
+    pub(super) size: u32,
+}
+
+/// Starts `call`.
+///
+/// # Errors
+/// What MPI says of it.
+pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<Started<H>> {
+    let finish = call.finish.take();
+    let mut started = match call.collective {
+        Collective::Barrier => ranks.barrier(),
+        Collective::Broadcast => ranks.broadcast(&call),
+        Collective::Allreduce => ranks.allreduce(call),
+        Collective::Reduce => ranks.reduce(&call),
+        Collective::Allgather => ranks.allgather(call),
+        Collective::ReduceScatter => ranks.reduce_scatter(call),
+        Collective::Gather | Collective::Scatter | Collective::Alltoall => ranks.exchange(&call),
+    }?;
+    started.finish = match (started.finish, finish) {
+        (Some(first), Some(second)) => Some(Box::new(move || {
+            first();
+            second();
+        })),
+        (first, second) => first.or(second),
+    };
+    Ok(started)
+}
+
+/// Starts a small collective that works in place, on `bytes` bytes at `memory`. They must stay
+/// there until the request has ended.
+///
+/// # Errors
+/// What MPI says of it.
+pub(super) fn in_place<H: Handle>(
+    ranks: &Ranks<'_, H>,
+    call: &SmallCall,
+    memory: *mut u8,
+    bytes: usize,
+) -> Result<H> {
+    let Ranks { world, comm, .. } = *ranks;
+    let functions = &world.functions;
+    let count = |parts: usize| (bytes / call.dtype.size_bytes() * parts) as c_int;
+    match call.collective {
+        Collective::Broadcast => {
+            let (mpi_type, parts) = mpi_type(world, call.dtype);
+            let (count, root) = (count(parts), call.root as c_int);
+            ranks.request("MPI_Ibcast", |request| {
+                // SAFETY: so many elements lie there, until the request ends.
+                unsafe { (functions.ibcast)(memory.cast(), count, mpi_type, root, comm, request) }
+            })
+        }
+        Collective::Allreduce => {
+            let Reduction { mpi_type, op, parts } = reduction(world, call.reduce_op, call.dtype)?;
+            let (from, into) = (world.constants.in_place as *const c_void, memory.cast());
+            let count = count(parts);
+            ranks.request("MPI_Iallreduce", |request| {
+                // SAFETY: as above.
+                unsafe { (functions.iallreduce)(from, into, count, mpi_type, op, comm, request) }
+            })
+        }
+        _ => ranks.request("MPI_Ibarrier", |request| {
+            // SAFETY: the communicator is the group's.
+            unsafe { (functions.ibarrier)(comm, request) }
+        }),
+    }
+}
+
+impl<H: Handle> Ranks<'_, H> {
+    fn barrier(&self) -> Result<Started<H>> {
+        let request = self.request("MPI_Ibarrier", |request| {
+            // SAFETY: the communicator is the group's.
+            unsafe { (self.world.functions.ibarrier)(self.comm, request) }
+        })?;
+        Ok(Started::one(request, Vec::new()))
+    }
+
+    fn broadcast(&self, call: &Call) -> Result<Started<H>> {
+        let (mpi_type, parts) = mpi_type(self.world, call.dtype);
+        let region = &call.output[0];
+        let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
+            let at = nth(start_of(region), first, call.dtype, parts);
+            self.request("MPI_Ibcast", |request| {
+                // SAFETY: so many elements lie there, and are kept until the request ends.
+                unsafe {
+                    (self.world.functions.ibcast)(
+                        at.cast(),
+                        count,
+                        mpi_type,
+                        call.root as c_int,
+                        self.comm,
+                        request,
+                    )
+                }
+            })
+        });
+        Ok(Started::new(some(requests)?, call.output.clone()))
+    }
+
+    fn allreduce(&self, call: Call) -> Result<Started<H>> {
+        let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
+        let in_place = self.world.constants.in_place as *const c_void;
+        let region = &call.output[0];
+        let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
+            let at = nth(start_of(region), first, call.dtype, parts);
+            self.request("MPI_Iallreduce", |request| {
+                // SAFETY: so many elements lie there, and are kept until the request ends.
+                unsafe {
+                    (self.world.functions.iallreduce)(
+                        in_place,
+                        at.cast(),
+                        count,
+                        mpi_type,
+                        op,
+                        self.comm,
+                        request,
+                    )
+                }
+            })
+        });
+        Ok(Started::new(some(requests)?, call.output))
+    }
+
+    fn reduce(&self, call: &Call) -> Result<Started<H>> {
+        let input = &call.input[0];
+        let output = call.output.first();
+        let requests = self.reduce_to(call.root, input, output, call.reduce_op, call.dtype)?;
+        let regions = call.input.iter().chain(&call.output).cloned().collect();
+        Ok(Started::new(requests, regions))
+    }
+
+    /// Reduces `input` to rank `root`, which has the `output`.
+    fn reduce_to(
+        &self,
+        root: u32,
+        input: &Region,
+        output: Option<&Region>,
+        reduce_op: ReduceOp,
+        dtype: DType,
+    ) -> Result<Requests<H>> {
+        let Reduction { mpi_type, op, parts } = reduction(self.world, reduce_op, dtype)?;
+        let in_place = output.is_some_and(|output| output.same_memory(input));
+        let requests = pieces(elements(input, dtype, parts)).map(|(first, count)| {
+            let from = match in_place {
+                true => self.world.constants.in_place as *const c_void,
+                false => nth(start_of(input), first, dtype, parts).cast_const().cast(),
+            };
+            let into = output
+                .map_or(std::ptr::null_mut(), |output| nth(start_of(output), first, dtype, parts));
+            self.request("MPI_Ireduce", |request| {
+                // SAFETY: so many elements lie there, and are kept until the request ends.
+                unsafe {
+                    (self.world.functions.ireduce)(
+                        from,
+                        into.cast(),
+                        count,
+                        mpi_type,
+                        op,
+                        root as c_int,
+                        self.comm,
+                        request,
+                    )
+                }
+            })
+        });
+        some(requests)
+    }
+
+    fn allgather(&self, call: Call) -> Result<Started<H>> {
+        let (mpi_type, parts) = mpi_type(self.world, call.dtype);
+        let counts: Vec<usize> =
+            call.output.iter().map(|block| elements(block, call.dtype, parts)).collect();
+        if counts.iter().sum::<usize>() > MOST {
+            return self.exchange(&call);
+        }
+        let blocks = Blocks::of(&call.output);
+        let input = &call.input[0];
+        // MPI wants to be told where what is sent stands in what is received.
+        let own = &call.output[self.rank as usize];
+        let in_place = blocks.staged.is_none() && own.same_memory(input) && !own.is_empty();
+        let (from, sent) = match in_place {
+            true => (self.world.constants.in_place as *const c_void, 0),
+            false => (start_of(input).cast_const().cast(), counts[self.rank as usize]),
+        };
+        let mut lists = Box::<Lists<H>>::default();
+        let into = blocks.start;
+        let request = match equal(&counts) {
+            Some(count) => self.request("MPI_Iallgather", |request| {
+                // SAFETY: so many elements lie there, and are kept until the request ends.
+                unsafe {
+                    (self.world.functions.iallgather)(
+                        from,
+                        sent as c_int,
+                        mpi_type,
+                        into.cast(),
+                        count as c_int,
+                        mpi_type,
+                        self.comm,
+                        request,
+                    )
+                }
+            }),
+            None => {
+                lists.line_up(&counts);
+                self.request("MPI_Iallgatherv", |request| {
+                    // SAFETY: as above; the lists are kept, too, and have an entry for each rank.
+                    unsafe {
+                        (self.world.functions.iallgatherv)(
+                            from,
+                            sent as c_int,
+                            mpi_type,
+                            into.cast(),
+                            lists.counts[1].as_ptr(),
+                            lists.displacements[1].as_ptr(),
+                            mpi_type,
+                            self.comm,
+                            request,
+                        )
+                    }
+                })
+            }
+        }?;
+        let Call { mut input, output, .. } = call;
+        let finish = blocks.copy_out(&output);
+        input.extend(output);
+        input.extend(blocks.staged);
+        let kept = Kept { regions: input, lists: Some(lists) };
+        Ok(Started { requests: Requests::One(request), kept, finish })
+    }
+
+    fn reduce_scatter(&self, call: Call) -> Result<Started<H>> {
+        let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
+        let counts: Vec<usize> =
+            call.input.iter().map(|block| elements(block, call.dtype, parts)).collect();
+        if counts.iter().sum::<usize>() > MOST {
+            return self.reduce_to_each(call);
+        }
+        let blocks = Blocks::filled(&call.input);
+        let output = &call.output[0];
+        // MPI does not take the same memory twice.
+        let aliased = blocks.staged.is_none() && call.input.iter().any(|it| it.overlaps(output));
+        let staged = aliased.then(|| Region::zeroed(output.len()));
+        let into = start_of(staged.as_ref().unwrap_or(output));
+        let mut lists = Box::<Lists<H>>::default();
+        let request = match equal(&counts) {
+            Some(count) => self.request("MPI_Ireduce_scatter_block", |request| {
+                // SAFETY: so many elements lie there, and are kept until the request ends.
+                unsafe {
+                    (self.world.functions.ireduce_scatter_block)(
+                        blocks.start.cast_const().cast(),
+                        into.cast(),
+                        count as c_int,
+                        mpi_type,
+                        op,
+                        self.comm,
+                        request,
+                    )
+                }
+            }),
+            None => {
+                lists.line_up(&counts);
+                self.request("MPI_Ireduce_scatter", |request| {
+                    // SAFETY: as above; the list is kept, too, and has an entry for each rank.
+                    unsafe {
+                        (self.world.functions.ireduce_scatter)(
+                            blocks.start.cast_const().cast(),
+                            into.cast(),
+                            lists.counts[1].as_ptr(),
+                            mpi_type,
+                            op,
+                            self.comm,
+                            request,
+                        )
+                    }
+                })
+            }
+        }?;
+        let finish = staged.clone().map(|staged| copy_at_the_end(staged, output.clone()));
+        let Call { mut input, output, .. } = call;
+        input.extend(output);
+        input.extend(blocks.staged);
+        input.extend(staged);
+        let kept = Kept { regions: input, lists: Some(lists) };
+        Ok(Started { requests: Requests::One(request), kept, finish })
+    }
+
+    /// A reduce-scatter that is too large for one call: a reduction to each rank.
+    fn reduce_to_each(&self, call: Call) -> Result<Started<H>> {
+        let mut requests = Vec::new();
+        let own = self.rank as usize;
+        let aliased = call
+            .input
+            .iter()
+            .enumerate()
+            .any(|(place, it)| place != own && it.overlaps(&call.output[0]));
+        let staged = aliased.then(|| Region::zeroed(call.output[0].len()));
+        let output = staged.as_ref().unwrap_or(&call.output[0]);
+        for (root, block) in (0..).zip(&call.input) {
+            let output = (root == self.rank).then_some(output);
+            match self.reduce_to(root, block, output, call.reduce_op, call.dtype)? {
+                Requests::One(request) => requests.push(request),
+                Requests::Many(more) => requests.extend(more),
+            }
+        }
+        let finish = staged.clone().map(|staged| copy_at_the_end(staged, call.output[0].clone()));
+        let regions = call.input.into_iter().chain(call.output).chain(staged).collect();
+        Ok(Started { requests: Requests::Many(requests), kept: Kept::new(regions), finish })
+    }
+
+    /// Blocks go from ranks to ranks, each pair with its own size: gather, scatter, alltoall.
+    fn exchange(&self, call: &Call) -> Result<Started<H>> {
+        let (rank, size) = (self.rank as usize, self.size as usize);
+        let at_root = self.rank == call.root;
+        let to_all = call.input.first();
+        let nothing = || vec![Region::from_vec(Vec::new()); size];
+        let only = |place: usize, block: &Region| {
+            let mut blocks = nothing();
+            blocks[place] = block.clone();
+            blocks
+        };
+        let root = call.root as usize;
+        let (sent, received) = match call.collective {
+            Collective::Gather => {
+                let received = if at_root { call.output.clone() } else { nothing() };
+                (only(root, &call.input[0]), received)
+            }
+            Collective::Scatter => {
+                let sent = if at_root { call.input.clone() } else { nothing() };
+                (sent, only(root, &call.output[0]))
+            }
+            Collective::Allgather => (
+                to_all.map_or_else(nothing, |block| vec![block.clone(); size]),
+                call.output.clone(),
+            ),
+            _ => (call.input.clone(), call.output.clone()),
+        };
+        // What a rank has for itself needs no MPI, which would not take it in place.
+        if !sent[rank].is_empty() && !sent[rank].same_memory(&received[rank]) {
+            copy(&sent[rank], &received[rank]);
+        }
+        let mut lists = Box::<Lists<H>>::default();
+        let from = scattered(self.world, &sent, rank, &mut lists, 0)?;
+        let into = scattered(self.world, &received, rank, &mut lists, 1)?;
+        let request = self.request("MPI_Ialltoallw", |request| {
+            // SAFETY: so many bytes lie there; they and the lists, which have an entry for each
+            // rank, are kept until the request ends.
+            unsafe {
+                (self.world.functions.ialltoallw)(
+                    from.cast_const().cast(),
+                    lists.counts[0].as_ptr(),
+                    lists.displacements[0].as_ptr(),
+                    lists.types[0].as_ptr(),
+                    into.cast(),
+                    lists.counts[1].as_ptr(),
+                    lists.displacements[1].as_ptr(),
+                    lists.types[1].as_ptr(),
+                    self.comm,
+                    request,
+                )
+            }
+        })?;
+        let regions = sent.into_iter().chain(received).filter(|block| !block.is_empty()).collect();
+        let kept = Kept { regions, lists: Some(lists) };
+        Ok(Started { requests: Requests::One(request), kept, finish: None })
+    }
+
+    fn request(&self, function: &str, start: impl FnOnce(*mut H) -> c_int) -> Result<H> {
+        let mut request = self.world.constants.request_null;
+        self.world.check(start(&raw mut request), function)?;
+        Ok(request)
+    }
+}
+
+impl<H> Started<H> {
+    fn one(request: H, regions: Vec<Region>) -> Started<H> {
+        Started::new(Requests::One(request), regions)
+    }
+
+    fn new(requests: Requests<H>, regions: Vec<Region>) -> Started<H> {
+        Started { requests, kept: Kept::new(regions), finish: None }
+    }
+}
+
+impl<H> Lists<H> {
+    /// Blocks of `counts` elements, one behind the other.
+    fn line_up(&mut self, counts: &[usize]) {
+        let mut end = 0;
+        for &count in counts {
+            self.counts[1].push(count as c_int);
+            self.displacements[1].push(end as c_int);
+            end += count;
+        }
+    }
+}
+
+/// Blocks as one piece of memory.
+struct Blocks {
+    start: *mut u8,
+    /// Memory of our own, where the blocks do not lie side by side.
+    staged: Option<Region>,
+}
+
+impl Blocks {
+    /// For what is received.
+    fn of(blocks: &[Region]) -> Blocks {
+        match side_by_side(blocks) {
+            Some(start) => Blocks { start, staged: None },
+            None => {
+                let staged = Region::zeroed(blocks.iter().map(Region::len).sum());
+                Blocks { start: start_of(&staged), staged: Some(staged) }
+            }
+        }
+    }
+
+    /// For what is sent.
+    fn filled(blocks: &[Region]) -> Blocks {
+        let made = Blocks::of(blocks);
+        if let Some(staged) = &made.staged {
+            for (part, block) in parts_of(staged, blocks) {
+                copy(block, &part);
+            }
+        }
+        made
+    }
+
+    /// Takes what was received to where it belongs.
+    fn copy_out(&self, blocks: &[Region]) -> Option<Outcome> {
+        let staged = self.staged.clone()?;
+        let blocks = blocks.to_vec();
+        Some(Box::new(move || {
+            parts_of(&staged, &blocks).for_each(|(part, block)| {
+                copy(&part, block);
+            })
+        }))
+    }
+}
+
+/// The part of `staged` for each of the blocks that it holds one behind the other.
+fn parts_of<'a>(
+    staged: &'a Region,
+    blocks: &'a [Region],
+) -> impl Iterator<Item = (Region, &'a Region)> {
+    let mut end = 0;
+    blocks.iter().map(move |block| {
+        let start = end;
+        end += block.len();
+        (staged.slice(start..end), block)
+    })
+}
+
+fn copy_at_the_end(from: Region, into: Region) -> Outcome {
+    Box::new(move || copy(&from, &into))
+}
+
+fn copy(from: &Region, into: &Region) {
+    if !from.is_empty() {
+        into.write_from(from, <[u8]>::copy_from_slice);
+    }
+}
+
+/// Elements of MPI's in `region`.
+fn elements(region: &Region, dtype: DType, parts: usize) -> usize {
+    region.len() / dtype.size_bytes() * parts
+}
+
+/// Where the element `first` of MPI's lies.
+fn nth(start: *mut u8, first: usize, dtype: DType, parts: usize) -> *mut u8 {
+    start.wrapping_add(first * (dtype.size_bytes() / parts))
+}
+
+/// The first element and the number of elements of each call; one call for no elements.
+fn pieces(elements: usize) -> impl Iterator<Item = (usize, c_int)> {
+    (0..elements.max(1)).step_by(MOST).map(move |first| {
+        let count = (elements - first).min(MOST);
+        (first, count as c_int)
+    })
+}
+
+/// The requests of what was started; most are one.
+fn some<H: Handle>(mut starts: impl Iterator<Item = Result<H>>) -> Result<Requests<H>> {
+    let Some(first) = starts.next() else { return Ok(Requests::Many(Vec::new())) };
+    let first = first?;
+    match starts.next() {
+        None => Ok(Requests::One(first)),
+        Some(second) => all([Ok(first), second].into_iter().chain(starts)),
+    }
+}
+
+/// The count that all have, if they have one.
+fn equal(counts: &[usize]) -> Option<usize> {
+    let first = *counts.first()?;
+    counts.iter().all(|&count| count == first).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_for_one_call_takes_several() {
+        let pieces = |elements| pieces(elements).collect::<Vec<_>>();
+        assert_eq!(pieces(0), [(0, 0)]);
+        assert_eq!(pieces(MOST), [(0, c_int::MAX)]);
+        assert_eq!(pieces(MOST + 5), [(0, c_int::MAX), (MOST, 5)]);
+    }
+
+    #[test]
+    fn an_element_of_a_pair_is_half_of_it() {
+        let start = std::ptr::null_mut::<u8>();
+        assert_eq!(nth(start, 3, DType::Complex64, 2) as usize, 12);
+        assert_eq!(nth(start, 3, DType::F64, 1) as usize, 24);
+    }
+}

@@ -1,0 +1,195 @@
+//! Who started this process, as far as the environment tells, and whether an MPI library fits to
+//! that. A library that does not fit takes itself for a job of one rank, or ends the process.
+//! Knows no library's functions.
+
+/// Whose library it is, which says by what launcher its ranks are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// Open MPI, whose ranks speak PMIx.
+    OpenMpi,
+    /// MPICH and its relatives (Intel MPI, MVAPICH, Cray MPICH), whose ranks speak PMI.
+    Mpich,
+}
+
+/// What launched this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Open MPI's `mpirun`, or PRRTE's.
+    OpenMpi,
+    /// A launcher that speaks PMIx, as `srun --mpi=pmix`.
+    Pmix,
+    /// MPICH's `mpiexec` (Hydra), or another that speaks PMI.
+    Pmi,
+    /// `srun` without any interface for MPI.
+    BareSlurm,
+    /// None that is known.
+    Nobody,
+}
+
+/// The launcher of this process and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Launcher {
+    kind: Kind,
+    /// The number of ranks, if it says so.
+    pub(super) size: Option<u32>,
+    /// This process's rank, if it says so.
+    pub(super) rank: Option<u32>,
+    /// The number of ranks on this host, if it says so.
+    pub(super) local_size: Option<u32>,
+    /// What all ranks of one job have in common.
+    pub(super) job: String,
+    slurm: bool,
+}
+
+impl Launcher {
+    /// Reads the process's environment.
+    pub(super) fn read() -> Launcher {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// As [`Launcher::read`], from `lookup` in place of the environment.
+    pub(super) fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Launcher {
+        let number = |name: &str| lookup(name).and_then(|text| text.trim().parse::<u32>().ok());
+        let first = |names: &[&str]| names.iter().find_map(|name| number(name));
+        let job = ["PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"];
+        let slurm = lookup("SLURM_STEP_ID").is_some() && number("SLURM_PROCID").is_some();
+        let tasks = number("SLURM_STEP_NUM_TASKS").filter(|_| slurm);
+        let kind = if number("OMPI_COMM_WORLD_SIZE").is_some() {
+            Kind::OpenMpi
+        } else if number("PMIX_RANK").is_some() {
+            Kind::Pmix
+        } else if number("PMI_RANK").is_some() || lookup("PMI_FD").is_some() {
+            Kind::Pmi
+        } else if tasks.is_some_and(|tasks| tasks > 1) {
+            Kind::BareSlurm
+        } else {
+            Kind::Nobody
+        };
+        let (size, rank) = match kind {
+            Kind::OpenMpi => (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_RANK")),
+            Kind::Pmix => (tasks, number("PMIX_RANK")),
+            Kind::Pmi => (number("PMI_SIZE").or(tasks), number("PMI_RANK")),
+            Kind::BareSlurm => (tasks, first(&["SLURM_PROCID"])),
+            Kind::Nobody => (None, None),
+        };
+        let job = job.iter().find_map(|name| lookup(name)).unwrap_or_default();
+        let local_size = first(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
+        Launcher { kind, size, rank, local_size, job, slurm }
+    }
+
+    /// Whose library is looked for first: the one that the launcher is made for, or that is known
+    /// to speak its interface. Where Slurm is the launcher, another may speak it as well.
+    pub(super) fn prefers(&self) -> Option<Maker> {
+        match self.kind {
+            Kind::OpenMpi | Kind::Pmix => Some(Maker::OpenMpi),
+            Kind::Pmi => Some(Maker::Mpich),
+            Kind::BareSlurm | Kind::Nobody => None,
+        }
+    }
+
+    /// Whether ranks that this launcher started find one another with a library of `maker`.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(super) fn fits(&self, maker: Maker) -> Result<(), String> {
+        let ranks = self.size.map_or(String::new(), |size| format!(" ({size} ranks)"));
+        match (self.kind, maker) {
+            (Kind::OpenMpi, Maker::Mpich) => Err(format!(
+                "this process was started by Open MPI's mpirun{ranks}, which MPICH's library \
+                 cannot speak to; start it with MPICH's mpiexec, or choose Open MPI's library"
+            )),
+            (Kind::Pmi, Maker::OpenMpi) if !self.slurm => Err(format!(
+                "this process was started by MPICH's mpiexec{ranks}, under which Open MPI's \
+                 library makes a job of one rank in every process; start it with Open MPI's \
+                 mpirun, or choose MPICH's library"
+            )),
+            (Kind::BareSlurm, _) => Err(format!(
+                "srun started this process{ranks} without an interface for MPI, so that every \
+                 process would be a job of one rank; use srun --mpi=pmix or --mpi=pmi2"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the job that the library made is the one that the launcher started.
+    ///
+    /// # Errors
+    /// What each of them says.
+    pub(super) fn agrees(&self, rank: u32, size: u32) -> Result<(), String> {
+        let differs = |said: Option<u32>, is: u32| said.is_some_and(|said| said != is);
+        if !differs(self.size, size) && !differs(self.rank, rank) {
+            return Ok(());
+        }
+        let text = |number: Option<u32>| number.map_or("?".into(), |number| number.to_string());
+        Err(format!(
+            "the launcher started rank {} of {}, but MPI made this rank {rank} of {size}: the \
+             library does not fit to the launcher",
+            text(self.rank),
+            text(self.size)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn launcher(variables: &[(&str, &str)]) -> Launcher {
+        Launcher::from_lookup(|name| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    const OPEN_MPI: &[(&str, &str)] = &[
+        ("OMPI_COMM_WORLD_SIZE", "4"),
+        ("OMPI_COMM_WORLD_RANK", "3"),
+        ("PMIX_RANK", "3"),
+        ("PMIX_NAMESPACE", "prterun-1@1"),
+    ];
+    const HYDRA: &[(&str, &str)] = &[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_FD", "6")];
+
+    #[test]
+    fn each_library_fits_to_its_own_launcher_and_to_none() {
+        for (variables, good, bad, name) in [
+            (OPEN_MPI, Maker::OpenMpi, Maker::Mpich, "MPICH"),
+            (HYDRA, Maker::Mpich, Maker::OpenMpi, "Open MPI"),
+        ] {
+            let launcher = launcher(variables);
+            assert_eq!(launcher.prefers(), Some(good));
+            assert_eq!(launcher.fits(good), Ok(()));
+            let why = launcher.fits(bad).unwrap_err();
+            assert!(why.contains("was started by"), "{why}");
+            assert!(why.contains(name), "{why}");
+        }
+        let alone = launcher(&[]);
+        assert_eq!((alone.fits(Maker::Mpich), alone.fits(Maker::OpenMpi)), (Ok(()), Ok(())));
+        assert_eq!(alone.agrees(0, 1), Ok(()));
+    }
+
+    #[test]
+    fn a_job_of_another_size_than_the_launchers_is_found() {
+        let launcher = launcher(HYDRA);
+        assert_eq!(launcher.agrees(1, 2), Ok(()));
+        let why = launcher.agrees(0, 1).unwrap_err();
+        assert!(why.contains("rank 1 of 2") && why.contains("rank 0 of 1"), "{why}");
+    }
+
+    #[test]
+    fn slurm_is_told_by_its_variables() {
+        let step = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2")];
+        let bare = launcher(&step);
+        assert!(bare.fits(Maker::OpenMpi).unwrap_err().contains("--mpi=pmix"));
+        assert!(bare.fits(Maker::Mpich).is_err());
+        let pmix = launcher(&[&step[..], &[("PMIX_RANK", "1")]].concat());
+        assert_eq!(pmix.fits(Maker::OpenMpi), Ok(()));
+        assert_eq!(pmix.prefers(), Some(Maker::OpenMpi));
+        assert_eq!((pmix.size, pmix.rank), (Some(2), Some(1)));
+        let pmi2 = launcher(&[&step[..], &[("PMI_FD", "3"), ("PMI_RANK", "1")]].concat());
+        assert_eq!((pmi2.fits(Maker::OpenMpi), pmi2.fits(Maker::Mpich)), (Ok(()), Ok(())));
+        assert_eq!((pmi2.size, pmi2.prefers()), (Some(2), Some(Maker::Mpich)));
+    }
+}

@@ -1,0 +1,86 @@
+//! Messages as calls of MPI that do not block. Knows no waiting.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use super::abi::Handle;
+use super::group::Group;
+use super::layout;
+use super::running::{Kept, Lists, Matched, Receive, Requests, Running};
+use super::world::World;
+use crate::{Region, Result};
+
+/// Starts to send `memory` to `peer`.
+///
+/// # Errors
+/// What MPI says of it.
+pub(super) fn send<H: Handle>(
+    world: &World<H>,
+    group: &Group<H>,
+    (peer, tag): (u32, u32),
+    memory: Region,
+) -> Result<(Requests<H>, Kept<H>)> {
+    let mut lists = Lists::default();
+    let (count, mpi_type) = layout::bytes(world, memory.len(), &mut lists.made)?;
+    let mut request = world.constants.request_null;
+    // SAFETY: so many bytes lie there, and are kept until the request ends.
+    let code = unsafe {
+        (world.functions.isend)(
+            layout::start_of(&memory).cast_const().cast(),
+            count,
+            mpi_type,
+            peer as c_int,
+            tag as c_int,
+            group.comm,
+            &raw mut request,
+        )
+    };
+    world.check(code, "MPI_Isend")?;
+    let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
+    Ok((Requests::One(request), Kept { regions: vec![memory], lists }))
+}
+
+/// Starts to receive what came for `receive`; into other memory if it does not fit.
+///
+/// # Errors
+/// What MPI says of it.
+pub(super) fn receive<H: Handle>(
+    world: &World<H>,
+    receive: Receive<H>,
+    matched: Matched<H>,
+) -> Result<Running<H>> {
+    let mut message = matched.message;
+    let bytes = matched.bytes as usize;
+    let memory = match receive.memory.len() == bytes {
+        true => receive.memory,
+        false => Region::zeroed(bytes),
+    };
+    let mut lists = Lists::default();
+    let (count, mpi_type) = layout::bytes(world, bytes, &mut lists.made)?;
+    let mut request = world.constants.request_null;
+    // SAFETY: so many bytes lie there, and are kept until the request ends; the message was matched
+    // and is received once.
+    let code = unsafe {
+        (world.functions.imrecv)(
+            layout::start_of(&memory).cast(),
+            count,
+            mpi_type,
+            &raw mut message,
+            &raw mut request,
+        )
+    };
+    world.check(code, "MPI_Imrecv")?;
+    let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
+    let place = ("recv", receive.sequence);
+    let kept = Kept { regions: vec![memory], lists };
+    let running =
+        Running::new(receive.group, place, Requests::One(request), kept, receive.deadline);
+    Ok(Running {
+        since: Some(receive.since),
+        finish: receive.finish,
+        source: Some(matched.source),
+        completion: Some(receive.completion),
+        ..running
+    })
+}

@@ -1,0 +1,105 @@
+//! The backend over an MPI library, which is found and loaded at run time: one binary for Open MPI,
+//! MPICH and every library with the ABI of MPI 5. Knows no schedule and no transport.
+//!
+//! ```text
+//! launcher ─▶ library ─▶ abi + functions ─▶ world (one in a process)
+//!                                             ├─ group (one communicator)
+//!  Call ─▶ collectives, messages ─▶ running ─▶└─ active, progress ─▶ Completion
+//! ```
+//!
+//! Every operation is one of MPI's that does not block, so that it can have a deadline. MPI cannot
+//! take back what it was given: memory of an operation that failed is kept until MPI lets go of it.
+//! Memory that is only lent, for a call that blocks, is copied if it is small; if it is large, the
+//! operation fails and MPI does not let go of it within half a second, the job is ended with a
+//! message (`MPI_Abort`), as nothing else would be safe.
+
+mod abi;
+mod active;
+mod backend;
+mod collectives;
+mod functions;
+mod group;
+mod held;
+mod launcher;
+mod layout;
+mod library;
+mod messages;
+mod place;
+mod progress;
+mod raw;
+mod reductions;
+mod running;
+mod small;
+mod start;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Backend, Capabilities, Mismatches};
+use crate::store::Store;
+use crate::{Error, Result};
+pub use raw::{RawCall, raw_allreduce};
+use start::Detail;
+pub(crate) use start::meet;
+use world::{AnyWorld, GUARANTEED_TAGS};
+
+/// Whether there is an MPI library that this process can use.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`] saying what was looked for, and what was wrong with it.
+pub fn available() -> Result<()> {
+    world::found().map(drop).map_err(world::unavailable)
+}
+
+/// What the library that this process uses says of itself, and what it was opened as.
+///
+/// # Errors
+/// As [`available`].
+pub fn library() -> Result<String> {
+    let found = world::found().map_err(world::unavailable)?;
+    Ok(format!("{} ({})", found.version, found.name))
+}
+
+/// This process's rank in the MPI job and the number of its ranks. Initialises MPI, if nobody has.
+///
+/// # Errors
+/// As [`available`]; also if the library made another job than the launcher started.
+pub fn place() -> Result<(u32, u32)> {
+    world::world().map(AnyWorld::place)
+}
+
+/// What every MPI library can do, where nothing is checked that costs time.
+pub(super) fn capabilities() -> Capabilities {
+    declared(Detail::Little)
+}
+
+fn declared(detail: Detail) -> Capabilities {
+    let mismatches = match detail {
+        Detail::Full => Mismatches::Always,
+        Detail::Little => Mismatches::WhenStalled,
+    };
+    Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() }
+}
+
+/// Joins the group `name` of `size` ranks of one MPI job that meet in `store`.
+///
+/// # Errors
+/// As [`place`]; [`Error::RendezvousTimeout`] naming the ranks that did not come;
+/// [`Error::Rendezvous`] if they are not of one job.
+pub(crate) async fn connect(
+    store: &Arc<dyn Store>,
+    ranks: (u32, u32),
+    name: &str,
+    timeout: Duration,
+) -> Result<Arc<dyn Backend>> {
+    match world::world()? {
+        AnyWorld::Ints(world) => backend::connect(world, store, ranks, name, timeout).await,
+        AnyWorld::Pointers(world) => backend::connect(world, store, ranks, name, timeout).await,
+    }
+}
+
+/// The error of ranks that say other things than MPI.
+fn disagreement(message: String) -> Error {
+    Error::InvalidArgument { message }
+}

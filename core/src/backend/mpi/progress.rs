@@ -1,0 +1,297 @@
+//! Who makes MPI's operations progress: the thread that issues, a thread that waits, or one thread
+//! in the background when nobody waits. Knows when to look; what to look at is `active.rs`'s.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use super::abi::Handle;
+use super::active::{Active, Ended};
+use super::group::{Found, Group};
+use super::world::World;
+use crate::clock::Instant;
+use crate::executor::{Completion, SpinPolicy, Waiting};
+use crate::wire::abort::Abort;
+use std::sync::Arc;
+
+/// How long a waiting thread looks again and again where each rank has a core. MPI moves large
+/// tensors only while it is called.
+const SPIN: Duration = Duration::from_millis(2);
+/// How long it looks again and again, letting others run, before it sleeps between looks.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// A sleep between two looks.
+const NAP: Duration = Duration::from_micros(50);
+/// A sleep between two looks at what nobody waits for any more.
+const LONG_NAP: Duration = Duration::from_millis(20);
+/// How long the background leaves an operation to a thread that may be about to wait for it.
+const GRACE: Duration = Duration::from_micros(100);
+/// Looks without asking for the time, which takes as long as a look.
+const BLIND_LOOKS: u32 = 16;
+/// How often it is asked whether something stands still.
+const STALL_TICK: Duration = Duration::from_millis(50);
+
+/// The operations of the process, and who looks after them.
+pub(super) struct Progress<H: Handle> {
+    active: Mutex<Active<H>>,
+    /// Threads that wait.
+    waiters: AtomicUsize,
+    stopped: AtomicBool,
+    /// Whether looking again takes a core that another rank needs.
+    crowded: AtomicBool,
+    background: Background,
+}
+
+/// The thread for what nobody waits for.
+#[derive(Default)]
+struct Background {
+    started: AtomicBool,
+    wanted: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl<H: Handle> Progress<H> {
+    pub(super) fn new(spin: SpinPolicy) -> Progress<H> {
+        let crowded = AtomicBool::new(!matches!(spin, SpinPolicy::Spin(_)));
+        Progress {
+            active: Mutex::default(),
+            waiters: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            crowded,
+            background: Background::default(),
+        }
+    }
+
+    /// The operations, unless another thread has them, or nothing of MPI can be called any more.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Active<H>>> {
+        let active = match self.active.try_lock() {
+            Ok(active) => active,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        (!self.stopped.load(Ordering::Relaxed)).then_some(active)
+    }
+
+    /// Whether looking again takes a core that another rank needs.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the ranks of the whole job told one another of their cores.
+    pub(super) fn set_crowded(&self, crowded: bool) {
+        self.crowded.store(crowded, Ordering::Relaxed);
+    }
+
+    /// Changes the operations, moves them, and tells who is concerned.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Active<H>, &mut Ended<H>) -> R) -> R {
+        let mut ended = Ended::default();
+        let result = change(&mut self.lock(), &mut ended);
+        ended.tell();
+        result
+    }
+
+    /// To be called after something was issued: has the background look after it, unless the
+    /// caller waits at once.
+    pub(super) fn leave_to(&self, world: &'static World<H>, waiting: Waiting, is_done: bool) {
+        if waiting != Waiting::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
+            self.attend(world);
+        }
+    }
+
+    /// Waits until `completion` is done or `until` has come, moving whatever can be moved.
+    pub(super) fn wait(
+        &self,
+        world: &'static World<H>,
+        completion: &Completion,
+        until: Option<Instant>,
+    ) -> bool {
+        if completion.is_done() {
+            return true;
+        }
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let done = self.wait_here(world, completion, until);
+        let others = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
+        if others == 0 && !self.lock().is_empty() {
+            self.attend(world);
+        }
+        done
+    }
+
+    fn wait_here(&self, world: &World<H>, completion: &Completion, until: Option<Instant>) -> bool {
+        let mut idle_since = None;
+        let mut inspected = None;
+        loop {
+            let mut moved = until.is_none() && self.look(world);
+            if completion.is_done() {
+                return true;
+            }
+            let now = Instant::now();
+            moved |= self.turn(world, Some(now));
+            if completion.is_done() {
+                return true;
+            }
+            if until.is_some_and(|until| now >= until) {
+                return completion.is_done();
+            }
+            if moved {
+                idle_since = Some(now);
+                continue;
+            }
+            if now - *inspected.get_or_insert(now) >= STALL_TICK {
+                inspected = Some(now);
+                self.inspect(now);
+            }
+            self.pause(now - *idle_since.get_or_insert(now));
+        }
+    }
+
+    /// Moves what can be moved, looking again and again without asking for the time, until
+    /// something moves; whether that happened.
+    fn look(&self, world: &World<H>) -> bool {
+        let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
+            return false;
+        };
+        let mut ended = Ended::default();
+        let moved = (0..BLIND_LOOKS).any(|_| active.poll(world, None, &mut ended));
+        drop(active);
+        ended.tell();
+        moved
+    }
+
+    /// What a thread does between two looks.
+    fn pause(&self, idle: Duration) {
+        if idle < SPIN && !self.is_crowded() {
+            std::hint::spin_loop();
+        } else if idle < PATIENCE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Moves what can be moved, unless another thread does; whether anything moved.
+    fn turn(&self, world: &World<H>, now: Option<Instant>) -> bool {
+        let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
+            return false;
+        };
+        let mut ended = Ended::default();
+        let moved = active.poll(world, now, &mut ended);
+        drop(active);
+        ended.tell();
+        moved
+    }
+
+    /// Asks the store why operations stand still, if some do. Blocks until it has answered.
+    pub(super) fn inspect(&self, now: Instant) {
+        let stalled = self.lock().stalled(now);
+        for (group, oldest) in stalled {
+            if let Some((abort, found)) = group.look(oldest) {
+                self.break_group(&group, abort, found);
+            }
+        }
+    }
+
+    /// Fails everything of a group, in flight and later.
+    pub(super) fn break_group(&self, group: &Arc<Group<H>>, abort: Abort, found: Found) {
+        self.change(|active, ended| active.break_group(group, abort, found, ended));
+    }
+
+    /// Waits until nothing of `group` is in flight, or `until`; whether nothing is.
+    pub(super) fn wait_idle(
+        &self,
+        world: &'static World<H>,
+        group: &Group<H>,
+        until: Instant,
+    ) -> bool {
+        let start = Instant::now();
+        loop {
+            if group.in_flight.load(Ordering::SeqCst) == 0 {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= until {
+                return false;
+            }
+            if !self.turn(world, Some(now)) {
+                self.pause(now - start);
+            }
+        }
+    }
+
+    /// Calls MPI no more, from any thread.
+    pub(super) fn stop(&self) {
+        // Under the lock: whoever is in MPI comes out first.
+        let _active = self.lock();
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Active<H>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the background to look after what is in flight.
+    fn attend(&self, world: &'static World<H>) {
+        let background = &self.background;
+        *background.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        background.rung.notify_one();
+        if background.started.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("polyrank-mpi".to_owned());
+        if let Err(error) = thread.spawn(move || world.progress.run(world)) {
+            tracing::warn!(%error, "no background thread: operations move only when waited for");
+        }
+    }
+
+    fn run(&self, world: &'static World<H>) {
+        let mut idle_since = Instant::now();
+        let mut inspected = idle_since;
+        loop {
+            if self.lock().is_empty() {
+                self.sleep_until_wanted();
+                idle_since = Instant::now();
+                std::thread::sleep(GRACE);
+                continue;
+            }
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            if self.waiters.load(Ordering::SeqCst) > 0 {
+                // They look themselves; deadlines are looked at by them as well.
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            let now = Instant::now();
+            if self.turn(world, Some(now)) {
+                idle_since = now;
+            }
+            if now - inspected >= STALL_TICK {
+                inspected = now;
+                self.inspect_elsewhere(world, now);
+            }
+            match self.lock().is_abandoned() {
+                true => std::thread::sleep(LONG_NAP),
+                false => self.pause(now - idle_since),
+            }
+        }
+    }
+
+    /// As [`Progress::inspect`], on a thread of its own: the store may take its time.
+    fn inspect_elsewhere(&self, world: &'static World<H>, now: Instant) {
+        if self.lock().stalled(now).is_empty() {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
+        if let Err(error) = thread.spawn(move || world.progress.inspect(now)) {
+            tracing::debug!(%error, "no thread to look for the reason of a stall");
+        }
+    }
+
+    fn sleep_until_wanted(&self) {
+        let background = &self.background;
+        let mut wanted = background.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*wanted {
+            wanted = background.rung.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+        }
+        *wanted = false;
+    }
+}

@@ -1,0 +1,251 @@
+//! An operation that MPI carries out: its requests, and what must stay where it is until they end.
+//! Knows no store.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::abi::{Handle, Status};
+use super::group::Group;
+use super::world::World;
+use crate::clock::Instant;
+use crate::executor::{Completion, Outcome};
+use crate::{Error, Region, Result};
+
+/// Requests of one operation; most have one.
+pub(super) enum Requests<H> {
+    One(H),
+    Many(Vec<H>),
+}
+
+/// What MPI uses until the requests end.
+pub(super) struct Kept<H> {
+    /// The memory.
+    pub(super) regions: Vec<Region>,
+    pub(super) lists: Option<Box<Lists<H>>>,
+}
+
+/// Arguments that are lists: of what is sent, and of what is received.
+pub(super) struct Lists<H> {
+    pub(super) counts: [Vec<c_int>; 2],
+    pub(super) displacements: [Vec<c_int>; 2],
+    pub(super) types: [Vec<H>; 2],
+    /// Types that were made for this operation.
+    pub(super) made: Vec<H>,
+}
+
+impl<H> Default for Lists<H> {
+    fn default() -> Lists<H> {
+        Lists {
+            counts: Default::default(),
+            displacements: Default::default(),
+            types: [Vec::new(), Vec::new()],
+            made: Vec::new(),
+        }
+    }
+}
+
+impl<H> Kept<H> {
+    pub(super) fn new(regions: Vec<Region>) -> Kept<H> {
+        Kept { regions, lists: None }
+    }
+
+    /// Whether somebody waits to have the memory back, so that it cannot be kept.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.regions.iter().any(Region::is_borrowed)
+    }
+}
+
+/// An operation that was issued.
+pub(super) struct Running<H: Handle> {
+    pub(super) group: Arc<Group<H>>,
+    pub(super) name: &'static str,
+    /// Its number among the group's collectives, or messages.
+    pub(super) sequence: u64,
+    pub(super) is_collective: bool,
+    pub(super) requests: Requests<H>,
+    pub(super) kept: Kept<H>,
+    /// Since when it is known not to be over; operations that are short never are.
+    pub(super) since: Option<Instant>,
+    pub(super) deadline: Instant,
+    pub(super) finish: Option<Outcome>,
+    /// The sender, for a receive.
+    pub(super) source: Option<u32>,
+    /// Who is told; nobody any more when the group broke.
+    pub(super) completion: Option<Arc<Completion>>,
+    /// What it ends with when MPI is done with memory that is to be given back.
+    pub(super) failed: Option<Box<(Error, Instant)>>,
+}
+
+/// An operation that is over, to be told without any lock.
+pub(super) struct Over {
+    completion: Arc<Completion>,
+    result: Result<()>,
+}
+
+impl Over {
+    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> Over {
+        Over { completion, result }
+    }
+
+    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    pub(super) fn settle(self) {
+        self.completion.settle(self.result);
+    }
+}
+
+impl<H: Handle> Running<H> {
+    /// What was just started, of this name and number. Nobody is told of its end yet.
+    pub(super) fn new(
+        group: Arc<Group<H>>,
+        (name, sequence): (&'static str, u64),
+        requests: Requests<H>,
+        kept: Kept<H>,
+        deadline: Instant,
+    ) -> Running<H> {
+        Running {
+            group,
+            name,
+            sequence,
+            is_collective: false,
+            requests,
+            kept,
+            since: None,
+            deadline,
+            finish: None,
+            source: None,
+            completion: None,
+            failed: None,
+        }
+    }
+
+    /// Whether MPI is done with it, making progress.
+    ///
+    /// # Errors
+    /// What MPI says of a request that failed.
+    pub(super) fn test(&mut self, world: &World<H>) -> Result<bool> {
+        match &mut self.requests {
+            Requests::One(request) => test(world, request),
+            Requests::Many(requests) => {
+                while let Some(last) = requests.last_mut() {
+                    if !test(world, last)? {
+                        return Ok(false);
+                    }
+                    requests.pop();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Ends it, when MPI is done with it. What is to be told, if anybody is.
+    pub(super) fn end(mut self, world: &World<H>, result: Result<()>) -> Option<Over> {
+        self.group.in_library.fetch_sub(1, Ordering::SeqCst);
+        self.free_types(world);
+        let completion = self.completion.take()?;
+        self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let result = self.failed.take().map_or(result, |failed| Err(failed.0));
+        if let (Ok(()), Some(finish)) = (&result, self.finish.take()) {
+            finish();
+        }
+        if let Some(source) = self.source {
+            completion.set_source_rank(source);
+        }
+        Some(Over::new(completion, result))
+    }
+
+    /// Ends it for whoever waits, while MPI goes on with memory that is kept. What is to be told.
+    pub(super) fn give_up(&mut self, error: Error) -> Option<Over> {
+        let completion = self.completion.take()?;
+        self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.finish = None;
+        Some(Over::new(completion, Err(error)))
+    }
+
+    fn free_types(&mut self, world: &World<H>) {
+        for mpi_type in self.kept.lists.iter_mut().flat_map(|lists| &mut lists.made) {
+            // SAFETY: made for this operation, which is over, and freed once.
+            unsafe { (world.functions.type_free)(mpi_type) };
+        }
+    }
+}
+
+/// Whether a request ended, making progress.
+pub(super) fn test<H: Handle>(world: &World<H>, request: &mut H) -> Result<bool> {
+    let mut flag: c_int = 0;
+    let ignore = world.constants.status_ignore as *mut c_void;
+    // SAFETY: the request is the library's, and has not ended: its handle is dropped when it has.
+    let code = unsafe { (world.functions.test)(request, &raw mut flag, ignore) };
+    if code != 0 {
+        world.check(code, "MPI_Test")?;
+    }
+    Ok(flag != 0)
+}
+
+/// A message that is awaited and has not come. MPI knows nothing of it yet, so that it can be given
+/// up at any time.
+pub(super) struct Receive<H: Handle> {
+    pub(super) group: Arc<Group<H>>,
+    pub(super) sequence: u64,
+    pub(super) peer: Option<u32>,
+    pub(super) tag: u32,
+    pub(super) memory: Region,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    pub(super) finish: Option<Outcome>,
+    pub(super) completion: Arc<Completion>,
+}
+
+/// A message that came.
+pub(super) struct Matched<H> {
+    pub(super) message: H,
+    pub(super) source: u32,
+    pub(super) bytes: u64,
+}
+
+impl<H: Handle> Receive<H> {
+    /// Whether a message for `self` could be one for `other`, too.
+    pub(super) fn meets(&self, other: &Receive<H>) -> bool {
+        let peers = match (self.peer, other.peer) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        self.tag == other.tag && peers && Arc::ptr_eq(&self.group, &other.group)
+    }
+
+    /// The message, if it has come.
+    ///
+    /// # Errors
+    /// What MPI says of the communicator.
+    pub(super) fn probe(&self, world: &World<H>) -> Result<Option<Matched<H>>> {
+        let (functions, constants) = (&world.functions, &world.constants);
+        let source = self.peer.map_or(constants.any_source, |peer| peer as c_int);
+        let mut status = Status::default();
+        let (mut flag, mut message): (c_int, H) = (0, H::from_bits(0));
+        // SAFETY: the status is large enough for any ABI; the communicator is the group's.
+        let code = unsafe {
+            (functions.improbe)(
+                source,
+                self.tag as c_int,
+                self.group.comm,
+                &raw mut flag,
+                &raw mut message,
+                status.as_mut_ptr(),
+            )
+        };
+        world.check(code, "MPI_Improbe")?;
+        if flag == 0 {
+            return Ok(None);
+        }
+        let mut bytes: i64 = 0;
+        // SAFETY: the status was written above, as a message came.
+        let code = unsafe {
+            (functions.get_elements_x)(status.as_mut_ptr(), constants.types.byte, &raw mut bytes)
+        };
+        world.check(code, "MPI_Get_elements_x")?;
+        let source = status.source(world.abi) as u32;
+        Ok(Some(Matched { message, source, bytes: bytes as u64 }))
+    }
+}

@@ -1,0 +1,147 @@
+//! Small collectives in the caller's memory, begun and mostly ended without taking any: what is
+//! given to MPI is a copy that the group keeps, so that MPI may go on with it if it has to. Knows
+//! no deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::abi::Handle;
+use super::collectives::{Ranks, in_place};
+use super::group::{Found, Group};
+use super::running::{Kept, Requests, Running, test};
+use super::world::World;
+use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::executor::{Completion, Outcome};
+use crate::wire::abort::Abort;
+use crate::wire::frame::Fingerprint;
+use crate::{Collective, Error, Region};
+
+/// Looks at an operation that the caller waits for before it becomes one among others: as long as
+/// a small one takes, if all ranks are there.
+const LOOKS: u32 = 400;
+/// The same where looking takes a core that another rank needs.
+const CROWDED_LOOKS: u32 = 4;
+
+/// Carries out `call`, or begins it; not if it is one of those that are issued as any other, or
+/// another thread moves operations.
+pub(super) fn attempt<'a, H: Handle>(
+    world: &'static World<H>,
+    group: &'a Arc<Group<H>>,
+    fingerprint: Fingerprint,
+    call: &SmallCall,
+    memory: &mut Flat<'_>,
+) -> Attempt<'a> {
+    let Flat::InPlace(bytes) = memory else { return Attempt::Declined };
+    let is_one = matches!(
+        call.collective,
+        Collective::Allreduce | Collective::Broadcast | Collective::Barrier
+    );
+    if !is_one || bytes.len() > super::backend::COPIED {
+        return Attempt::Declined;
+    }
+    // As long as it is held, nobody finalises MPI.
+    let Some(active) = world.progress.try_lock() else { return Attempt::Declined };
+    let scratch = group.take_scratch(bytes.len());
+    scratch.write(|scratch| scratch[..bytes.len()].copy_from_slice(bytes));
+    let Group { comm, rank, size, .. } = **group;
+    let ranks = Ranks { world, comm, rank, size };
+    let Ok(mut request) = in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) else {
+        // The longer way says what is wrong.
+        return Attempt::Declined;
+    };
+    let sequence = group.next_collective(fingerprint);
+    group.in_library.fetch_add(1, Ordering::SeqCst);
+    let crowded = world.progress.is_crowded();
+    let looks = match call.waiting {
+        Waiting::Soon | Waiting::Likely if crowded => CROWDED_LOOKS,
+        Waiting::Soon | Waiting::Likely => LOOKS,
+        Waiting::Later | Waiting::Elsewhere => 1,
+    };
+    let mut failed = None;
+    for _ in 0..looks {
+        match test(world, &mut request) {
+            Ok(false) if crowded => std::thread::yield_now(),
+            Ok(false) => {}
+            Ok(true) => {
+                scratch.read(|scratch| bytes.copy_from_slice(&scratch[..bytes.len()]));
+                group.in_library.fetch_sub(1, Ordering::SeqCst);
+                drop(active);
+                group.put_scratch(scratch);
+                return Attempt::Done(sequence);
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    drop(active);
+    let collective = call.collective;
+    let begun = Begun { world, group, collective, sequence, request: Some(request), scratch };
+    let waiting = call.waiting;
+    Attempt::Begun(Box::new(move |lasting| begun.go_on(failed, waiting, lasting)))
+}
+
+/// An operation that MPI has and of which nobody waits for the end yet.
+struct Begun<'a, H: Handle> {
+    world: &'static World<H>,
+    group: &'a Arc<Group<H>>,
+    collective: Collective,
+    sequence: u64,
+    request: Option<H>,
+    scratch: Region,
+}
+
+impl<H: Handle> Begun<'_, H> {
+    fn go_on(mut self, failed: Option<Error>, waiting: Waiting, lasting: Lasting) -> Issued {
+        let Lasting { deadline, output, finish, .. } = lasting;
+        let Begun { world, group, sequence, .. } = self;
+        let completion = Arc::new(Completion::new());
+        let issued = Issued { sequence, completion: completion.clone() };
+        let Some(request) = self.request.take() else { return issued };
+        group.in_library.fetch_sub(1, Ordering::SeqCst);
+        if let Some(error) = failed {
+            let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
+            world.progress.break_group(group, abort, Found::Here);
+            completion.settle(Err(error));
+            return issued;
+        }
+        let kept = Kept::new(vec![self.scratch.clone()]);
+        let place = (self.collective.facts().name, sequence);
+        let running = Running::new(group.clone(), place, Requests::One(request), kept, deadline);
+        let running = Running {
+            is_collective: true,
+            finish: Some(copy_out(self.scratch.clone(), output, finish)),
+            completion: Some(completion),
+            ..running
+        };
+        world.progress.change(|active, ended| active.add(world, running, ended));
+        world.progress.leave_to(world, waiting, issued.completion.is_done());
+        issued
+    }
+}
+
+impl<H: Handle> Drop for Begun<'_, H> {
+    /// MPI goes on with it, whoever gave it up.
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else { return };
+        let kept = Kept::new(vec![self.scratch.clone()]);
+        let place = (self.collective.facts().name, self.sequence);
+        let deadline = crate::clock::after(std::time::Duration::MAX);
+        let requests = Requests::One(request);
+        let running = Running::new(self.group.clone(), place, requests, kept, deadline);
+        self.world.progress.change(|active, _| active.abandon(running));
+    }
+}
+
+/// Takes the outcome to where it belongs; then what is left to do.
+fn copy_out(scratch: Region, output: Vec<Region>, finish: Option<Outcome>) -> Outcome {
+    Box::new(move || {
+        for output in output.iter().filter(|output| !output.is_empty()) {
+            output.write_from(&scratch.slice(0..output.len()), <[u8]>::copy_from_slice);
+        }
+        if let Some(finish) = finish {
+            finish();
+        }
+    })
+}

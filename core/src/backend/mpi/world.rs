@@ -1,0 +1,367 @@
+//! This process's part in the MPI job: the library is initialised once, if the application has not
+//! done so, and finalised at the end of the process, if the application does not. Knows no group.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use super::abi::{self, Abi, Constants, Handle};
+use super::functions::Functions;
+use super::group::Group;
+use super::launcher::Launcher;
+use super::library::{self, Found};
+use super::progress::Progress;
+use super::reductions::Operators;
+use crate::executor::SpinPolicy;
+use crate::{Error, Result};
+
+/// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
+const MAX_ERROR_BYTES: usize = 512;
+
+/// The highest tag that every library allows.
+pub(super) const GUARANTEED_TAGS: u32 = 32_767;
+
+/// The library, and who this process is in its job. There is one in a process, for ever.
+pub(super) struct World<H: Handle> {
+    pub(super) functions: Functions<H>,
+    pub(super) constants: Constants<H>,
+    pub(super) abi: Abi,
+    pub(super) rank: u32,
+    pub(super) size: u32,
+    /// What all ranks of the job have in common, and other jobs have not.
+    pub(super) job: String,
+    /// The highest tag of a message.
+    pub(super) max_tag: u32,
+    /// Ranks that share this host's cores, as far as the launcher says.
+    pub(super) ranks_on_host: u32,
+    pub(super) operators: Operators<H>,
+    pub(super) progress: Progress<H>,
+    /// The groups that were made, for the end of the process.
+    groups: Mutex<Vec<Weak<Group<H>>>>,
+}
+
+/// The world of a library whose handles are integers, or pointers.
+#[derive(Clone, Copy)]
+pub(super) enum AnyWorld {
+    Ints(&'static World<c_int>),
+    Pointers(&'static World<usize>),
+}
+
+static FOUND: OnceLock<Found> = OnceLock::new();
+static WORLD: Mutex<Option<AnyWorld>> = Mutex::new(None);
+
+/// This is a child of the process that initialised the library.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// A group failed here: its operations may never end in the library, so that it is not finalised.
+pub(super) static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The library that this process uses. It is found, not initialised.
+///
+/// # Errors
+/// What was looked for, and what was wrong with what was there.
+pub(super) fn found() -> std::result::Result<&'static Found, String> {
+    if let Some(found) = FOUND.get() {
+        return Ok(found);
+    }
+    let found = library::find(&Launcher::read())?;
+    Ok(FOUND.get_or_init(|| found))
+}
+
+/// The world, which is initialised if it is not yet.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`].
+pub(super) fn world() -> Result<AnyWorld> {
+    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(world) = *world {
+        world.check_process()?;
+        return Ok(world);
+    }
+    let made = found().and_then(AnyWorld::enter).map_err(unavailable)?;
+    Ok(*world.insert(made))
+}
+
+/// The error of a library that cannot be used.
+pub(super) fn unavailable(why: String) -> Error {
+    Error::BackendUnavailable { backend: "mpi".into(), why }
+}
+
+impl AnyWorld {
+    fn enter(found: &'static Found) -> std::result::Result<AnyWorld, String> {
+        let named = |why: String| format!("{} ({}): {why}", found.name, found.version);
+        let library = &found.library;
+        let world = match found.abi {
+            Abi::Mpich => World::enter(found, abi::mpich()).map(AnyWorld::Ints),
+            Abi::Standard => World::enter(found, abi::standard()).map(AnyWorld::Pointers),
+            Abi::OpenMpi => abi::open_mpi(library)
+                .and_then(|constants| World::enter(found, constants))
+                .map(AnyWorld::Pointers),
+        };
+        world.map_err(named)
+    }
+
+    /// This process's rank in the job, and the number of ranks.
+    pub(super) fn place(self) -> (u32, u32) {
+        match self {
+            AnyWorld::Ints(world) => (world.rank, world.size),
+            AnyWorld::Pointers(world) => (world.rank, world.size),
+        }
+    }
+
+    fn check_process(self) -> Result<()> {
+        match self {
+            AnyWorld::Ints(world) => world.check_process(),
+            AnyWorld::Pointers(world) => world.check_process(),
+        }
+    }
+}
+
+impl<H: Handle> World<H> {
+    fn enter(
+        found: &'static Found,
+        constants: Constants<H>,
+    ) -> std::result::Result<&'static World<H>, String> {
+        let functions = Functions::find(&found.library)?;
+        let initialised_here = initialise(&functions, &constants)?;
+        let number = |function: unsafe extern "C" fn(H, *mut c_int) -> c_int| {
+            let mut number: c_int = 0;
+            // SAFETY: the library is initialised, and the communicator is the predefined one.
+            let failed = unsafe { function(constants.comm_world, &raw mut number) } != 0;
+            u32::try_from(number).ok().filter(|_| !failed).ok_or("it does not know its job")
+        };
+        let (rank, size) = (number(functions.comm_rank)?, number(functions.comm_size)?);
+        let launcher = Launcher::read();
+        launcher.agrees(rank, size)?;
+        let max_tag = max_tag(&functions, &constants);
+        let ranks_on_host = launcher.local_size.unwrap_or(size);
+        let world = Box::leak(Box::new(World {
+            functions,
+            constants,
+            abi: found.abi,
+            rank,
+            size,
+            job: launcher.job,
+            max_tag,
+            ranks_on_host,
+            operators: Operators::default(),
+            progress: Progress::new(SpinPolicy::for_host(ranks_on_host as usize)),
+            groups: Mutex::default(),
+        }));
+        at_exit::notice_forks();
+        if initialised_here {
+            at_exit::finalise(world);
+        }
+        Ok(world)
+    }
+
+    /// Whether this is the process that initialised the library, and it has not been finalised.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] in a forked child; [`Error::BackendUnavailable`].
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.is_inherited() {
+            let message = "MPI belongs to the parent process, a forked child cannot use it";
+            return Err(Error::InvalidGroup { message: message.into() });
+        }
+        if self.is_finalised() {
+            return Err(unavailable("MPI was finalised already in this process".into()));
+        }
+        Ok(())
+    }
+
+    /// Has `group` left at the end of the process, if it is not before.
+    pub(super) fn register(&self, group: &Arc<Group<H>>) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|group| group.strong_count() > 0);
+        groups.push(Arc::downgrade(group));
+    }
+
+    /// Leaves all groups that are still there: the others shall not wait for a process that ends.
+    /// Whether MPI has nothing of this process under way any more.
+    fn leave_groups(&self) -> bool {
+        let groups =
+            std::mem::take(&mut *self.groups.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut in_order = true;
+        for group in groups.iter().filter_map(Weak::upgrade) {
+            group.leave();
+            in_order &= group.in_library.load(Ordering::SeqCst) == 0;
+        }
+        in_order
+    }
+
+    /// Whether this process got it from its parent.
+    pub(super) fn is_inherited(&self) -> bool {
+        FORKED.load(Ordering::Relaxed)
+    }
+
+    /// Whether the application finalised the library.
+    pub(super) fn is_finalised(&self) -> bool {
+        is_set(self.functions.finalized)
+    }
+
+    /// An error unless `code` is that of success.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with the library's own words.
+    pub(super) fn check(&self, code: c_int, function: &str) -> Result<()> {
+        match code {
+            0 => Ok(()),
+            code => Err(Error::Network { message: self.describe(code, function) }),
+        }
+    }
+
+    /// What the library says of an error code.
+    pub(super) fn describe(&self, code: c_int, function: &str) -> String {
+        let mut text = [0_u8; MAX_ERROR_BYTES + 1];
+        let mut length: c_int = 0;
+        // SAFETY: the text has room for as much as any ABI's constant allows.
+        unsafe {
+            (self.functions.error_string)(code, text.as_mut_ptr().cast::<c_char>(), &raw mut length)
+        };
+        let end = text.iter().position(|&byte| byte == 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&text[..end]);
+        format!("{function} failed with code {code}: {}", text.trim())
+    }
+
+    /// Ends all processes of the job.
+    pub(super) fn end_job(&self, why: &str) -> ! {
+        eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
+        // SAFETY: the library is initialised; the function does not return, but for a failure.
+        unsafe { (self.functions.abort)(self.constants.comm_world, 1) };
+        std::process::abort()
+    }
+}
+
+fn is_set(function: unsafe extern "C" fn(*mut c_int) -> c_int) -> bool {
+    let mut flag: c_int = 0;
+    // SAFETY: both functions of this type (Initialized, Finalized) may be called at any time.
+    let failed = unsafe { function(&raw mut flag) } != 0;
+    !failed && flag != 0
+}
+
+/// Initialises the library unless it is initialised; whether it was done here.
+fn initialise<H: Handle>(
+    functions: &Functions<H>,
+    constants: &Constants<H>,
+) -> std::result::Result<bool, String> {
+    if is_set(functions.finalized) {
+        return Err("MPI was finalised already in this process, and cannot be initialised \
+                    again"
+            .into());
+    }
+    let there = is_set(functions.initialized);
+    let mut level: c_int = 0;
+    // SAFETY: asking for the level is allowed when it is initialised, initialising it when it is
+    // not; both was asked above. Null arguments are allowed since MPI 2.
+    let failed = unsafe {
+        match there {
+            true => (functions.query_thread)(&raw mut level),
+            false => (functions.init_thread)(
+                std::ptr::null_mut(),
+                std::ptr::null_mut::<c_void>(),
+                constants.thread_multiple,
+                &raw mut level,
+            ),
+        }
+    } != 0;
+    if failed {
+        return Err("MPI_Init_thread failed".into());
+    }
+    if !there {
+        // Some mistakes are reported to this communicator, whichever they are about. They shall not
+        // end the process.
+        // SAFETY: both are predefined, and MPI is initialised.
+        unsafe { (functions.comm_set_errhandler)(constants.comm_world, constants.errors_return) };
+    }
+    if level >= constants.thread_multiple {
+        return Ok(!there);
+    }
+    let named = constants.thread_levels.iter().find(|(number, _)| *number == level);
+    let name = named.map_or("an unknown thread level", |(_, name)| name);
+    Err(match there {
+        true => format!(
+            "the application initialised MPI with {name}; polyrank makes progress on several \
+             threads and needs MPI_THREAD_MULTIPLE, as mpi4py asks for by default"
+        ),
+        false => format!("the library grants {name} only, and not MPI_THREAD_MULTIPLE"),
+    })
+}
+
+fn max_tag<H: Handle>(functions: &Functions<H>, constants: &Constants<H>) -> u32 {
+    let mut value: *const c_int = std::ptr::null();
+    let mut flag: c_int = 0;
+    // SAFETY: the attribute is a pointer to an integer, which is written where the third argument
+    // points to; the integer lives as long as the communicator.
+    unsafe {
+        let found = (functions.comm_get_attr)(
+            constants.comm_world,
+            constants.tag_ub,
+            (&raw mut value).cast::<c_void>(),
+            &raw mut flag,
+        ) == 0;
+        match found && flag != 0 && !value.is_null() {
+            true => u32::try_from(*value).unwrap_or(GUARANTEED_TAGS),
+            false => GUARANTEED_TAGS,
+        }
+    }
+}
+
+/// What is done when the process ends in order, or forks.
+mod at_exit {
+    use super::*;
+
+    type Finalised = Box<dyn Fn() + Send + Sync>;
+
+    static FINALISE: OnceLock<Finalised> = OnceLock::new();
+
+    unsafe extern "C" {
+        /// C's list of what is called when the process exits.
+        fn atexit(function: extern "C" fn()) -> c_int;
+        /// POSIX's list of what is called before a fork, and after it in the parent and the child.
+        fn pthread_atfork(
+            before: Option<extern "C" fn()>,
+            in_parent: Option<extern "C" fn()>,
+            in_child: Option<extern "C" fn()>,
+        ) -> c_int;
+    }
+
+    /// Has children of this process know that the library is not theirs. Asking for the number of
+    /// the process at every call would take longer than some calls.
+    pub(super) fn notice_forks() {
+        extern "C" fn in_child() {
+            FORKED.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: the function does nothing but store a flag.
+        unsafe { pthread_atfork(None, None, Some(in_child)) };
+    }
+
+    /// Has `world` finalised when the process ends, unless a group failed: what is under way then
+    /// might never end, and the launcher shall know that this process did not end in order.
+    pub(super) fn finalise<H: Handle>(world: &'static World<H>) {
+        let finalise = move || {
+            if world.is_inherited() || world.is_finalised() {
+                return;
+            }
+            let in_order = world.leave_groups();
+            if in_order && !FAILED.load(Ordering::SeqCst) {
+                world.progress.stop();
+                // SAFETY: the library is initialised and not finalised, and nothing is called after
+                // this: progress was stopped above.
+                unsafe { (world.functions.finalize)() };
+            }
+        };
+        if FINALISE.set(Box::new(finalise)).is_ok() {
+            // SAFETY: the function is of the type that C asks for, and catches what it raises.
+            unsafe { atexit(run) };
+        }
+    }
+
+    extern "C" fn run() {
+        if let Some(finalise) = FINALISE.get() {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(finalise));
+        }
+    }
+}

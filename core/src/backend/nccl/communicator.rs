@@ -1,0 +1,360 @@
+//! A communicator: one rank's handle on the ranks of a group, on one device, with the stream on
+//! which its operations run. Knows no operation and no store.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::functions::{
+    CONFIG_MAGIC, CONFIG_VERSION, Comm, Config, Functions, NO_COLOR, UNDEFINED, UniqueId, code,
+};
+use super::library::Found;
+use super::options::{NcclConfig, NcclOptions};
+use crate::clock::Instant;
+use crate::tensor::cuda::{Gpu, Stream};
+use crate::{Error, Result};
+
+/// How long it is asked again and again whether a call is done, before it is asked now and then.
+const EAGER: Duration = Duration::from_micros(200);
+/// A sleep between two questions.
+const NAP: Duration = Duration::from_micros(50);
+/// How long it may take to leave in order what is not used any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// One communicator of this process.
+pub(super) struct Communicator {
+    found: &'static Found,
+    /// None once it was destroyed or aborted. The library takes one call at a time.
+    raw: Mutex<Option<Handle>>,
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) stream: Stream,
+    pub(super) rank: u32,
+    pub(super) size: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Handle(Comm);
+
+// SAFETY: the library takes its handles on any thread, one call at a time, which the lock ensures.
+unsafe impl Send for Handle {}
+
+/// A communicator that was begun by splitting another, to be joined.
+pub(super) struct Share {
+    handle: Option<Handle>,
+    found: &'static Found,
+    gpu: Arc<Gpu>,
+}
+
+/// The id of a new communicator, whose ranks meet in this process.
+///
+/// # Errors
+/// [`Error::Network`] with the library's words.
+pub(super) fn new_id(found: &Found) -> Result<Vec<u8>> {
+    let mut id = UniqueId([0; UniqueId::BYTES]);
+    // SAFETY: the argument is where an id goes.
+    let answer = unsafe { (found.functions.get_unique_id)(&raw mut id) };
+    check(&found.functions, std::ptr::null_mut(), answer, "ncclGetUniqueId")?;
+    Ok(id.0.to_vec())
+}
+
+impl Communicator {
+    /// Meets the others that have the same `id`.
+    ///
+    /// # Errors
+    /// [`Error::RendezvousTimeout`] if some have not come by `until`; [`Error::Network`] with the
+    /// library's words.
+    pub(super) fn join(
+        found: &'static Found,
+        gpu: &Arc<Gpu>,
+        id: &[u8],
+        (rank, size): (u32, u32),
+        options: &NcclOptions,
+        until: Instant,
+    ) -> Result<Communicator> {
+        let id = id.first_chunk().copied().map(UniqueId).ok_or_else(|| Error::Rendezvous {
+            message: format!("rank 0 gave an NCCL id of {} bytes", id.len()),
+        })?;
+        let stream = Stream::new(gpu, options.is_high_priority_stream)?;
+        let (mut config, _name) = config(&options.config)?;
+        let mut raw: Comm = std::ptr::null_mut();
+        let entered = gpu.enter()?;
+        // SAFETY: all pointers are of what lives during the call; the library copies what it keeps.
+        let answer = unsafe {
+            (found.functions.comm_init)(
+                &raw mut raw,
+                size as c_int,
+                id,
+                rank as c_int,
+                &raw mut config,
+            )
+        };
+        drop(entered);
+        check(&found.functions, std::ptr::null_mut(), answer, "ncclCommInitRankConfig")?;
+        let raw = Mutex::new(Some(Handle(raw)));
+        let made = Communicator { found, raw, gpu: gpu.clone(), stream, rank, size };
+        made.ready(until)
+    }
+
+    /// Begins to make a communicator of some of this one's ranks; all of them call this. Those
+    /// without `color` get none.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with the library's words.
+    pub(super) fn split(
+        &self,
+        color: Option<u32>,
+        key: u32,
+        options: &NcclOptions,
+        until: Instant,
+    ) -> Result<Share> {
+        let color = color.map_or(NO_COLOR, |color| (color & 0x7fff_ffff) as c_int);
+        let (mut config, _name) = config(&options.config)?;
+        let mut raw: Comm = std::ptr::null_mut();
+        self.call("ncclCommSplit", |functions, comm| {
+            // SAFETY: all pointers are of what lives during the call, and the handle is ours.
+            unsafe {
+                (functions.comm_split)(comm, color, key as c_int, &raw mut raw, &raw mut config)
+            }
+        })?;
+        self.settle(until)?;
+        let handle = (!raw.is_null()).then_some(Handle(raw));
+        Ok(Share { handle, found: self.found, gpu: self.gpu.clone() })
+    }
+
+    /// Calls the library with the handle.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with the library's words, or if the communicator was aborted.
+    pub(super) fn call(
+        &self,
+        name: &str,
+        call: impl FnOnce(&Functions, Comm) -> c_int,
+    ) -> Result<()> {
+        let raw = self.lock();
+        let Some(Handle(comm)) = *raw else { return Err(gone()) };
+        let _entered = self.gpu.enter()?;
+        let functions = &self.found.functions;
+        check(functions, comm, call(functions, comm), name)
+    }
+
+    /// Waits until the last call is done as far as the host is concerned.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with the library's words, or if it is not done by `until`.
+    pub(super) fn settle(&self, until: Instant) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            if self.is_settled()? {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now >= until {
+                let message = "NCCL did not take an operation in time".to_owned();
+                return Err(Error::Network { message });
+            }
+            match now - since < EAGER {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    /// Whether the last call is done, and nothing has failed since.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with what failed, here or at another rank.
+    pub(super) fn is_settled(&self) -> Result<bool> {
+        let raw = self.lock();
+        let Some(Handle(comm)) = *raw else { return Err(gone()) };
+        let functions = &self.found.functions;
+        let mut state: c_int = code::SUCCESS;
+        // SAFETY: the handle is ours, and the second argument is where a result goes.
+        let answer = unsafe { (functions.comm_async_error)(comm, &raw mut state) };
+        check(functions, comm, answer, "ncclCommGetAsyncError")?;
+        match state {
+            code::SUCCESS => Ok(true),
+            code::IN_PROGRESS => Ok(false),
+            failed => {
+                let why = if failed == code::REMOTE_ERROR { "another rank" } else { "NCCL" };
+                check(functions, comm, failed, why).map(|()| false)
+            }
+        }
+    }
+
+    /// Ends what is under way on the device, and the communicator. May take a while.
+    pub(super) fn abort(&self) {
+        if let Some(handle) = self.lock().take() {
+            abort(&self.found.functions, &self.gpu, handle);
+        }
+    }
+
+    /// Leaves in order, when nothing is under way.
+    pub(super) fn leave(&self) {
+        let finalized = self.call("ncclCommFinalize", |functions, comm| {
+            // SAFETY: the handle is ours, and nothing is issued after this.
+            unsafe { (functions.comm_finalize)(comm) }
+        });
+        let settled = finalized.and_then(|()| self.settle(Instant::now() + FAREWELL));
+        if settled.is_err() {
+            return self.abort();
+        }
+        let Some(Handle(comm)) = self.lock().take() else { return };
+        let Ok(_entered) = self.gpu.enter() else { return };
+        // SAFETY: it was finalised, and nobody has the handle any more.
+        let answer = unsafe { (self.found.functions.comm_destroy)(comm) };
+        let destroyed =
+            check(&self.found.functions, std::ptr::null_mut(), answer, "ncclCommDestroy");
+        if let Err(error) = destroyed {
+            tracing::debug!(%error, "a communicator is not destroyed");
+        }
+    }
+
+    /// The communicator, when all others are there and it is what it should be.
+    fn ready(self, until: Instant) -> Result<Communicator> {
+        loop {
+            match self.is_settled() {
+                Ok(true) => break,
+                Ok(false) if Instant::now() < until => std::thread::sleep(NAP),
+                Ok(false) => {
+                    self.abort();
+                    let message = format!(
+                        "not all of {} ranks came to their NCCL communicator: every rank of the \
+                         group must make its first call on CUDA tensors",
+                        self.size
+                    );
+                    return Err(Error::RendezvousTimeout { message });
+                }
+                Err(error) => {
+                    self.abort();
+                    return Err(error);
+                }
+            }
+        }
+        let (mut rank, mut size): (c_int, c_int) = (-1, -1);
+        self.call("ncclCommUserRank", |functions, comm| {
+            // SAFETY: the handle is ours, and the second argument is where a number goes.
+            unsafe { (functions.comm_user_rank)(comm, &raw mut rank) }
+        })?;
+        self.call("ncclCommCount", |functions, comm| {
+            // SAFETY: as above.
+            unsafe { (functions.comm_count)(comm, &raw mut size) }
+        })?;
+        if (rank, size) == (self.rank as c_int, self.size as c_int) {
+            return Ok(self);
+        }
+        self.abort();
+        let message = format!(
+            "NCCL made this rank {rank} of {size}, and it should be rank {} of {}",
+            self.rank, self.size
+        );
+        Err(Error::Rendezvous { message })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+impl Share {
+    /// The communicator, when all of its ranks are there; none for a rank without a color.
+    ///
+    /// # Errors
+    /// As [`Communicator::join`].
+    pub(super) fn join(
+        mut self,
+        (rank, size): (u32, u32),
+        options: &NcclOptions,
+        until: Instant,
+    ) -> Result<Option<Communicator>> {
+        if self.handle.is_none() {
+            return Ok(None);
+        }
+        let stream = Stream::new(&self.gpu, options.is_high_priority_stream)?;
+        let (raw, gpu) = (Mutex::new(self.handle.take()), self.gpu.clone());
+        Communicator { found: self.found, raw, gpu, stream, rank, size }.ready(until).map(Some)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            abort(&self.found.functions, &self.gpu, handle);
+        }
+    }
+}
+
+/// Ends what is under way in a communicator that nobody has any more, and the communicator.
+fn abort(functions: &Functions, gpu: &Gpu, Handle(comm): Handle) {
+    let Ok(_entered) = gpu.enter() else { return };
+    // SAFETY: the handle is ours, and nobody has it any more.
+    let answer = unsafe { (functions.comm_abort)(comm) };
+    if let Err(error) = check(functions, std::ptr::null_mut(), answer, "ncclCommAbort") {
+        tracing::debug!(%error, "a communicator is not aborted");
+    }
+}
+
+/// What the library is told, and the text that it points to.
+fn config(chosen: &NcclConfig) -> Result<(Config, Option<CString>)> {
+    let number = |name: &str, number: Option<u32>| match number.map(c_int::try_from) {
+        None => Ok(UNDEFINED),
+        Some(Ok(number)) => Ok(number),
+        Some(Err(_)) => {
+            let message = format!("NcclConfig: {name} is too large");
+            Err(Error::InvalidArgument { message })
+        }
+    };
+    let name = chosen.net_name.clone().map(CString::new).transpose();
+    let name = name.map_err(|_| Error::InvalidArgument {
+        message: "NcclConfig: net_name has a zero byte".to_owned(),
+    })?;
+    let config = Config {
+        size: size_of::<Config>(),
+        magic: CONFIG_MAGIC,
+        version: CONFIG_VERSION,
+        blocking: 0,
+        cga_cluster_size: number("cga_cluster_size", chosen.cga_cluster_size)?,
+        min_ctas: number("min_ctas", chosen.min_ctas)?,
+        max_ctas: number("max_ctas", chosen.max_ctas)?,
+        net_name: name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
+        split_share: chosen.split_share.map_or(UNDEFINED, c_int::from),
+    };
+    Ok((config, name))
+}
+
+/// An error unless `answer` is that of success, or that it takes a while.
+///
+/// # Errors
+/// [`Error::Network`] with the library's own words.
+fn check(functions: &Functions, comm: Comm, answer: c_int, name: &str) -> Result<()> {
+    if matches!(answer, code::SUCCESS | code::IN_PROGRESS) {
+        return Ok(());
+    }
+    let words = |text: *const c_char| match text.is_null() {
+        true => String::new(),
+        // SAFETY: what the library returns is a text that ends with a zero, of its own.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+    };
+    // SAFETY: the function takes any code.
+    let code_words = words(unsafe { (functions.error_string)(answer) });
+    // SAFETY: the handle is ours, or null, which the function takes.
+    let last_words = words(unsafe { (functions.last_error)(comm) });
+    let more = if last_words.is_empty() { String::new() } else { format!(": {last_words}") };
+    Err(Error::Network { message: format!("{name} failed with code {answer}: {code_words}{more}") })
+}
+
+fn gone() -> Error {
+    Error::Network { message: "the NCCL communicator was aborted".to_owned() }
+}
+
+/// A stream's handle as the library takes it.
+pub(super) fn stream_of(raw: usize) -> *mut c_void {
+    raw as *mut c_void
+}

@@ -1,0 +1,90 @@
+//! The backend over NVIDIA's NCCL, for tensors of CUDA devices. The library and the driver are
+//! found and loaded at run time. Knows no schedule and no transport.
+//!
+//! ```text
+//! library ─▶ functions ─▶ communicator (one of a group, on one device, with a stream of its own)
+//!  Call ─▶ collectives ─▶ running ─▶ progress ─▶ Completion
+//! ```
+//!
+//! An operation comes after what the tensors' owner issued on its stream before the call. It is
+//! enqueued at once; waiting without a limit has the owner's stream come after it, and does not
+//! block. It is done when the event behind it has come: then its memory is let go of.
+
+mod backend;
+mod collectives;
+mod communicator;
+mod functions;
+mod library;
+mod options;
+mod progress;
+mod reductions;
+mod running;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::{Backend, Capabilities, Mismatches};
+use crate::tensor::cuda;
+use crate::{DType, Error, ReduceOp, Result};
+pub(crate) use backend::Meeting;
+use library::Found;
+pub use options::{NcclConfig, NcclOptions};
+
+/// Whether there is an NCCL library that this process can use, and a CUDA device.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`] saying what was looked for, and what was wrong with it.
+pub fn available() -> Result<()> {
+    found().map_err(unavailable)?;
+    cuda::available().map_err(unavailable)
+}
+
+/// The version of the library that this process uses, and what it was opened as.
+///
+/// # Errors
+/// As [`available`], of the library alone.
+pub fn library() -> Result<String> {
+    let found = found().map_err(unavailable)?;
+    Ok(format!("NCCL {} ({})", found.version, found.name))
+}
+
+/// Whether NCCL can reduce elements of `dtype` by `reduce_op`.
+pub fn reduces(reduce_op: ReduceOp, dtype: DType) -> bool {
+    reduce_op.supports(dtype) && reductions::has(reduce_op, dtype)
+}
+
+/// What the backend can do in every process, with tensors of CUDA devices.
+pub fn capabilities() -> Capabilities {
+    let all = ReduceOp::WITHOUT_FACTOR.into_iter().chain([ReduceOp::PremulSum(1.0)]);
+    let pairs = all.flat_map(|reduce_op| DType::ALL.map(|dtype| (reduce_op, dtype)));
+    let complete = Capabilities {
+        mismatches: Mismatches::WhenStalled,
+        any_source: false,
+        highest_tag: 0,
+        ..Capabilities::complete()
+    };
+    pairs
+        .filter(|(reduce_op, dtype)| !reduces(*reduce_op, *dtype))
+        .fold(complete, |less, (reduce_op, dtype)| less.without_reduction(reduce_op, dtype))
+}
+
+/// Joins a group whose ranks each have a CUDA device of their own.
+///
+/// # Errors
+/// As [`available`]; those of the meeting, if the device is known.
+pub(crate) fn connect(meeting: Meeting<'_>) -> Result<Arc<dyn Backend>> {
+    available()?;
+    backend::connect(found().map_err(unavailable)?, meeting)
+}
+
+/// The library that this process uses.
+///
+/// # Errors
+/// What was looked for, and what was wrong with what was there.
+fn found() -> std::result::Result<&'static Found, String> {
+    static FOUND: OnceLock<std::result::Result<Found, String>> = OnceLock::new();
+    FOUND.get_or_init(library::find).as_ref().map_err(Clone::clone)
+}
+
+fn unavailable(why: String) -> Error {
+    Error::BackendUnavailable { backend: "nccl".into(), why }
+}

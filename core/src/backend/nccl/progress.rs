@@ -1,0 +1,297 @@
+//! All operations of this process that NCCL carries out, and how they end: when their event has
+//! come, at their deadline, or with their group. Somebody who waits looks, or else one thread in
+//! the background.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::running::{Group, Kept, Over, Running};
+use crate::Result;
+use crate::backend::bulletin::{Found, STALL};
+use crate::clock::Instant;
+use crate::executor::Completion;
+use crate::wire::abort::Abort;
+
+/// How long a waiting thread looks again and again before it sleeps between looks.
+const SPIN: Duration = Duration::from_micros(100);
+/// A sleep between two looks of a thread that waits.
+const NAP: Duration = Duration::from_micros(50);
+/// A sleep between two looks of the background.
+const REST: Duration = Duration::from_micros(500);
+/// How often it is asked whether something failed elsewhere, or stands still.
+const TICK: Duration = Duration::from_millis(20);
+/// How long what the device uses of an operation that was given up is kept at most after the
+/// communicator was aborted. Then the device itself hangs, and the memory is lost.
+const LAST: Duration = Duration::from_secs(60);
+
+/// The operations of this process.
+pub(super) struct Progress {
+    active: Mutex<Vec<Running>>,
+    rung: Condvar,
+    started: AtomicBool,
+    /// When it was last asked whether something failed.
+    asked: Mutex<Option<Instant>>,
+}
+
+/// Those of this process.
+pub(super) fn progress() -> &'static Progress {
+    static PROGRESS: OnceLock<Progress> = OnceLock::new();
+    PROGRESS.get_or_init(|| Progress {
+        active: Mutex::default(),
+        rung: Condvar::new(),
+        started: AtomicBool::new(false),
+        asked: Mutex::default(),
+    })
+}
+
+impl Progress {
+    /// Takes an operation that was enqueued.
+    pub(super) fn add(&'static self, running: Running) {
+        running.group.in_flight.fetch_add(1, Ordering::SeqCst);
+        let group = running.group.clone();
+        self.lock().push(running);
+        self.rung.notify_one();
+        self.attend();
+        // A group that broke meanwhile has taken its operations with it, but not this one.
+        if group.bulletin.is_broken() {
+            self.give_up(&group);
+        }
+    }
+
+    /// Waits until `completion` is done or `until` has come.
+    pub(super) fn wait(&'static self, completion: &Completion, until: Option<Instant>) -> bool {
+        let since = Instant::now();
+        loop {
+            self.turn();
+            if completion.is_done() {
+                return true;
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return completion.is_done();
+            }
+            match now - since < SPIN {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    /// Has what is issued later on the streams of an operation's owners come after it. None if it
+    /// is not under way, or has no such streams.
+    pub(super) fn order(&self, completion: &Completion) -> Option<Result<()>> {
+        let active = self.lock();
+        let running = active.iter().find(|it| std::ptr::eq(&*it.completion, completion))?;
+        let (event, streams) = (running.event.clone(), running.streams.clone());
+        drop(active);
+        if streams.is_empty() {
+            return None;
+        }
+        Some(streams.iter().try_for_each(|stream| event.comes_before(*stream)))
+    }
+
+    /// Fails everything of a group, in flight and later, and ends what is on the device.
+    pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: Found) {
+        if !group.bulletin.set_broken(abort) {
+            return;
+        }
+        // First, for to the others an aborted communicator looks like a rank that is gone.
+        if found == Found::Here {
+            group.bulletin.publish();
+        }
+        self.give_up(group);
+    }
+
+    /// Waits until nothing of `group` is in flight, or `until`; whether nothing is.
+    pub(super) fn wait_idle(&'static self, group: &Group, until: Instant) -> bool {
+        while group.in_flight.load(Ordering::SeqCst) > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            self.turn();
+            std::thread::sleep(NAP);
+        }
+        true
+    }
+
+    /// Ends the operations of a group that broke, and its communicator.
+    fn give_up(&self, group: &Arc<Group>) {
+        let taken: Vec<Running> =
+            self.lock().extract_if(.., |it| Arc::ptr_eq(&it.group, group)).collect();
+        let (mut ended, mut kept) = (Vec::new(), Vec::new());
+        for running in taken {
+            let error = group.bulletin.error(running.name, running.sequence);
+            let (over, keep) = running.give_up(error);
+            ended.push(over);
+            kept.push(keep);
+        }
+        let communicator = group.communicator.get().cloned();
+        let end = move || {
+            if let Some(communicator) = communicator {
+                communicator.abort();
+            }
+            release(kept);
+        };
+        // The library may take its time, and who waits shall not.
+        let thread = std::thread::Builder::new().name("polyrank-abort".to_owned());
+        if let Err(error) = thread.spawn(end) {
+            tracing::warn!(%error, "no thread to abort an NCCL communicator");
+        }
+        ended.into_iter().for_each(Over::settle);
+    }
+
+    /// Looks which operations are over, unless another thread does.
+    fn turn(&'static self) {
+        let Ok(mut active) = self.active.try_lock() else { return };
+        let (mut ended, mut failed) = (Vec::new(), Vec::new());
+        let mut place = 0;
+        while place < active.len() {
+            match active[place].is_over() {
+                Ok(false) => place += 1,
+                Ok(true) => ended.push(active.remove(place).end()),
+                Err(error) => {
+                    let group = active[place].group.clone();
+                    let abort = failed_here(&group, &error);
+                    failed.push((group, abort));
+                    place += 1;
+                }
+            }
+        }
+        let now = Instant::now();
+        for running in active.iter().filter(|running| running.deadline <= now) {
+            failed.push((running.group.clone(), timed_out(running, now)));
+        }
+        drop(active);
+        ended.into_iter().for_each(Over::settle);
+        for (group, abort) in failed {
+            self.break_group(&group, abort, Found::Here);
+        }
+        self.ask(now);
+    }
+
+    /// Asks the library now and then whether something failed, and the store why something stands
+    /// still.
+    fn ask(&'static self, now: Instant) {
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if asked.is_some_and(|last| now.saturating_duration_since(last) < TICK) {
+                return;
+            }
+            *asked = Some(now);
+        }
+        let mut groups: Vec<(Arc<Group>, bool, u64)> = Vec::new();
+        for running in self.lock().iter() {
+            let stalled = now.saturating_duration_since(running.since) >= STALL;
+            let number = if running.is_collective { running.sequence } else { 0 };
+            match groups.iter_mut().find(|(group, ..)| Arc::ptr_eq(group, &running.group)) {
+                // The first of a group is its oldest.
+                Some((_, stands, oldest)) => {
+                    *stands |= stalled;
+                    *oldest = if *oldest == 0 && stalled { number } else { *oldest };
+                }
+                None => {
+                    let oldest = if stalled { number } else { 0 };
+                    groups.push((running.group.clone(), stalled, oldest));
+                }
+            }
+        }
+        for (group, stalled, oldest) in groups {
+            let answer = group.communicator.get().map_or(Ok(true), |it| it.is_settled());
+            match answer {
+                Ok(_) if stalled && group.bulletin.is_due() => self.look_elsewhere(group, oldest),
+                Ok(_) => {}
+                Err(error) => self.fail_elsewhere(group, error),
+            }
+        }
+    }
+
+    /// Asks the store why operations stand still, on a thread of its own: it may take its time.
+    fn look_elsewhere(&'static self, group: Arc<Group>, oldest: u64) {
+        let look = move || {
+            if let Some((abort, found)) = group.bulletin.look(oldest) {
+                self.break_group(&group, abort, found);
+            }
+        };
+        let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
+        if let Err(error) = thread.spawn(look) {
+            tracing::debug!(%error, "no thread to look for the reason of a stall");
+        }
+    }
+
+    /// Breaks a group of which the library says that it failed. A rank that aborts looks to the
+    /// others as one that is gone, so what it has told counts first.
+    fn fail_elsewhere(&'static self, group: Arc<Group>, error: crate::Error) {
+        if group.is_failing.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let fail = move || {
+            let (abort, found) = group.bulletin.who_failed(&error.to_string());
+            self.break_group(&group, abort, found);
+        };
+        let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
+        if let Err(error) = thread.spawn(fail) {
+            tracing::debug!(%error, "no thread to look for the reason of a failure");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Running>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the background, if it is not there.
+    fn attend(&'static self) {
+        if self.started.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("polyrank-nccl".to_owned());
+        if let Err(error) = thread.spawn(move || self.run()) {
+            tracing::warn!(%error, "no background thread: operations end only when waited for");
+        }
+    }
+
+    fn run(&'static self) {
+        loop {
+            let mut active = self.lock();
+            while active.is_empty() {
+                active = self.rung.wait(active).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(active);
+            self.turn();
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+/// Lets go of what the device uses when it does not use it any more.
+fn release(kept: Vec<Kept>) {
+    let until = Instant::now() + LAST;
+    for kept in kept {
+        while matches!(kept.event.is_over(), Ok(false)) {
+            if Instant::now() >= until {
+                // To be overwritten by a device that hangs is worse than to be lost.
+                std::mem::forget(kept);
+                break;
+            }
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+fn timed_out(running: &Running, now: Instant) -> Abort {
+    let bulletin = &running.group.bulletin;
+    let late = if running.is_collective { bulletin.late(running.sequence) } else { Vec::new() };
+    let waited = now.saturating_duration_since(running.since);
+    Abort::TimedOut {
+        rank: bulletin.rank(),
+        sequence: running.sequence,
+        operation: running.name.to_owned(),
+        waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        waiting_for: late,
+    }
+}
+
+/// The reason of a group in which the library or the driver reports an error.
+fn failed_here(group: &Group, error: &crate::Error) -> Abort {
+    Abort::Failed { rank: group.bulletin.rank(), why: error.to_string() }
+}

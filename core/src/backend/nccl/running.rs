@@ -1,0 +1,93 @@
+//! An operation that was enqueued: the event behind it, and what must stay where it is until that
+//! has come. Knows no store.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+
+use super::communicator::Communicator;
+use crate::backend::bulletin::Bulletin;
+use crate::clock::Instant;
+use crate::executor::{Completion, Outcome};
+use crate::tensor::cuda::{Event, Scratch};
+use crate::{Error, Region, Result};
+
+/// The ranks of one group, and the communicator that they have once they used it.
+pub(super) struct Group {
+    pub(super) bulletin: Bulletin,
+    pub(super) communicator: OnceLock<Arc<Communicator>>,
+    /// Operations that have not ended.
+    pub(super) in_flight: AtomicUsize,
+    /// Whether somebody finds out why the library says that it failed.
+    pub(super) is_failing: AtomicBool,
+}
+
+/// An operation that was enqueued.
+pub(super) struct Running {
+    pub(super) group: Arc<Group>,
+    pub(super) name: &'static str,
+    /// Its number among the group's collectives, or messages.
+    pub(super) sequence: u64,
+    pub(super) is_collective: bool,
+    /// What comes when it is over on the device.
+    pub(super) event: Arc<Event>,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    /// What the device uses until then. Never looked at.
+    pub(super) kept: (Vec<Region>, Vec<Scratch>),
+    /// The streams of the tensors' owners.
+    pub(super) streams: Vec<usize>,
+    pub(super) finish: Option<Outcome>,
+    pub(super) completion: Arc<Completion>,
+    /// Set when the other ranks are known to run the same, if that is looked at.
+    pub(super) compared: Option<Arc<AtomicBool>>,
+}
+
+/// An operation that is over, to be told without any lock.
+pub(super) struct Over {
+    completion: Arc<Completion>,
+    result: Result<()>,
+}
+
+impl Over {
+    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    pub(super) fn settle(self) {
+        self.completion.settle(self.result);
+    }
+}
+
+impl Running {
+    /// Whether it is over.
+    ///
+    /// # Errors
+    /// What the driver says of the device.
+    pub(super) fn is_over(&self) -> Result<bool> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let compared = self.compared.as_ref().is_none_or(|compared| compared.load(SeqCst));
+        Ok(compared && self.event.is_over()?)
+    }
+
+    /// Ends it well.
+    pub(super) fn end(mut self) -> Over {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.group.in_flight.fetch_sub(1, SeqCst);
+        if let Some(finish) = self.finish.take() {
+            finish();
+        }
+        Over { completion: self.completion, result: Ok(()) }
+    }
+
+    /// Ends it for whoever waits, and hands back what the device goes on with.
+    pub(super) fn give_up(mut self, error: Error) -> (Over, Kept) {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.group.in_flight.fetch_sub(1, SeqCst);
+        self.finish = None;
+        let over = Over { completion: self.completion, result: Err(error) };
+        (over, Kept { event: self.event, _memory: self.kept })
+    }
+}
+
+/// What a device goes on with after an operation was given up.
+pub(super) struct Kept {
+    pub(super) event: Arc<Event>,
+    _memory: (Vec<Region>, Vec<Scratch>),
+}

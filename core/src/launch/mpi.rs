@@ -1,0 +1,123 @@
+//! `polyrank run --with-mpi`: the same command line for ranks that MPI's own launcher starts. Knows
+//! the launchers' words; nothing of MPI.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use super::arguments::Job;
+use super::report::say;
+
+/// Names MPI's launcher, where the first `mpiexec` on the path is not the one.
+const VARIABLE: &str = "POLYRANK_MPIEXEC";
+/// What ranks of another launcher find in their environment, and these must not.
+const OTHERS: [&str; 9] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "POLYRANK_RUN_ID",
+];
+
+/// Becomes MPI's launcher of the job; returns only if that cannot be started, with an exit code.
+pub(super) fn run(job: &Job) -> i32 {
+    let launcher = std::env::var_os(VARIABLE).unwrap_or_else(|| "mpiexec".into());
+    let said = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output();
+    let (words, version) = match (words(job), said) {
+        (Err(message), _) => {
+            say(&message);
+            return super::EXIT_USAGE;
+        }
+        (_, Err(error)) => {
+            say(&format!(
+                "cannot start MPI's launcher '{}': {error}. Install Open MPI or MPICH, or name its \
+                 mpiexec in {VARIABLE}",
+                launcher.to_string_lossy()
+            ));
+            return 127;
+        }
+        (Ok(words), Ok(output)) => (words, String::from_utf8_lossy(&output.stdout).into_owned()),
+    };
+    let mut command = Command::new(&launcher);
+    if job.prefix {
+        command.args(prefix(&version));
+    }
+    command.args(words);
+    for name in OTHERS {
+        command.env_remove(name);
+    }
+    // More ranks than cores are the user's choice here, as they are without MPI.
+    let mut unless_set = vec![
+        ("PYTHONUNBUFFERED", "1"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ];
+    if job.local_world_size() > 1 {
+        unless_set.push(("OMP_NUM_THREADS", "1"));
+    }
+    unless_set.retain(|(name, _)| std::env::var_os(name).is_none());
+    let error = command.envs(unless_set).exec();
+    say(&format!("cannot start MPI's launcher '{}': {error}", launcher.to_string_lossy()));
+    126
+}
+
+/// How the launcher of this version shows which rank a line is of.
+fn prefix(version: &str) -> &'static [&'static str] {
+    if version.contains("HYDRA") {
+        return &["-prepend-rank"];
+    }
+    // "mpirun (Open MPI) 5.0.11", or "mpiexec.openmpi (OpenRTE) 4.1.4".
+    let opened = version.split_once("(Open").map(|(_, rest)| rest);
+    let number = opened.and_then(|rest| Some(rest.split_once(") ")?.1));
+    match number.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok()) {
+        Some(major) if major >= 5 => &["--output", "tag"],
+        Some(_) => &["--tag-output"],
+        None => &[],
+    }
+}
+
+/// The parts of the job as all launchers of MPI take them.
+fn words(job: &Job) -> Result<Vec<OsString>, String> {
+    let refused = [
+        (job.node_count > 1, "--nnodes"),
+        (job.external_count > 0, "--external"),
+        (job.keep_going, "--keep-going"),
+        (job.pass_local_rank, "--pass-local-rank"),
+    ];
+    if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
+        return Err(format!(
+            "{option} is not for --with-mpi, where MPI's launcher starts the ranks; over several \
+             hosts call mpiexec itself, as in mpiexec -n 8 --hostfile hosts python train.py"
+        ));
+    }
+    let parts = job.parts.iter().enumerate().flat_map(|(place, part)| {
+        let colon = (place > 0).then(|| OsString::from(":"));
+        let count = part.rank_count.to_string();
+        let program: [&OsStr; 3] = ["-n".as_ref(), count.as_ref(), part.program.as_ref()];
+        let words: Vec<OsString> = colon
+            .into_iter()
+            .chain(program.map(OsStr::to_owned))
+            .chain(part.arguments.iter().cloned())
+            .collect();
+        words
+    });
+    Ok(parts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_launcher_has_its_own_words_for_a_prefix() {
+        assert_eq!(prefix("mpiexec.openmpi (OpenRTE) 4.1.4\n"), ["--tag-output"]);
+        assert_eq!(prefix("mpirun (Open MPI) 4.1.4\n"), ["--tag-output"]);
+        assert!(prefix("another launcher 1.0").is_empty());
+        assert_eq!(prefix("mpirun (Open MPI) 5.0.11\n"), ["--output", "tag"]);
+        assert_eq!(prefix("HYDRA build details:\n    Version: 4.0.2"), ["-prepend-rank"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Messages as backends take them, from tensors and to them, and several of them that go together.
+//! Knows no backend.
+
+use std::time::Duration;
+
+use super::ProcessGroup;
+use crate::backend::{Direction, Transfer, Waiting};
+use crate::{Error, Region, Result, Tensor, Work};
+
+/// One message of [`ProcessGroup::issue_messages`].
+#[derive(Clone, Debug)]
+pub struct MessageRequest {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// What is sent, or where it goes.
+    pub tensor: Tensor,
+    /// The other rank, of this group.
+    pub peer: u32,
+    /// Messages meet by tag.
+    pub tag: u32,
+}
+
+impl ProcessGroup {
+    /// Issues messages to and from other ranks that go together: on a device they are one
+    /// operation, so that they meet in whatever order the ranks list them. One work for each.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`] and [`ProcessGroup::recv`].
+    pub fn issue_messages(
+        &self,
+        messages: Vec<MessageRequest>,
+        timeout: Option<Duration>,
+        waiting: Waiting,
+    ) -> Result<Vec<Work>> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tensors = messages.iter().map(|message| &message.tensor);
+        let backend = self.backend_for("batch_isend_irecv", tensors)?;
+        let mut transfers = Vec::with_capacity(messages.len());
+        for MessageRequest { direction, tensor, peer, tag } in &messages {
+            transfers.push(match direction {
+                Direction::Send => {
+                    self.check_peer("send", "destination", *peer)?;
+                    (*direction, to_send(tensor, *peer, *tag)?)
+                }
+                Direction::Receive => {
+                    self.check_peer("recv", "source", *peer)?;
+                    (*direction, to_receive(tensor, Some(*peer), *tag)?)
+                }
+            });
+        }
+        let issued = backend.messages(transfers, self.deadline(timeout), waiting)?;
+        let work = |(message, issued): (MessageRequest, _)| {
+            let name = match message.direction {
+                Direction::Send => "send",
+                Direction::Receive => "recv",
+            };
+            Work::new(name, vec![(issued, backend.clone())], vec![message.tensor])
+        };
+        Ok(messages.into_iter().zip(issued).map(work).collect())
+    }
+}
+
+/// The sending of a tensor.
+pub(super) fn to_send(tensor: &Tensor, peer: u32, tag: u32) -> Result<Transfer> {
+    contiguous_on_device("send", tensor)?;
+    let memory = match tensor.is_contiguous() {
+        true => tensor.region().clone(),
+        false => tensor.to_contiguous().into_region(),
+    };
+    Ok(Transfer { peer: Some(peer), tag, memory, finish: None })
+}
+
+/// The receiving of a tensor.
+pub(super) fn to_receive(tensor: &Tensor, peer: Option<u32>, tag: u32) -> Result<Transfer> {
+    contiguous_on_device("recv", tensor)?;
+    let mut transfer = Transfer { peer, tag, memory: tensor.region().clone(), finish: None };
+    if !tensor.is_contiguous() {
+        let staged = Region::zeroed(tensor.bytes());
+        transfer.memory = staged.clone();
+        let into = tensor.clone();
+        transfer.finish = Some(Box::new(move || into.copy_from(&staged)));
+    }
+    Ok(transfer)
+}
+
+/// Elements on a device are not gathered there.
+pub(super) fn contiguous_on_device(name: &str, tensor: &Tensor) -> Result<()> {
+    if tensor.is_contiguous() || tensor.region().device().is_none() {
+        return Ok(());
+    }
+    let device = tensor.device();
+    let message = format!("{name}: tensors on {device} must be contiguous; call .contiguous()");
+    Err(Error::InvalidArgument { message })
+}

@@ -1,0 +1,168 @@
+//! Memory of devices: copies of the host's, slices of cudarc's, and what an operation needs for a
+//! moment. Knows no operation.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, result, sys};
+
+use super::{Gpu, checked};
+use crate::tensor::{Element, OnDevice, Region, Tensor};
+use crate::{Error, Result};
+
+/// A copy of `bytes` on the device with this index, used in the order of its default stream.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`] without a driver; [`Error::InvalidArgument`] for an index that no
+/// device has; [`Error::Network`] with the driver's words.
+pub fn upload(bytes: &[u8], index: u32) -> Result<Region> {
+    let gpu = Gpu::open(index)?;
+    let entered = gpu.enter()?;
+    // No device has empty pieces of memory.
+    // SAFETY: what was allocated is freed when its owner is dropped.
+    let address = checked("cuMemAlloc", unsafe { result::malloc_sync(bytes.len().max(1)) })?;
+    let owned = Owned { gpu: gpu.clone(), address };
+    // SAFETY: so many bytes were allocated.
+    checked("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(address, bytes) })?;
+    drop(entered);
+    let device = OnDevice { index, stream: 0 };
+    // SAFETY: the region owns the memory, which nobody else knows.
+    let region = unsafe {
+        Region::from_device_parts(address as usize, bytes.len(), device, Some(Box::new(owned)))
+    };
+    Ok(region)
+}
+
+/// A copy of a device's memory, as it is after what was issued on its stream.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for memory of the host; [`Error::Network`] with the driver's words.
+pub fn download(region: &Region) -> Result<Vec<u8>> {
+    let Some(OnDevice { index, stream }) = region.device() else {
+        let message = "download: this is memory of the host".to_owned();
+        return Err(Error::InvalidArgument { message });
+    };
+    let gpu = Gpu::open(index)?;
+    let _entered = gpu.enter()?;
+    let mut bytes = vec![0_u8; region.len()];
+    let stream = stream as sys::CUstream;
+    // SAFETY: the region has so many bytes, and the copy is done before they are looked at.
+    unsafe {
+        let copied = result::memcpy_dtoh_async(&mut bytes, region.address() as u64, stream);
+        let done = result::stream::synchronize(stream);
+        checked("cuMemcpyDtoHAsync", copied)?;
+        checked("cuStreamSynchronize", done)?;
+    }
+    Ok(bytes)
+}
+
+/// Memory that was allocated here.
+struct Owned {
+    gpu: Arc<Gpu>,
+    address: sys::CUdeviceptr,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let Ok(_entered) = self.gpu.enter() else { return };
+        // SAFETY: it was allocated here and is freed once, when no region has it any more.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+impl<T: DeviceRepr + Send + Sync + 'static> From<CudaSlice<T>> for Region {
+    /// The slice's memory, used in the order of the slice's stream.
+    fn from(slice: CudaSlice<T>) -> Region {
+        let stream = slice.stream().clone();
+        let (address, _) = slice.device_ptr(&stream);
+        let index = slice.context().ordinal() as u32;
+        let device = OnDevice { index, stream: stream.cu_stream() as usize };
+        let bytes = slice.num_bytes();
+        // SAFETY: the region owns the slice, so that nobody else can reach its memory.
+        unsafe { Region::from_device_parts(address as usize, bytes, device, Some(Box::new(slice))) }
+    }
+}
+
+impl<T: Element + DeviceRepr> From<CudaSlice<T>> for Tensor {
+    /// One dimension, on the slice's device and in the order of its stream.
+    fn from(slice: CudaSlice<T>) -> Tensor {
+        let elements = slice.len();
+        Tensor::contiguous(Region::from(slice), T::DTYPE, vec![elements])
+    }
+}
+
+impl Tensor {
+    /// The slice that the tensor was made from, if nothing else holds its memory. It may be used on
+    /// its stream once the work was waited for.
+    ///
+    /// # Errors
+    /// The tensor, if it was made from something else, or is shared.
+    pub fn into_cuda_slice<T: Element + DeviceRepr>(self) -> Result<CudaSlice<T>, Tensor> {
+        let (dtype, shape) = (self.dtype(), self.shape().to_vec());
+        let region = self.into_region();
+        region
+            .into_owner::<CudaSlice<T>>()
+            .map_err(|region| Tensor::contiguous(region, dtype, shape))
+    }
+}
+
+/// Memory of a device for as long as something that is issued on a stream needs it.
+#[cfg(feature = "nccl")]
+pub(crate) struct Scratch {
+    gpu: Arc<Gpu>,
+    stream: usize,
+    address: sys::CUdeviceptr,
+}
+
+#[cfg(feature = "nccl")]
+impl Scratch {
+    /// So many bytes for what is issued on `stream` from now on, until this is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Network`] with the driver's words.
+    pub(crate) fn new(gpu: &Arc<Gpu>, stream: usize, bytes: usize) -> Result<Scratch> {
+        let _entered = gpu.enter()?;
+        // SAFETY: it is used on this stream only, and freed in its order.
+        let address = unsafe { result::malloc_async(stream as sys::CUstream, bytes.max(1)) };
+        let address = checked("cuMemAllocAsync", address)?;
+        Ok(Scratch { gpu: gpu.clone(), stream, address })
+    }
+
+    /// Where it is on the device.
+    pub(crate) fn address(&self) -> usize {
+        self.address as usize
+    }
+}
+
+#[cfg(feature = "nccl")]
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let Ok(_entered) = self.gpu.enter() else { return };
+        // SAFETY: it was allocated here and is freed once, after what uses it in the same order.
+        let _ = unsafe { result::free_async(self.address, self.stream as sys::CUstream) };
+    }
+}
+
+/// Copies bytes from one place of a device to another, in the order of `stream`.
+///
+/// # Errors
+/// [`Error::Network`] with the driver's words.
+///
+/// # Safety
+/// Both places have so many bytes, which do not overlap, until what is issued here is over.
+#[cfg(feature = "nccl")]
+pub(crate) unsafe fn copy(
+    gpu: &Arc<Gpu>,
+    (from, into): (usize, usize),
+    bytes: usize,
+    stream: usize,
+) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let _entered = gpu.enter()?;
+    // SAFETY: by the contract of this function.
+    let copied = unsafe {
+        result::memcpy_dtod_async(into as u64, from as u64, bytes, stream as sys::CUstream)
+    };
+    checked("cuMemcpyDtoDAsync", copied)
+}

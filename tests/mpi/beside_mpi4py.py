@@ -1,0 +1,52 @@
+"""A rank that uses MPI through polyrank and through mpi4py, in the order that its argument says.
+
+Prints "ok RANK" when both gave what they should. Knows nothing of how ranks are started.
+"""
+
+import sys
+
+import numpy as np
+import polyrank as pr
+
+
+def both(mpi):
+    """Sums by turns, with an operation of each in flight at once."""
+    world = mpi.COMM_WORLD
+    rank, size = pr.get_rank(), pr.get_world_size()
+    assert (world.Get_rank(), world.Get_size()) == (rank, size)
+    total = size * (size - 1) // 2
+    for _ in range(20):
+        ours, theirs = np.full(1000, rank, np.float64), np.full(1000, rank, np.float64)
+        work = pr.all_reduce(ours, async_op=True)
+        request = world.Iallreduce(mpi.IN_PLACE, theirs)
+        request.Wait()
+        work.wait()
+        assert (ours == total).all() and (theirs == total).all()
+    assert world.allreduce(rank) == total
+
+
+def main():
+    """The exit code is 0 if all went well."""
+    if sys.argv[1] == "mpi4py-first":
+        from mpi4py import MPI
+
+        pr.init_process_group("mpi")
+    else:
+        pr.init_process_group("mpi")
+        from mpi4py import MPI
+    both(MPI)
+    rank = pr.get_rank()
+    pr.destroy_process_group()
+    if sys.argv[1] == "mpi4py-first":
+        MPI.Finalize()
+        try:
+            pr.init_process_group("mpi")
+        except pr.BackendUnavailableError as error:
+            assert "finalised already" in str(error), error
+        else:
+            raise AssertionError("a group was made of an MPI that is finalised")
+    print(f"\nREPORT {rank} ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()

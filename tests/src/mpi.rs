@@ -1,0 +1,212 @@
+//! Ranks of MPI jobs: which launchers there are here, and a test that starts itself again under
+//! them. Knows nothing of what the ranks do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use polyrank::ProcessGroup;
+use polyrank::distributed::{
+    InitOptions, destroy_process_group, init_process_group, is_initialized,
+};
+
+use super::languages::{Language, Program, built, say_skipped};
+
+/// Which test a started process is to be a rank of.
+pub const ROLE: &str = "POLYRANK_TEST_ROLE";
+/// A job that is not over by then hangs; s.
+const LIMIT_S: &str = "120";
+/// What `timeout` returns for a job that it ended.
+pub const HUNG: i32 = 124;
+
+/// An implementation of MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mpi {
+    /// With its mpirun.
+    OpenMpi,
+    /// With its mpiexec, Hydra.
+    Mpich,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Job {
+    /// The launcher's exit code.
+    pub code: Option<i32>,
+    /// What ranks printed with [`report`]: rank and text, in the order of their coming.
+    pub reports: Vec<(u32, String)>,
+    /// All that was printed, for messages.
+    pub output: String,
+}
+
+impl Job {
+    /// What a rank reported.
+    pub fn of(&self, rank: u32) -> Vec<&str> {
+        let own = self.reports.iter().filter(|(from, _)| *from == rank);
+        own.map(|(_, text)| text.as_str()).collect()
+    }
+}
+
+impl Mpi {
+    /// Both.
+    pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
+
+    /// Its launcher, if it is here: what `POLYRANK_OPEN_MPI` or `POLYRANK_MPICH` names, or one of
+    /// the usual names.
+    pub fn launcher(self) -> Option<OsString> {
+        let (variable, names, says): (_, &[&str], _) = match self {
+            // "mpirun (Open MPI) 5.0.11", "mpirun.openmpi (OpenRTE) 4.1.4".
+            Mpi::OpenMpi => ("POLYRANK_OPEN_MPI", &["mpirun.openmpi", "mpirun"], "(Open"),
+            Mpi::Mpich => {
+                ("POLYRANK_MPICH", &["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], "HYDRA")
+            }
+        };
+        if let Some(named) = std::env::var_os(variable) {
+            return Some(named);
+        }
+        let is_it = |name: &&&str| {
+            let output = Command::new(name).arg("--version").stdin(Stdio::null()).output();
+            output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(says))
+        };
+        names.iter().find(is_it).map(OsString::from)
+    }
+
+    /// A folder in which MPICH's library has its usual name, for programs that know no other, where
+    /// it is installed under Debian's alone.
+    pub fn usual_name(self) -> Option<PathBuf> {
+        let list = Command::new("/sbin/ldconfig").arg("-p").output().ok()?.stdout;
+        let list = String::from_utf8_lossy(&list).into_owned();
+        let find = |name: &str| list.lines().find(|line| line.trim_start().starts_with(name));
+        if self == Mpi::OpenMpi || find("libmpi.so.12 ").is_some() {
+            return None;
+        }
+        let (_, path) = find("libmpich.so.12 ")?.split_once("=> ")?;
+        let folder = std::env::temp_dir().join(format!("polyrank-mpich-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).ok()?;
+        let _ = std::os::unix::fs::symlink(path, folder.join("libmpi.so.12"));
+        Some(folder)
+    }
+
+    /// A command that starts `size` ranks of what is added to it; none, after saying so, where the
+    /// implementation is missing.
+    pub fn command(self, size: u32) -> Option<Command> {
+        let Some(launcher) = self.launcher() else {
+            say_skipped(&format!("{self:?}: there is no launcher; cargo xtask setup installs one"));
+            return None;
+        };
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", LIMIT_S]).arg(launcher);
+        match self {
+            Mpi::OpenMpi => command.args(["--allow-run-as-root", "--oversubscribe"]).args([
+                "--mca",
+                "btl_tcp_if_include",
+                "lo",
+                "--mca",
+                "oob_tcp_if_include",
+                "lo",
+            ]),
+            Mpi::Mpich => command.args(["-iface", "lo"]),
+        };
+        command.args(["-n", &size.to_string()]);
+        // What a launcher of other tests said is not for these ranks.
+        for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"] {
+            command.env_remove(name);
+        }
+        Some(command)
+    }
+}
+
+/// Prints a line that the starting test will find in [`Job::reports`].
+pub fn report(rank: u32, line: impl std::fmt::Display) {
+    println!("\nREPORT {rank} {line}");
+}
+
+/// Runs `rank_main` on `size` ranks of one job with the default group over MPI. `test` is the full
+/// name of the calling test. In a started process this does not return. `None` where the
+/// implementation is missing.
+pub fn ranks(
+    mpi: Mpi,
+    test: &str,
+    size: u32,
+    variables: &[(&str, &str)],
+    rank_main: impl FnOnce(ProcessGroup),
+) -> Option<Job> {
+    bare_ranks(mpi, test, size, variables, || {
+        let options = InitOptions::default().backend("mpi").timeout(super::LIMIT);
+        let group = init_process_group(options).expect("the group is made");
+        rank_main(group);
+        if is_initialized() {
+            destroy_process_group(None).expect("the group is destroyed");
+        }
+    })
+}
+
+/// As [`ranks`], without a group.
+pub fn bare_ranks(
+    mpi: Mpi,
+    test: &str,
+    size: u32,
+    variables: &[(&str, &str)],
+    rank_main: impl FnOnce(),
+) -> Option<Job> {
+    if std::env::var(ROLE).is_ok_and(|role| role == test) {
+        rank_main();
+        std::process::exit(0);
+    }
+    let mut command = mpi.command(size)?;
+    command.arg(std::env::current_exe().expect("the test has a path"));
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, test).envs(variables.iter().copied());
+    Some(run(command))
+}
+
+/// As [`bare_ranks`], started by `polyrank run --with-mpi`.
+pub fn launched(mpi: Mpi, test: &str, size: u32, rank_main: impl FnOnce()) -> Option<Job> {
+    if std::env::var(ROLE).is_ok_and(|role| role == test) {
+        rank_main();
+        std::process::exit(0);
+    }
+    let Some(launcher) = mpi.launcher() else {
+        say_skipped(&format!("{mpi:?}: there is no launcher; cargo xtask setup installs one"));
+        return None;
+    };
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", LIMIT_S]).arg(built("polyrank"));
+    command.args(["run", "--with-mpi", "--no-prefix", "-n", &size.to_string()]);
+    command.arg(std::env::current_exe().expect("the test has a path"));
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, test).env("POLYRANK_MPIEXEC", launcher);
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    Some(run(command))
+}
+
+/// Runs a program of another language on `size` ranks. `None` where something is missing.
+pub fn program(mpi: Mpi, language: Language, program: Program, size: u32) -> Option<Job> {
+    let words = match language.command(program) {
+        Ok(words) => words,
+        Err(missing) => {
+            say_skipped(&format!("{language:?}: {missing}"));
+            return None;
+        }
+    };
+    let mut command = mpi.command(size)?;
+    command.args(words).env("POLYRANK_TEST_BACKEND", "mpi");
+    Some(run(command))
+}
+
+/// Runs a job to its end.
+pub fn run(mut command: Command) -> Job {
+    // Jobs side by side would have more ranks than there are cores, and ranks of MPI never sleep.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = command.stdin(Stdio::null()).output().expect("the launcher starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let reports = said.lines().filter_map(|line| {
+        let (rank, text) = line.strip_prefix("REPORT ")?.split_once(' ')?;
+        Some((rank.parse().ok()?, text.to_owned()))
+    });
+    let reports = reports.collect();
+    let output_text = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    Job { code: output.status.code(), reports, output: output_text }
+}

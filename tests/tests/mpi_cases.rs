@@ -1,0 +1,191 @@
+//! The conformance cases over real MPI libraries: the whole product in Rust, the pairwise cases in
+//! Rust, Python and Node; large tensors, many operations at once, messages, groups.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Sizes, Tensor};
+use polyrank_tests::cases::{self, Case, case, product};
+use polyrank_tests::languages::{CASES, Language};
+use polyrank_tests::mpi::{Job, Mpi, program, ranks, report};
+
+fn check(group: &ProcessGroup, case: &Case) {
+    match cases::run(group, case) {
+        Ok(Ok(())) => {}
+        Ok(Err(difference)) => panic!("{case}, world {}: {difference}", group.size()),
+        Err(error) => panic!("{case}, world {}: {error}", group.size()),
+    }
+}
+
+/// Every rank must have said that it is done, and the launcher that all went well.
+fn assert_done(job: &Job, size: u32) {
+    assert_eq!(job.code, Some(0), "{}", job.output);
+    for rank in 0..size {
+        assert_eq!(job.of(rank), ["done"], "rank {rank}: {}", job.output);
+    }
+}
+
+/// Runs `rank_main` on worlds of these sizes with both implementations.
+fn on_both(test: &str, sizes: &[u32], rank_main: impl Fn(&ProcessGroup)) {
+    for mpi in Mpi::ALL {
+        for &size in sizes {
+            let job = ranks(mpi, test, size, &[], |group| {
+                rank_main(&group);
+                report(group.rank(), "done");
+            });
+            if let Some(job) = job {
+                assert_done(&job, size);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_dtype_operator_root_and_small_size() {
+    on_both("every_dtype_operator_root_and_small_size", &[1, 2, 3], |group| {
+        for elements in [0, 1, 7] {
+            product(group.size(), elements, |case| check(group, &case));
+            group.run(Request::new(Collective::Barrier)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_pairwise_cases_in_every_language() {
+    for mpi in Mpi::ALL {
+        for language in [Language::Rust, Language::Python, Language::Node] {
+            for world in [1, 2, 3, 4] {
+                let Some(job) = program(mpi, language, CASES, world) else { continue };
+                assert_eq!(job.code, Some(0), "{mpi:?} {language:?}: {}", job.output);
+                let passed = cases::pairwise(world).len();
+                for rank in 0..world {
+                    let line =
+                        format!("{language:?} rank {rank} of {world}: {passed} passed, 0 failed");
+                    assert!(job.output.contains(&line), "{mpi:?}: {line}\n{}", job.output);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_tensors() {
+    use Collective::*;
+    const LARGE: usize = (1 << 20) + 1;
+    on_both("large_tensors", &[2, 3], |group| {
+        let part = LARGE / group.size() as usize;
+        for (collective, dtype, reduce_op, elements) in [
+            (Allreduce, DType::F32, ReduceOp::Sum, LARGE),
+            (Allreduce, DType::Bf16, ReduceOp::Avg, LARGE),
+            (Reduce, DType::F64, ReduceOp::Max, LARGE),
+            (ReduceScatter, DType::I32, ReduceOp::Sum, part),
+            (Broadcast, DType::U8, ReduceOp::Sum, LARGE),
+            (Allgather, DType::Complex64, ReduceOp::Sum, part),
+            (Gather, DType::Complex64, ReduceOp::Sum, part),
+            (Scatter, DType::I16, ReduceOp::Sum, part),
+            (Alltoall, DType::F32, ReduceOp::Sum, part),
+        ] {
+            let one = case(collective, dtype, reduce_op, elements);
+            let uneven = collective.facts().sizes != Sizes::Equal;
+            check(group, &Case { root: group.size() - 1, uneven, ..one });
+        }
+    });
+}
+
+#[test]
+fn two_hundred_operations_in_flight_on_two_groups() {
+    on_both("two_hundred_operations_in_flight_on_two_groups", &[3], |group| {
+        let other = group.split_group(&[0, 1, 2], Default::default()).unwrap().unwrap();
+        let mut works = Vec::new();
+        for index in 0..200 {
+            let elements = [0, 1, 3, 1000, 40_000][index as usize % 5];
+            // Rank r holds index + r everywhere, so that the sum names the operation.
+            let mine = (index + group.rank() as i32).to_ne_bytes().repeat(elements);
+            let region = Region::from_vec(mine);
+            let tensor = Tensor::contiguous(region, DType::I32, vec![elements]);
+            let mut request = Request::new(Collective::Allreduce);
+            request.outputs = vec![vec![tensor.clone()]];
+            let on = if index % 2 == 0 { group } else { &other };
+            works.push((on.issue(request).unwrap(), tensor, index, elements));
+        }
+        // Waited for in another order than issued.
+        for (work, tensor, index, elements) in works.into_iter().rev() {
+            work.wait(None).unwrap();
+            let expected = (3 * index + 3).to_ne_bytes().repeat(elements);
+            assert!(tensor.region().read(<[u8]>::to_vec) == expected, "operation {index}");
+        }
+        other.shutdown();
+    });
+}
+
+#[test]
+fn an_operation_that_nobody_waits_for_ends_all_the_same() {
+    on_both("an_operation_that_nobody_waits_for_ends_all_the_same", &[2], |group| {
+        let (told, hears) = std::sync::mpsc::channel();
+        let work = group.allreduce_async(vec![1.0_f32; 300_000], ()).unwrap();
+        work.on_done(move |result| told.send(result.clone()).unwrap());
+        hears.recv().unwrap().unwrap();
+        let sum = work.into_result().unwrap();
+        assert!(sum[0].region().read(|bytes| {
+            bytes.as_chunks::<4>().0.iter().all(|four| f32::from_ne_bytes(*four) == 2.0)
+        }));
+    });
+}
+
+#[test]
+fn messages_meet_by_peer_and_tag_in_order() {
+    on_both("messages_meet_by_peer_and_tag_in_order", &[3], |group| {
+        let (rank, size) = (group.rank(), group.size());
+        let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+        let value = |rank: u32, index: u32| rank * 1000 + index;
+        // Two tags, sent in one order and received in the other; several of each in order.
+        for (tag, elements) in [(7, 1), (8, 1), (7, 100_000), (8, 100_000)] {
+            let data = vec![value(rank, tag); elements];
+            drop(group.send_async(data, next, tag).unwrap());
+        }
+        for (tag, elements) in [(8, 1), (8, 100_000), (7, 1), (7, 100_000)] {
+            let mut data = vec![0_u32; elements];
+            group.recv(&mut data, before, tag).unwrap();
+            assert!(data.iter().all(|&it| it == value(before, tag)), "tag {tag}, {elements}");
+        }
+        // From anybody: each of the others once.
+        for peer in (0..size).filter(|&peer| peer != rank) {
+            group.send(&[rank], peer, 9).unwrap();
+        }
+        let mut senders: Vec<u32> = (1..size)
+            .map(|_| {
+                let mut data = [u32::MAX];
+                let from = group.recv_anysource(&mut data, 9).unwrap();
+                assert_eq!(data, [from]);
+                from
+            })
+            .collect();
+        senders.sort_unstable();
+        assert_eq!(senders, (0..size).filter(|&peer| peer != rank).collect::<Vec<_>>());
+        let error = group.send(&[1_u8], next, u32::MAX).unwrap_err().to_string();
+        assert!(error.contains("a tag must be in 0..="), "{error}");
+    });
+}
+
+#[test]
+fn groups_of_some_ranks_and_many_one_after_the_other() {
+    on_both("groups_of_some_ranks_and_many_one_after_the_other", &[4], |group| {
+        let halves = [[0, 2], [3, 1]];
+        let mine = halves.iter().find(|half| half.contains(&group.rank())).unwrap();
+        let half = group.split_group(mine, Default::default()).unwrap().unwrap();
+        assert_eq!(half.ranks(), mine);
+        let mut sum = [group.rank()];
+        half.allreduce(&mut sum, ()).unwrap();
+        assert_eq!(sum[0], mine.iter().sum::<u32>());
+        let mut data = [group.rank() * 10];
+        half.broadcast(&mut data, 1).unwrap();
+        assert_eq!(data, [mine[1] * 10]);
+        half.shutdown();
+        for _ in 0..40 {
+            let all = group.split_group(&[3, 2, 1, 0], Default::default()).unwrap().unwrap();
+            let mut ranks = [all.rank()];
+            all.allreduce(&mut ranks, ()).unwrap();
+            assert_eq!(ranks, [6]);
+            all.shutdown();
+        }
+    });
+}

@@ -1,0 +1,381 @@
+//! What happens over NCCL, whose part a double plays, when there is no library or device, when
+//! ranks are late, disagree, leave or die, and when something is asked that NCCL does not have.
+//! Nothing hangs, every error has a reason. Nothing here runs on a device.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use polyrank::backend::nccl::NcclOptions;
+use polyrank::distributed::{InitOptions, is_backend_available};
+use polyrank::process_group::GroupOptions;
+use polyrank::store::{HashStore, Store};
+use polyrank::tensor::cuda;
+use polyrank::{Collective, DType, Device, Error, ProcessGroup, Request, Tensor};
+use polyrank_tests::nccl::{Made, in_double, in_double_as, nccl_processes, nccl_ranks};
+use polyrank_tests::processes::{bare_processes, report, with_variable};
+
+fn on_device(index: u32, elements: usize) -> Tensor {
+    let region = cuda::upload(&1_f32.to_ne_bytes().repeat(elements), index).unwrap();
+    Tensor::contiguous(region, DType::F32, vec![elements])
+}
+
+fn allreduce(group: &ProcessGroup, elements: usize) -> Request {
+    let mut request = Request::new(Collective::Allreduce);
+    request.outputs = vec![vec![on_device(group.rank(), elements)]];
+    request
+}
+
+fn broadcast(group: &ProcessGroup, elements: usize) -> Request {
+    Request { collective: Collective::Broadcast, name: "broadcast", ..allreduce(group, elements) }
+}
+
+/// Issues `request`, and waits until it is done on the device.
+fn finish(group: &ProcessGroup, request: Request) -> polyrank::Result<()> {
+    group.issue(request)?.wait(Some(polyrank_tests::LIMIT))
+}
+
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::RankFailed { .. } => "RankFailed",
+        Error::CollectiveMismatch { .. } => "CollectiveMismatch",
+        Error::CollectiveTimeout { .. } => "CollectiveTimeout",
+        Error::Aborted { .. } => "Aborted",
+        Error::InvalidArgument { .. } => "InvalidArgument",
+        Error::RendezvousTimeout { .. } => "RendezvousTimeout",
+        _ => "another error",
+    }
+}
+
+fn said(error: &Error) -> String {
+    format!("{}: {}", kind(error), error.to_string().replace('\n', " "))
+}
+
+fn unavailable() -> String {
+    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(HashStore::new());
+    let options = GroupOptions::default().backend("nccl".parse().unwrap());
+    let error = ProcessGroup::new(store, 0, 1, "alone", options).unwrap_err();
+    assert!(matches!(error, Error::BackendUnavailable { .. }), "{error}");
+    assert!(!is_backend_available("nccl"));
+    error.to_string()
+}
+
+#[test]
+fn without_a_library_or_a_device_the_reason_is_said() {
+    let test = "without_a_library_or_a_device_the_reason_is_said";
+    let why = |name: &str, value: &str| {
+        with_variable(name, value, || {
+            let ended = bare_processes(test, 1, || report(unavailable())).remove(0);
+            assert_eq!(ended.code, Some(0), "{}", ended.output);
+            ended.printed.concat()
+        })
+    };
+    let missing = why("POLYRANK_NCCL_LIBRARY", "/nowhere/libnccl.so.2");
+    assert!(
+        missing.contains("backend 'nccl' is not available: POLYRANK_NCCL_LIBRARY is"),
+        "{missing}"
+    );
+    assert!(missing.contains("No such file"), "{missing}");
+    let other = why("POLYRANK_NCCL_LIBRARY", "libc.so.6");
+    assert!(other.contains("it lacks ncclGetVersion"), "{other}");
+    let ended = with_variable("NCCL_DOUBLE_NO_DEVICE", "1", || {
+        in_double_as(test, || report(unavailable()))
+    });
+    let why = ended.printed.concat();
+    assert!(why.contains("cuInit") && why.contains("no CUDA-capable device"), "{why}");
+    let ended = with_variable("NCCL_DOUBLE_VERSION", "21703", || {
+        in_double_as(test, || report(unavailable()))
+    });
+    let why = ended.printed.concat();
+    assert!(why.contains("it is NCCL 2.17.3, and 2.18.1 or newer is needed"), "{why}");
+}
+
+#[test]
+fn a_backend_for_the_other_kind_of_device_is_refused() {
+    in_double("a_backend_for_the_other_kind_of_device_is_refused", || {
+        for (spec, says) in [
+            ("cpu:nccl", "the backend 'nccl' serves CUDA devices only"),
+            ("cuda:tcp", "the backend 'tcp' does not serve CUDA devices"),
+        ] {
+            let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(HashStore::new());
+            let options = GroupOptions::default().backend(spec.parse().unwrap());
+            let error = ProcessGroup::new(store, 0, 1, "alone", options).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    });
+}
+
+#[test]
+fn two_ranks_on_one_device_are_found_when_they_meet() {
+    in_double("two_ranks_on_one_device_are_found_when_they_meet", || {
+        let errors = nccl_ranks(3, &Made::default(), |group| {
+            let mut request = Request::new(Collective::Allreduce);
+            request.outputs = vec![vec![on_device(group.rank() % 2, 1)]];
+            said(&group.run(request).unwrap_err())
+        });
+        for error in errors {
+            assert!(error.starts_with("InvalidArgument: ranks 0 and 2 both use"), "{error}");
+            assert!(error.contains("the CUDA device at 0000:00:00.0"), "{error}");
+        }
+        // A rank has one device.
+        nccl_ranks(1, &Made::default(), |group| {
+            finish(&group, allreduce(&group, 1)).unwrap();
+            let mut request = Request::new(Collective::Allreduce);
+            request.outputs = vec![vec![on_device(3, 1)]];
+            let error = group.run(request).unwrap_err().to_string();
+            assert!(
+                error.contains("uses cuda:0 in the group, and a tensor is on cuda:3"),
+                "{error}"
+            );
+        });
+    });
+}
+
+#[test]
+fn a_first_call_to_which_not_all_come_names_who_is_missing() {
+    in_double("a_first_call_to_which_not_all_come_names_who_is_missing", || {
+        let errors = nccl_ranks(3, &Made::default(), |group| {
+            let mut request = allreduce(&group, 1);
+            request.timeout = Some(Duration::from_millis(700));
+            let store = group.get_group_store();
+            if group.rank() == 1 {
+                store.wait(&["gave up/0", "gave up/2"], None).unwrap();
+                return String::new();
+            }
+            let error = group.run(request).unwrap_err();
+            store.set(&format!("gave up/{}", group.rank()), b"").unwrap();
+            said(&error)
+        });
+        for error in [&errors[0], &errors[2]] {
+            assert!(error.starts_with("RendezvousTimeout: ranks [1] did not come"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn an_operation_past_its_deadline_names_who_is_late() {
+    in_double("an_operation_past_its_deadline_names_who_is_late", || {
+        let errors = nccl_ranks(2, &Made::default(), |group| {
+            finish(&group, allreduce(&group, 10)).unwrap();
+            let store = group.get_group_store();
+            if group.rank() == 1 {
+                store.wait(&["gave up"], None).unwrap();
+                let error = finish(&group, allreduce(&group, 1000)).unwrap_err();
+                store.set("heard", b"").unwrap();
+                return said(&error);
+            }
+            let request =
+                Request { timeout: Some(Duration::from_millis(900)), ..allreduce(&group, 1000) };
+            let error = finish(&group, request).unwrap_err();
+            let again = group.run(allreduce(&group, 1)).unwrap_err();
+            assert_eq!(kind(&again), "CollectiveTimeout", "{again}");
+            store.set("gave up", b"").unwrap();
+            store.wait(&["heard"], None).unwrap();
+            said(&error)
+        });
+        for error in errors {
+            assert!(error.starts_with("CollectiveTimeout: allreduce"), "{error}");
+            assert!(error.contains("waiting for rank 1"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn ranks_that_call_different_things_learn_of_it() {
+    in_double("ranks_that_call_different_things_learn_of_it", || {
+        let errors = nccl_ranks(2, &Made::default(), |group| {
+            finish(&group, allreduce(&group, 10)).unwrap();
+            let request = match group.rank() {
+                0 => allreduce(&group, 10),
+                _ => broadcast(&group, 12),
+            };
+            let request = Request { root: 0, ..request };
+            said(&finish(&group, request).unwrap_err())
+        });
+        for error in errors {
+            assert!(error.starts_with("CollectiveMismatch"), "{error}");
+            assert!(error.contains("allreduce") && error.contains("broadcast"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn what_would_pass_unnoticed_is_found_at_level_detail() {
+    let test = "what_would_pass_unnoticed_is_found_at_level_detail";
+    with_variable("POLYRANK_DEBUG", "DETAIL", || {
+        in_double(test, || {
+            let errors = nccl_ranks(2, &Made::default(), |group| {
+                for _ in 0..4 {
+                    finish(&group, allreduce(&group, 10)).unwrap();
+                }
+                // Bytes are bytes to NCCL's broadcast, whatever their type.
+                let region = cuda::upload(&[0; 40], group.rank()).unwrap();
+                let (dtype, elements) = [(DType::F32, 10), (DType::U8, 40)][group.rank() as usize];
+                let mut request = Request::new(Collective::Broadcast);
+                request.outputs = vec![vec![Tensor::contiguous(region, dtype, vec![elements])]];
+                said(&finish(&group, request).unwrap_err())
+            });
+            for error in errors {
+                assert!(error.starts_with("CollectiveMismatch"), "{error}");
+            }
+        });
+    });
+}
+
+#[test]
+fn abort_returns_at_once_and_all_ranks_learn_of_it() {
+    in_double("abort_returns_at_once_and_all_ranks_learn_of_it", || {
+        let errors = nccl_ranks(3, &Made::default(), |group| {
+            finish(&group, allreduce(&group, 10)).unwrap();
+            let store = group.get_group_store();
+            if group.rank() == 0 {
+                let work = group.issue(allreduce(&group, 10)).unwrap();
+                store.wait(&["issued/1"], None).unwrap();
+                let start = Instant::now();
+                group.abort();
+                assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+                assert!(group.is_broken());
+                return said(&work.wait(Some(polyrank_tests::LIMIT)).unwrap_err());
+            }
+            if group.rank() == 1 {
+                let work = group.issue(allreduce(&group, 10)).unwrap();
+                store.set("issued/1", b"").unwrap();
+                return said(&work.wait(Some(polyrank_tests::LIMIT)).unwrap_err());
+            }
+            // Comes when all is over.
+            while !store.check(&["nccl/abort"]).unwrap() {
+                std::thread::yield_now();
+            }
+            said(&finish(&group, allreduce(&group, 10)).unwrap_err())
+        });
+        for error in errors {
+            assert!(error.starts_with("Aborted"), "{error}");
+            assert!(error.contains("rank 0 called abort()"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn the_death_of_a_rank_is_an_error_that_names_it() {
+    let test = "the_death_of_a_rank_is_an_error_that_names_it";
+    let options = InitOptions::default().backend("nccl");
+    let ended = nccl_processes(test, 3, options, |group| {
+        finish(&group, allreduce(&group, 10)).unwrap();
+        if group.rank() == 2 {
+            std::process::Command::new("kill")
+                .args(["-9", &std::process::id().to_string()])
+                .status()
+                .unwrap();
+        }
+        report(said(&finish(&group, allreduce(&group, 100_000)).unwrap_err()));
+        let again = group.run(allreduce(&group, 1)).unwrap_err();
+        assert_eq!(kind(&again), "RankFailed", "{again}");
+    });
+    assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
+    for rank in &ended[..2] {
+        let line = rank.printed.concat();
+        assert!(line.starts_with("RankFailed: rank 2"), "{line}\n{}", rank.output);
+    }
+}
+
+#[test]
+fn a_rank_that_left_is_named() {
+    in_double("a_rank_that_left_is_named", || {
+        let errors = nccl_ranks(2, &Made::default(), |group| {
+            finish(&group, allreduce(&group, 10)).unwrap();
+            if group.rank() == 1 {
+                group.shutdown();
+                let error = group.run(allreduce(&group, 1)).unwrap_err().to_string();
+                assert!(error.contains("the process group was destroyed"), "{error}");
+                return String::new();
+            }
+            said(&finish(&group, allreduce(&group, 10)).unwrap_err())
+        });
+        assert!(errors[0].starts_with("RankFailed: rank 1"), "{}", errors[0]);
+        assert!(errors[0].contains("it left the group"), "{}", errors[0]);
+    });
+}
+
+#[test]
+fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
+    let test = "bound_groups_split_their_communicator_and_others_make_a_new_one";
+    let log = std::env::temp_dir().join(format!("polyrank-nccl-log-{}", std::process::id()));
+    let path = log.to_string_lossy().into_owned();
+    with_variable("NCCL_DOUBLE_LOG", &path, || {
+        in_double(test, || {
+            let path = std::env::var("NCCL_DOUBLE_LOG").unwrap();
+            let calls = |start: &str| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                text.lines().filter(|line| line.starts_with(start)).count()
+            };
+            for bound in [true, false] {
+                let _ = std::fs::remove_file(&path);
+                let nccl = NcclOptions::default().is_high_priority_stream(true);
+                nccl_ranks(3, &Made { bound, nccl, ..Made::default() }, |group| {
+                    let child = group.split_group(&[2, 0], Default::default()).unwrap();
+                    assert_eq!(child.is_none(), group.rank() == 1);
+                    let Some(child) = child else { return };
+                    assert_eq!(child.rank(), u32::from(group.rank() == 0));
+                    let tensor = on_device(group.rank(), 4);
+                    let mut request = Request::new(Collective::Allreduce);
+                    request.outputs = vec![vec![tensor.clone()]];
+                    child.run(request).unwrap();
+                    let sum = 2_f32.to_ne_bytes().repeat(4);
+                    assert_eq!(cuda::download(tensor.region()).unwrap(), sum);
+                    child.shutdown();
+                });
+                let made = (calls("ncclCommSplit"), calls("ncclCommInitRankConfig"));
+                assert_eq!(made, if bound { (3, 3) } else { (0, 2) });
+                assert_eq!(calls("cuStreamCreateWithPriority 0"), 0);
+                assert_eq!(calls("ncclCommAbort"), 0, "all left in order");
+            }
+        });
+    });
+    let _ = std::fs::remove_file(log);
+}
+
+#[test]
+fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
+    in_double("several_groups_are_split_off_at_once_and_a_rank_stays_out", || {
+        nccl_ranks(5, &Made { bound: true, ..Made::default() }, |group| {
+            let lists = [[0, 1], [3, 2]];
+            let Some(list) = lists.iter().find(|list| list.contains(&group.rank())) else {
+                return group.stay_out_of_split(None).unwrap();
+            };
+            let child = group.split_group(list, Default::default()).unwrap().unwrap();
+            assert_eq!(child.size(), 2);
+            let tensor = on_device(group.rank(), 4);
+            let mut request = Request::new(Collective::Allreduce);
+            request.outputs = vec![vec![tensor.clone()]];
+            child.run(request).unwrap();
+            let sum = 2_f32.to_ne_bytes().repeat(4);
+            assert_eq!(cuda::download(tensor.region()).unwrap(), sum);
+            child.shutdown();
+        });
+    });
+}
+
+#[test]
+fn with_blocking_wait_the_thread_waits_for_the_device() {
+    in_double("with_blocking_wait_the_thread_waits_for_the_device", || {
+        let nccl = NcclOptions::default().blocking_wait(true);
+        nccl_ranks(2, &Made { nccl, ..Made::default() }, |group| {
+            let work = group.issue(allreduce(&group, 1000)).unwrap();
+            work.wait(None).unwrap();
+            assert!(work.is_done());
+        });
+    });
+}
+
+#[test]
+fn calls_without_tensors_need_a_device_to_run_on() {
+    in_double("calls_without_tensors_need_a_device_to_run_on", || {
+        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+            assert_eq!(group.bound_device_id(), Some(Device::Cuda(group.rank())));
+            assert_eq!(group.backend_name(), "nccl");
+            let work = group.issue(Request::new(Collective::Barrier)).unwrap();
+            work.wait(None).unwrap();
+            assert!(work.is_done(), "there is no stream that could come after it");
+        });
+    });
+}

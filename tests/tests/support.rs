@@ -1,0 +1,86 @@
+//! What backends declare is what they do, on every backend that there is here, and what the site's
+//! page says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use polyrank::ProcessGroup;
+use polyrank::backend::Mismatches;
+use polyrank::backend::registry::{self, BackendName, KNOWN};
+use polyrank::process_group::GroupOptions;
+use polyrank::store::{HashStore, Store};
+use polyrank_tests::mpi::{Mpi, ranks, report};
+use polyrank_tests::{LIMIT, support};
+
+#[test]
+fn the_page_says_what_is_declared() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../site/concepts/backends.md");
+    let page = support::page();
+    if std::env::var_os("POLYRANK_WRITE").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(written, page, "POLYRANK_WRITE=1 cargo test -p polyrank-tests --test support");
+}
+
+#[test]
+fn over_sockets() {
+    for backend in ["tcp", "websocket"] {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        std::thread::scope(|scope| {
+            for rank in 0..2 {
+                let store = store.clone();
+                scope.spawn(move || {
+                    let options =
+                        GroupOptions::default().timeout(LIMIT).backend(backend.parse().unwrap());
+                    let group = ProcessGroup::new(store, rank, 2, "support", options).unwrap();
+                    let seen = support::observe(&group);
+                    assert_eq!(seen, group.capabilities(), "{backend}");
+                    let name: BackendName = backend.parse().unwrap();
+                    assert_eq!(Some(seen), registry::capabilities(&name), "{backend}");
+                    group.shutdown();
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn over_mpi() {
+    for mpi in Mpi::ALL {
+        for (variables, mismatches) in [
+            (&[][..], Mismatches::WhenStalled),
+            (&[("POLYRANK_DEBUG", "DETAIL")][..], Mismatches::Always),
+        ] {
+            let job = ranks(mpi, "over_mpi", 2, variables, |group| {
+                let declared = group.capabilities();
+                assert_eq!(support::observe(&group), declared);
+                let name: BackendName = "mpi".parse().unwrap();
+                let mut everywhere = registry::capabilities(&name).unwrap();
+                assert!(everywhere.highest_tag <= declared.highest_tag);
+                (everywhere.highest_tag, everywhere.mismatches) =
+                    (declared.highest_tag, declared.mismatches);
+                assert_eq!(everywhere, declared);
+                report(group.rank(), format!("{:?}", declared.mismatches));
+            });
+            let Some(job) = job else { continue };
+            // Operations of which the ranks disagreed are in MPI for ever, so that the job does
+            // not end in order.
+            for rank in 0..2 {
+                assert_eq!(job.of(rank), [format!("{mismatches:?}")], "{}", job.output);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backend_that_is_available_declares_what_it_can_do() {
+    for name in KNOWN {
+        let name: BackendName = name.parse().unwrap();
+        if registry::available(&name).is_ok() {
+            assert!(registry::capabilities(&name).is_some(), "{name}");
+        }
+    }
+}
