@@ -42,7 +42,14 @@ pub(super) struct Bulletin {
     size: u32,
     broken: OnceLock<Abort>,
     left: AtomicBool,
+    /// What the group was made with.
     store: Arc<dyn Store>,
+    /// A handle that does not wait for what the user does with the store. It is made when the rank
+    /// joins: when something is wrong, it may be too late to reach the store anew.
+    own: Arc<dyn Store>,
+    /// Another one, for comparing, which waits there.
+    #[cfg(feature = "mpi")]
+    compares: Mutex<Option<Arc<dyn Store>>>,
     numbers: Mutex<Numbers>,
     looks: Mutex<Looks>,
 }
@@ -57,11 +64,21 @@ struct Numbers {
 
 /// When to look at the store again, and what was seen there.
 struct Looks {
-    own: Option<Arc<dyn Store>>,
     /// `None` while somebody looks.
     next: Option<Instant>,
     /// An operation, and the ranks that are known not to have come to it.
     elsewhere: (u64, Vec<u32>),
+}
+
+/// What came of comparing a collective.
+#[cfg(feature = "mpi")]
+pub(super) enum Compared {
+    /// All ranks run the same.
+    Equal,
+    /// A rank runs another: the group must break.
+    Different(Abort),
+    /// Not all ranks have come.
+    Unknown,
 }
 
 /// Who found why a group must break.
@@ -74,24 +91,39 @@ pub(super) enum Found {
 }
 
 impl Bulletin {
-    pub(super) fn new(
+    /// That of rank `rank` of the group `group`, whose ranks meet in `store`.
+    ///
+    /// # Errors
+    /// Those of the store, if it cannot be reached.
+    pub(super) fn join(
         backend: &'static str,
         group: &str,
         (rank, size): (u32, u32),
-        store: Arc<dyn Store>,
-    ) -> Bulletin {
-        let looks = Looks { own: None, next: Some(Instant::now()), elsewhere: (0, Vec::new()) };
-        Bulletin {
+        store: &Arc<dyn Store>,
+    ) -> Result<Bulletin> {
+        let own = match size {
+            // Nobody is to be told anything.
+            1 => store.clone(),
+            _ => store.clone_store()?,
+        };
+        if size > 1 {
+            own.set_timeout(STORE_LIMIT);
+        }
+        let looks = Looks { next: Some(Instant::now()), elsewhere: (0, Vec::new()) };
+        Ok(Bulletin {
             backend,
             group: group.to_owned(),
             rank,
             size,
             broken: OnceLock::new(),
             left: AtomicBool::new(false),
-            store,
+            store: store.clone(),
+            own,
+            #[cfg(feature = "mpi")]
+            compares: Mutex::default(),
             numbers: Mutex::default(),
             looks: Mutex::new(looks),
-        }
+        })
     }
 
     pub(super) fn rank(&self) -> u32 {
@@ -161,10 +193,11 @@ impl Bulletin {
     /// Tells the others why the group broke, if they can still be told.
     pub(super) fn publish(&self) {
         let Some(abort) = self.broken.get() else { return };
-        let told = self.own_store().and_then(|store| {
-            // The first reason counts, on all ranks.
-            store.compare_set(&self.key("abort"), b"", &abort.encode())
-        });
+        if self.size == 1 {
+            return;
+        }
+        // The first reason counts, on all ranks.
+        let told = self.own.compare_set(&self.key("abort"), b"", &abort.encode());
         if let Err(error) = told {
             tracing::debug!(%error, "cannot tell the other ranks why the group broke");
         }
@@ -178,9 +211,11 @@ impl Bulletin {
         let last = lock(&self.numbers).collectives;
         let why = "the process group was destroyed".to_owned();
         let in_order = self.set_broken(Abort::User { rank: self.rank, why });
+        if self.size == 1 {
+            return in_order;
+        }
         // The others need to hear of it only if they go on; whoever hosts the store may end now.
-        let key = self.left_key(self.rank);
-        let told = self.own_store().and_then(|store| store.set(&key, &last.to_le_bytes()));
+        let told = self.own.set(&self.left_key(self.rank), &last.to_le_bytes());
         if let Err(error) = told {
             tracing::debug!(%error, "cannot tell the other ranks that this one left");
         }
@@ -191,6 +226,9 @@ impl Bulletin {
     /// What was found breaks the group: it is for the caller to do so, and to publish it if this
     /// rank found it. `oldest` is the oldest collective that stands still, 0 if there is none.
     pub(super) fn look(&self, oldest: u64) -> Option<(Abort, Found)> {
+        if self.size == 1 {
+            return None;
+        }
         let now = Instant::now();
         lock(&self.looks).next.take_if(|next| now >= *next)?;
         let found = self.ask(oldest);
@@ -223,14 +261,14 @@ impl Bulletin {
     }
 
     fn roll_call(&self) -> Result<Answers> {
-        let store = self.own_store()?;
+        let store = &self.own;
         let failed = |rank: u32| self.key(&format!("failed/{rank}"));
         store.set(&failed(self.rank), b"")?;
         let until = Instant::now() + ROLL_CALL;
         let others = || (0..self.size).filter(|&rank| rank != self.rank);
         let is_there = |key: String| store.check(&[&key]);
         loop {
-            let told = self.told(&*store)?;
+            let told = self.told()?;
             let missing = others()
                 .find_map(|rank| match is_there(failed(rank)) {
                     Ok(true) => None,
@@ -251,8 +289,8 @@ impl Bulletin {
     }
 
     /// Why the group broke, if a rank has told.
-    fn told(&self, store: &dyn Store) -> Result<Option<Abort>> {
-        let abort = self.key("abort");
+    fn told(&self) -> Result<Option<Abort>> {
+        let (store, abort) = (&self.own, self.key("abort"));
         if !store.check(&[&abort])? {
             return Ok(None);
         }
@@ -263,8 +301,8 @@ impl Bulletin {
     }
 
     fn ask(&self, oldest: u64) -> Result<Option<(Abort, Found)>> {
-        let store = self.own_store()?;
-        if let Some(told) = self.told(&*store)? {
+        let store = &self.own;
+        if let Some(told) = self.told()? {
             return Ok(Some((told, Found::Elsewhere)));
         }
         if oldest == 0 {
@@ -272,7 +310,7 @@ impl Bulletin {
         }
         let history: Vec<_> = lock(&self.numbers).history.iter().copied().collect();
         let (place, own) = (self.key("stalled"), (self.rank, self.size));
-        let compared = block_on(inspect::compare(&*store, &place, own, &history))?;
+        let compared = block_on(inspect::compare(&**store, &place, own, &history))?;
         let Comparison { mismatch, elsewhere } = compared;
         if let Some(mismatch) = mismatch {
             return Ok(Some((mismatch, Found::Here)));
@@ -292,21 +330,52 @@ impl Bulletin {
     ///
     /// # Errors
     /// Those of the store; a mismatch is no error here, but the reason why the group breaks.
+    #[cfg(feature = "nccl")]
     pub(super) fn compare_with_all(
         &self,
         sequence: u64,
         ours: Fingerprint,
         deadline: Instant,
     ) -> Result<Option<Abort>> {
-        let key = |sequence: u64, rank: u32| self.key(&format!("check/{sequence}/{rank}"));
         // A connection of its own: others wait on this one for long.
         let store = self.store.clone_store()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Zero would be no limit.
+        self.compare_through(&*store, sequence, ours, left.max(Duration::from_millis(1)))
+    }
+
+    /// As `compare_with_all`, for one thread that compares all that the group runs, in order, and
+    /// waits no longer than `limit` at a time: nothing is known if not all ranks have come by then.
+    ///
+    /// # Errors
+    /// As `compare_with_all`.
+    #[cfg(feature = "mpi")]
+    pub(super) fn compare_for(
+        &self,
+        sequence: u64,
+        ours: Fingerprint,
+        limit: Duration,
+    ) -> Result<Compared> {
+        let store = self.comparing_store()?;
+        match self.compare_through(&*store, sequence, ours, limit) {
+            Ok(differs) => Ok(differs.map_or(Compared::Equal, Compared::Different)),
+            Err(Error::StoreTimeout { .. }) => Ok(Compared::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compare_through(
+        &self,
+        store: &dyn Store,
+        sequence: u64,
+        ours: Fingerprint,
+        limit: Duration,
+    ) -> Result<Option<Abort>> {
+        let key = |sequence: u64, rank: u32| self.key(&format!("check/{sequence}/{rank}"));
         store.set(&key(sequence, self.rank), &ours.encode())?;
         let keys: Vec<String> = (0..self.size).map(|rank| key(sequence, rank)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Zero would be no limit.
-        store.wait(&keys, Some(left.max(Duration::from_millis(1))))?;
+        store.wait(&keys, Some(limit))?;
         let values = store.multi_get(&keys)?;
         if sequence > 2 {
             // All ranks have read it: they came to the one before this.
@@ -324,14 +393,14 @@ impl Bulletin {
         Ok(differs)
     }
 
-    /// A handle on the store that does not wait for what the user does with the store.
-    fn own_store(&self) -> Result<Arc<dyn Store>> {
-        if let Some(store) = &lock(&self.looks).own {
+    #[cfg(feature = "mpi")]
+    fn comparing_store(&self) -> Result<Arc<dyn Store>> {
+        if let Some(store) = &*lock(&self.compares) {
             return Ok(store.clone());
         }
         let store = self.store.clone_store()?;
         store.set_timeout(STORE_LIMIT);
-        Ok(lock(&self.looks).own.insert(store).clone())
+        Ok(lock(&self.compares).insert(store).clone())
     }
 
     fn key(&self, name: &str) -> String {

@@ -12,12 +12,13 @@ use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
 use crate::transport::board::BOARD_BYTES;
+use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
-#[cfg(all(unix, feature = "nccl"))]
+#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod bulletin;
 mod capabilities;
-#[cfg(all(unix, feature = "nccl"))]
+#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod detail;
 mod inspect;
 mod meet;
@@ -62,6 +63,21 @@ pub struct Call {
     pub outputs: Vec<Tensor>,
 }
 
+impl Call {
+    /// What the ranks compare of it, which run it by `algorithm`.
+    pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
+        Fingerprint {
+            collective: self.collective as u8,
+            dtype: self.dtype as u8,
+            reduce_op: self.reduce_op.code(),
+            algorithm,
+            root: self.root,
+            elements: self.elements,
+            detail: self.detail,
+        }
+    }
+}
+
 /// A collective of few bytes in the caller's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallCall {
@@ -81,6 +97,21 @@ pub struct SmallCall {
     pub detail: u64,
     /// Whether the caller waits for it at once.
     pub waiting: Waiting,
+}
+
+impl SmallCall {
+    /// What the ranks compare of it, which run it by `algorithm`.
+    pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
+        Fingerprint {
+            collective: self.collective as u8,
+            dtype: self.dtype as u8,
+            reduce_op: self.reduce_op.code(),
+            algorithm,
+            root: self.root,
+            elements: self.elements,
+            detail: self.detail,
+        }
+    }
 }
 
 /// What a [`SmallCall`] needs to go on after [`Backend::try_small`].

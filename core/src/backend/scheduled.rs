@@ -22,7 +22,6 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
-use crate::wire::frame::Fingerprint;
 use crate::{Blocks, Collective, DType, Error, ReduceOp, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
@@ -76,7 +75,7 @@ impl ScheduledBackend {
         let issuing = Issuing { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
+        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions)?;
         Ok(ScheduledBackend {
             backend,
             rank,
@@ -110,15 +109,7 @@ impl Backend for ScheduledBackend {
                 self.selector.choose(collective, known)
             }
         };
-        let fingerprint = Fingerprint {
-            collective: collective as u8,
-            dtype: dtype as u8,
-            reduce_op: reduce_op.code(),
-            algorithm: algorithm as u8,
-            root,
-            elements: call.elements,
-            detail: call.detail,
-        };
+        let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
         let schedule = match on_board {
@@ -159,15 +150,7 @@ impl Backend for ScheduledBackend {
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }
-        let fingerprint = Fingerprint {
-            collective: collective as u8,
-            dtype: dtype as u8,
-            reduce_op: reduce_op.code(),
-            algorithm: ON_BOARD,
-            root,
-            elements: call.elements,
-            detail: call.detail,
-        };
+        let fingerprint = call.fingerprint(ON_BOARD);
         let small = self.small(collective, dtype, reduce_op, root);
         // Another thread may have it for longer than this takes.
         let mut issuing = match self.issuing.try_lock() {

@@ -26,35 +26,43 @@ pub(super) struct StallInspector {
     /// The ranks that have a session with the store's server, and its number.
     sessions: Vec<(u32, u64)>,
     driver: Weak<Driver>,
+    /// A connection of its own: the user's may be waiting. It is made when the rank joins, since it
+    /// may be too late to reach the store anew when something is wrong.
     store: Arc<dyn Store>,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// A connection of its own, made when it is first needed: the user's may be waiting.
-    own: Option<Arc<dyn Store>>,
     /// When to look again; `None` while somebody looks.
-    next: Option<Instant>,
+    next: Mutex<Option<Instant>>,
 }
 
 impl StallInspector {
     /// The inspector of `driver`, which calls it where nobody waits.
+    ///
+    /// # Errors
+    /// Those of the store, if it cannot be reached.
     pub(super) fn install(
         driver: &Arc<Driver>,
         store: &Arc<dyn Store>,
         (rank, size): (u32, u32),
         sessions: Vec<(u32, u64)>,
-    ) -> Arc<StallInspector> {
+    ) -> Result<Arc<StallInspector>> {
+        let own = match size {
+            // There is nobody to ask for.
+            1 => store.clone(),
+            _ => {
+                let own = store.clone_store()?;
+                own.set_timeout(Duration::from_secs(1));
+                own
+            }
+        };
         let inspector = Arc::new(StallInspector {
             rank,
             size,
             sessions,
             driver: Arc::downgrade(driver),
-            store: store.clone(),
-            state: Mutex::new(State { own: None, next: Some(Instant::now()) }),
+            store: own,
+            next: Mutex::new(Some(Instant::now())),
         });
         driver.set_stall_hook(elsewhere::hook(&inspector));
-        inspector
+        Ok(inspector)
     }
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks
@@ -68,6 +76,9 @@ impl StallInspector {
     }
 
     async fn look(&self) {
+        if self.size == 1 {
+            return;
+        }
         let Some(driver) = self.driver.upgrade() else { return };
         let Some(report) = driver.stalled().filter(|report| report.stalled_for >= STALL) else {
             return;
@@ -94,18 +105,16 @@ impl StallInspector {
 
     /// Whether it is time to look, and nobody looks.
     fn is_due(&self) -> bool {
-        self.lock().next.is_some_and(|next| Instant::now() >= next)
+        self.lock().is_some_and(|next| Instant::now() >= next)
     }
 
     fn begin(&self) -> Option<Look<'_>> {
-        let mut state = self.lock();
         let now = Instant::now();
-        state.next.take_if(|next| now >= *next).map(|_| Look { inspector: self, began: now })
+        self.lock().take_if(|next| now >= *next).map(|_| Look { inspector: self, began: now })
     }
 
     async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
-        let store = self.own_store()?;
-        inspect::compare(&*store, "stalled", (self.rank, self.size), history).await
+        inspect::compare(&*self.store, "stalled", (self.rank, self.size), history).await
     }
 
     /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with
@@ -116,7 +125,7 @@ impl StallInspector {
         if concerned.is_empty() {
             return Ok(None);
         }
-        let store = self.own_store()?;
+        let store = &self.store;
         // Not every store has such a server.
         if !store.check_async(&[&presence_key(0)]).await? {
             return Ok(None);
@@ -130,17 +139,8 @@ impl StallInspector {
         Ok(None)
     }
 
-    fn own_store(&self) -> Result<Arc<dyn Store>> {
-        if let Some(store) = &self.lock().own {
-            return Ok(store.clone());
-        }
-        let store = self.store.clone_store()?;
-        store.set_timeout(Duration::from_secs(1));
-        Ok(self.lock().own.insert(store).clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,7 +152,7 @@ struct Look<'a> {
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        self.inspector.lock().next = Some(self.began + AGAIN);
+        *self.inspector.lock() = Some(self.began + AGAIN);
     }
 }
 

@@ -66,6 +66,7 @@ impl Status {
 #[derive(Clone, Debug)]
 pub(super) struct Constants<H> {
     pub(super) comm_world: H,
+    pub(super) comm_self: H,
     pub(super) request_null: H,
     pub(super) errors_return: H,
     pub(super) types: Types<H>,
@@ -113,6 +114,7 @@ pub(super) struct Ops<H> {
 pub(super) fn standard() -> Constants<usize> {
     Constants {
         comm_world: 0x101,
+        comm_self: 0x102,
         request_null: 0x180,
         errors_return: 0x143,
         types: Types {
@@ -143,6 +145,7 @@ pub(super) fn mpich() -> Constants<c_int> {
     let handle = |bits: u32| bits as c_int;
     Constants {
         comm_world: handle(0x4400_0000),
+        comm_self: handle(0x4400_0001),
         request_null: handle(0x2c00_0000),
         errors_return: handle(0x5400_0001),
         types: Types {
@@ -190,6 +193,7 @@ pub(super) fn open_mpi(library: &Library) -> Result<Constants<usize>, String> {
     let op = |name: &str| address(&format!("ompi_mpi_op_{name}"));
     Ok(Constants {
         comm_world: address("ompi_mpi_comm_world")?,
+        comm_self: address("ompi_mpi_comm_self")?,
         request_null: address("ompi_request_null")?,
         errors_return: address("ompi_mpi_errors_return")?,
         types: Types {

@@ -7,18 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::abi::Handle;
-use super::group::{Found, Group, STALL};
+use super::group::Group;
 use super::held::Held;
 use super::messages;
-use super::running::{Over, Receive, Requests, Running, test};
+use super::running::{DRAIN, Matched, Over, Receive, Running, test};
 use super::world::{FAILED, World};
-use crate::Result;
+use crate::Error;
+use crate::backend::bulletin::{Found, STALL};
 use crate::clock::Instant;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-
-/// How long MPI may take, after an operation failed, to be done with memory that was only lent.
-const DRAIN: Duration = Duration::from_millis(500);
 
 /// The operations of this process.
 pub(super) struct Active<H: Handle> {
@@ -53,7 +51,7 @@ impl<H: Handle> Ended<H> {
     pub(super) fn tell(self) {
         for (group, found) in self.broken {
             if found == Found::Here {
-                group.publish();
+                group.bulletin.publish();
             }
         }
         self.first.into_iter().chain(self.more).for_each(Over::settle);
@@ -82,20 +80,57 @@ impl<H: Handle> Default for Active<H> {
 
 impl<H: Handle> Active<H> {
     /// Takes an operation that was issued, and looks whether it is over already.
-    pub(super) fn add(&mut self, world: &World<H>, mut running: Running<H>, ended: &mut Ended<H>) {
+    pub(super) fn add(&mut self, world: &World<H>, running: Running<H>, ended: &mut Ended<H>) {
         running.group.in_flight.fetch_add(1, Ordering::SeqCst);
         running.group.in_library.fetch_add(1, Ordering::SeqCst);
-        match running.test(world) {
-            Ok(true) => ended.push(running.end(world, Ok(()))),
-            Ok(false) => {
+        self.admit(world, running, ended);
+    }
+
+    /// As [`Active::add`], for what the group counts already. Of a broken group it ends at once.
+    pub(super) fn admit(
+        &mut self,
+        world: &World<H>,
+        mut running: Running<H>,
+        ended: &mut Ended<H>,
+    ) {
+        let group = running.group.clone();
+        if group.bulletin.is_broken() {
+            self.note_deadline(running.deadline);
+            self.running.push(running);
+            return self.sweep(&group, ended);
+        }
+        // What was started in part does not end well.
+        let partly = running.failed.as_deref().map(|(error, _)| error.clone());
+        let failure = match running.test(world) {
+            Ok(true) => {
+                ended.push(running.end(world, Ok(())));
+                partly
+            }
+            Err(error) if running.is_over() => {
+                ended.push(running.end(world, Err(error.clone())));
+                Some(error)
+            }
+            tested => {
                 self.note_deadline(running.deadline);
                 self.running.push(running);
+                partly.or(tested.err())
             }
-            Err(error) => {
-                let group = running.group.clone();
-                ended.push(running.end(world, Err(error.clone())));
-                self.break_group(&group, failed(&group, &error), Found::Here, ended);
-            }
+        };
+        if let Some(error) = failure {
+            self.break_group(&group, failed(&group, &error), Found::Here, ended);
+        }
+    }
+
+    /// Breaks the group in which MPI did not start an operation: the others may have started it,
+    /// and what comes next here would be for it. An argument that is refused breaks nothing.
+    pub(super) fn not_started(
+        &mut self,
+        group: &Arc<Group<H>>,
+        error: &Error,
+        ended: &mut Ended<H>,
+    ) {
+        if matches!(error, Error::Network { .. }) {
+            self.break_group(group, failed(group, error), Found::Here, ended);
         }
     }
 
@@ -123,10 +158,14 @@ impl<H: Handle> Active<H> {
         let is_it = |held: &Held<H>| held.sequence == sequence && Arc::ptr_eq(&held.group, group);
         let Some(place) = self.held.iter().position(is_it) else { return };
         let Some(held) = self.held.remove(place) else { return };
-        group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        // It stays in flight all the while.
         match held.start(world) {
-            Ok(running) => self.add(world, running, ended),
+            Ok(running) => {
+                group.in_library.fetch_add(1, Ordering::SeqCst);
+                self.admit(world, running, ended);
+            }
             Err((completion, error)) => {
+                group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 ended.push(Some(Over::new(completion, Err(error.clone()))));
                 self.break_group(group, failed(group, &error), Found::Here, ended);
             }
@@ -176,9 +215,12 @@ impl<H: Handle> Active<H> {
                     ended.push(self.running.swap_remove(place).end(world, Ok(())));
                 }
                 Err(error) => {
-                    let running = self.running.swap_remove(place);
-                    let group = running.group.clone();
-                    ended.push(running.end(world, Err(error.clone())));
+                    let group = self.running[place].group.clone();
+                    // Requests of it that are left use its memory: it goes with the group then.
+                    if self.running[place].is_over() {
+                        let running = self.running.swap_remove(place);
+                        ended.push(running.end(world, Err(error.clone())));
+                    }
                     self.break_group(&group, failed(&group, &error), Found::Here, ended);
                     // The list is another one now.
                     return true;
@@ -227,47 +269,75 @@ impl<H: Handle> Active<H> {
         stalled.into_iter().map(|(group, oldest)| (group, number(oldest))).collect()
     }
 
-    /// Fails everything of a group that is in flight. What MPI goes on with is kept, unless it was
-    /// only lent: that ends when MPI is done with it.
+    /// Fails everything of a group that is in flight, and notes why if it is not broken yet; whether
+    /// that is so. What MPI goes on with is kept, unless it was only lent: that ends when MPI is
+    /// done with it.
     pub(super) fn break_group(
         &mut self,
         group: &Arc<Group<H>>,
         abort: Abort,
         found: Found,
         ended: &mut Ended<H>,
-    ) {
-        if !group.set_broken(abort) {
-            return;
+    ) -> bool {
+        let is_first = group.bulletin.set_broken(abort);
+        self.sweep(group, ended);
+        if is_first {
+            ended.broken.push((group.clone(), found));
         }
+        is_first
+    }
+
+    /// Has nothing issued in a group any more, for this reason; whether it was in order and had
+    /// nothing in flight.
+    pub(super) fn leave(
+        &mut self,
+        group: &Arc<Group<H>>,
+        abort: Abort,
+        ended: &mut Ended<H>,
+    ) -> bool {
+        if group.in_flight.load(Ordering::SeqCst) == 0 {
+            return group.bulletin.set_broken(abort);
+        }
+        self.break_group(group, abort, Found::Here, ended);
+        false
+    }
+
+    /// Whether MPI has memory that was only lent for an operation that failed.
+    pub(super) fn has_lent(&self) -> bool {
+        self.running.iter().any(|running| running.failed.is_some() && running.kept.is_borrowed())
+    }
+
+    /// Forgets everything, as MPI is called no more: it may use the memory until the process ends.
+    pub(super) fn close(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.running));
+        self.forgotten.clear();
+    }
+
+    /// Ends everything of a broken group.
+    fn sweep(&mut self, group: &Arc<Group<H>>, ended: &mut Ended<H>) {
         let until = Instant::now() + DRAIN;
         for running in &mut self.running {
-            if !Arc::ptr_eq(&running.group, group) {
-                continue;
-            }
-            FAILED.store(true, Ordering::SeqCst);
-            let error = group.error(running.name, running.sequence);
-            if running.kept.is_borrowed() {
-                running.failed = Some(Box::new((error, until)));
-            } else {
-                ended.push(running.give_up(error));
+            if Arc::ptr_eq(&running.group, group) {
+                FAILED.store(true, Ordering::SeqCst);
+                let error = group.bulletin.error(running.name, running.sequence);
+                ended.push(running.fail(error, until));
             }
         }
         for receive in self.receives.extract_if(.., |it| Arc::ptr_eq(&it.group, group)) {
             group.in_flight.fetch_sub(1, Ordering::SeqCst);
-            let error = group.error("recv", receive.sequence);
+            let error = group.bulletin.error("recv", receive.sequence);
             ended.push(Some(Over::new(receive.completion, Err(error))));
         }
         self.held.retain(|held| {
             let stays = !Arc::ptr_eq(&held.group, group);
             if !stays {
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
-                let error = group.error(held.call.name, held.sequence);
+                let error = group.bulletin.error(held.call.name, held.sequence);
                 ended.push(Some(Over::new(held.completion.clone(), Err(error))));
             }
             stays
         });
         self.note_deadline(until);
-        ended.broken.push((group.clone(), found));
     }
 
     fn note_deadline(&mut self, deadline: Instant) {
@@ -306,7 +376,7 @@ impl<H: Handle> Active<H> {
         &mut self,
         world: &World<H>,
         receive: Receive<H>,
-        matched: super::running::Matched<H>,
+        matched: Matched<H>,
         ended: &mut Ended<H>,
     ) {
         let group = receive.group.clone();
@@ -318,20 +388,25 @@ impl<H: Handle> Active<H> {
             sent_bytes: matched.bytes,
             buffer_bytes: receive.memory.len() as u64,
         };
-        group.in_flight.fetch_sub(1, Ordering::SeqCst);
+        // It stays in flight all the while.
         let completion = receive.completion.clone();
         match messages::receive(world, receive, matched) {
-            Ok(mut running) if !fits => {
+            Ok(mut running) => {
+                group.in_library.fetch_add(1, Ordering::SeqCst);
+                if fits {
+                    return self.admit(world, running, ended);
+                }
                 // It is received all the same, into memory of its own, and nobody is told.
                 running.completion = None;
-                group.in_library.fetch_add(1, Ordering::SeqCst);
+                group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 let sequence = running.sequence;
                 self.abandon(running);
                 self.break_group(&group, size, Found::Here, ended);
-                ended.push(Some(Over::new(completion, Err(group.error("recv", sequence)))));
+                let error = group.bulletin.error("recv", sequence);
+                ended.push(Some(Over::new(completion, Err(error))));
             }
-            Ok(running) => self.add(world, running, ended),
             Err(error) => {
+                group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 ended.push(Some(Over::new(completion, Err(error.clone()))));
                 self.break_group(&group, failed(&group, &error), Found::Here, ended);
             }
@@ -394,24 +469,15 @@ fn overdue<H: Handle>(
         sequence,
         operation: name.to_owned(),
         waited_ms: since.map_or(0, |since| millis(now - since)),
-        waiting_for: if is_collective { group.late(sequence) } else { Vec::new() },
+        waiting_for: if is_collective { group.bulletin.late(sequence) } else { Vec::new() },
     }
 }
 
 /// The reason of a group in which MPI itself reports an error.
-fn failed<H: Handle>(group: &Group<H>, error: &crate::Error) -> Abort {
+fn failed<H: Handle>(group: &Group<H>, error: &Error) -> Abort {
     Abort::Failed { rank: group.rank, why: error.to_string() }
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Starts requests until one fails. What was started goes on.
-pub(super) fn all<H: Handle>(starts: impl Iterator<Item = Result<H>>) -> Result<Requests<H>> {
-    let mut requests = Vec::new();
-    for request in starts {
-        requests.push(request?);
-    }
-    Ok(Requests::Many(requests))
 }

@@ -6,29 +6,28 @@
 use std::ffi::c_int;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::abi::Handle;
-use super::collectives::Started;
-use super::group::{Found, Group};
+use super::group::Group;
 use super::held::{self, Held};
 use super::messages;
 use super::place::Place;
 use super::running::{Receive, Running};
 use super::small;
-use super::start::{Detail, detail};
 use super::world::{FAILED, World};
+use crate::backend::bulletin::{Bulletin, Found};
+use crate::backend::detail::{Detail, detail};
 use crate::backend::{
     Attempt, Backend, Call, Capabilities, Flat, Issued, SmallCall, Transfer, Waiting,
 };
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::executor::{Completion, Outcome};
 use crate::store::Store;
 use crate::wire::abort::Abort;
 use crate::wire::fingerprint::digest;
-use crate::wire::frame::Fingerprint;
 use crate::{Error, Region, Result, rendezvous};
 
 /// Bytes of memory that is only lent up to which it is copied, so that an operation that fails can
@@ -52,29 +51,34 @@ pub(super) async fn connect<H: Handle>(
 ) -> Result<Arc<dyn Backend>> {
     world.check_process()?;
     let detail = detail()?;
+    let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
+    let ours = Place::here(world.rank, world.size, &world.job);
+    store.set_async(&place_key(rank), ours.to_string().as_bytes()).await?;
+    // All ranks come to know alike whether all are there: nobody waits in MPI for one that is not.
     if size > 1 {
         rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     }
-    let members = exchange_places(world, &**store, (rank, size), timeout).await?;
-    let comm = communicator(world, &members, name)?;
-    let group = Arc::new(Group::new((rank, size), name, comm, store.clone()));
+    let members = read_places(world, &**store, &ours, (rank, size)).await?;
+    let bulletin = Bulletin::join("mpi", name, (rank, size), store)?;
+    let comm = communicator(world, members, name, until)?;
+    let group = Arc::new(Group::new((rank, size), comm, bulletin));
     world.register(&group);
     Ok(Arc::new(MpiBackend { world, group, detail }))
 }
 
-/// The rank in the MPI job of each rank of the group.
-async fn exchange_places<H: Handle>(
+fn place_key(rank: u32) -> String {
+    format!("mpi/place/{rank}")
+}
+
+/// The rank in the MPI job of each rank of the group. All have told it.
+async fn read_places<H: Handle>(
     world: &World<H>,
     store: &dyn Store,
+    ours: &Place,
     (rank, size): (u32, u32),
-    timeout: Duration,
 ) -> Result<Vec<c_int>> {
-    let ours = Place::here(world.rank, world.size, &world.job);
-    let key = |rank: u32| format!("mpi/place/{rank}");
-    store.set_async(&key(rank), ours.to_string().as_bytes()).await?;
-    let keys: Vec<String> = (0..size).map(key).collect();
+    let keys: Vec<String> = (0..size).map(place_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    store.wait_async(&keys, Some(timeout)).await?;
     let mut places: Vec<Place> = Vec::with_capacity(keys.len());
     for (other, told) in (0..).zip(store.multi_get_async(&keys).await?) {
         let told = String::from_utf8_lossy(&told).into_owned();
@@ -97,8 +101,45 @@ async fn exchange_places<H: Handle>(
     Ok(members)
 }
 
-/// A communicator of `members`, which all call this together.
-fn communicator<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> Result<H> {
+/// A communicator of `members`, which all call this together. MPI has no call for that with a limit,
+/// nor one that does not block: another thread waits.
+///
+/// # Errors
+/// What MPI says of it; [`Error::RendezvousTimeout`] if it is not there by `until`.
+fn communicator<H: Handle>(
+    world: &'static World<H>,
+    members: Vec<c_int>,
+    name: &str,
+    until: Instant,
+) -> Result<H> {
+    if members.len() < 2 {
+        return create(world, &members, name);
+    }
+    let (told, made) = mpsc::channel();
+    let (count, named) = (members.len(), name.to_owned());
+    let begin = move || {
+        // Nobody hears it who has given up.
+        let _ = told.send(create(world, &members, &named));
+    };
+    let thread = std::thread::Builder::new().name("polyrank-mpi-join".to_owned()).spawn(begin);
+    thread.map_err(|error| Error::Rendezvous {
+        message: format!("there is no thread to make the communicator of group '{name}': {error}"),
+    })?;
+    let limit = until.saturating_duration_since(Instant::now());
+    made.recv_timeout(limit).unwrap_or_else(|_| {
+        // A thread stays in MPI.
+        FAILED.store(true, Ordering::SeqCst);
+        Err(Error::RendezvousTimeout {
+            message: format!(
+                "MPI made no communicator for group '{name}' within its timeout: all {count} ranks \
+                 came to the store, and one of them ended or failed before it came to \
+                 MPI_Comm_create_group"
+            ),
+        })
+    })
+}
+
+fn create<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> Result<H> {
     let (functions, constants) = (&world.functions, &world.constants);
     let [mut all, mut group, mut comm] = [H::from_bits(0); 3];
     // The same on all members, and another one for groups that are made at the same time.
@@ -123,21 +164,9 @@ fn communicator<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> R
 }
 
 impl<H: Handle> MpiBackend<H> {
-    fn fingerprint(call: &Call) -> Fingerprint {
-        Fingerprint {
-            collective: call.collective as u8,
-            dtype: call.dtype as u8,
-            reduce_op: call.reduce_op.code(),
-            algorithm: 0,
-            root: call.root,
-            elements: call.elements,
-            detail: call.detail,
-        }
-    }
-
     fn check(&self, name: &str) -> Result<()> {
         self.world.check_process()?;
-        self.group.check(name)
+        self.group.bulletin.check(name)
     }
 
     /// Whether the ranks compare what they are about to run before MPI is given it.
@@ -164,14 +193,13 @@ impl<H: Handle> MpiBackend<H> {
         if self.world.is_inherited() || self.world.is_finalised() {
             return;
         }
-        let progress = &self.world.progress;
-        if !progress.wait_idle(self.world, &self.group, Instant::now() + limit) {
-            let why = "the process group was destroyed".to_owned();
-            let abort = Abort::User { rank: self.group.rank, why };
-            progress.break_group(&self.group, abort, Found::Here);
-        }
-        let in_order = self.group.leave();
-        if !in_order || self.group.in_library.load(Ordering::SeqCst) > 0 {
+        let (progress, group) = (&self.world.progress, &self.group);
+        progress.wait_idle(self.world, group, Instant::now() + limit);
+        let why = "the process group was destroyed".to_owned();
+        let abort = Abort::User { rank: group.rank, why };
+        let in_order = progress.change(|active, ended| active.leave(group, abort, ended));
+        group.bulletin.leave();
+        if !in_order || group.in_library.load(Ordering::SeqCst) > 0 {
             return;
         }
         let mut comm = self.group.comm;
@@ -194,16 +222,17 @@ impl<H: Handle> Backend for MpiBackend<H> {
 
     fn collective(&self, mut call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         self.check(call.name)?;
-        let fingerprint = Self::fingerprint(&call);
+        let fingerprint = call.fingerprint(0);
         own(&mut call);
         let (sequence, completion) = self.world.progress.change(|active, ended| {
-            // Again, where nobody else can break it: what is added to a broken group never ends.
-            self.group.check(call.name)?;
-            let sequence = self.group.next_collective(fingerprint);
-            let group = self.group.clone();
+            // Again, where nobody else can break it: what is added to a broken group is not begun.
+            self.group.bulletin.check(call.name)?;
+            let (name, group) = (call.name, self.group.clone());
+            let completion = Arc::new(Completion::new());
+            let told = completion.clone();
             if self.compares_first() {
-                let (since, completion) = (Instant::now(), Arc::new(Completion::new()));
-                let told = completion.clone();
+                let sequence = group.bulletin.next_collective(fingerprint);
+                let since = Instant::now();
                 active.hold(Held {
                     group,
                     call,
@@ -215,14 +244,13 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 });
                 return Ok::<_, Error>((sequence, told));
             }
-            let name = call.name;
-            let Started { requests, kept, finish } = held::start(self.world, &group, call)?;
-            let running = Running::new(group, (name, sequence), requests, kept, deadline);
-            let completion = Arc::new(Completion::new());
-            let told = Some(completion.clone());
-            let running = Running { is_collective: true, finish, completion: told, ..running };
+            let started = held::start(self.world, &group, call)
+                .inspect_err(|error| active.not_started(&group, error, ended))?;
+            // What is not begun has no number: the other ranks count as this one does.
+            let sequence = group.bulletin.next_collective(fingerprint);
+            let running = started.running(group, (name, sequence), deadline, completion);
             active.add(self.world, running, ended);
-            Ok((sequence, completion))
+            Ok((sequence, told))
         })?;
         if self.compares_first() {
             held::attend(self.world, &self.group);
@@ -231,19 +259,11 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
-        let can_issue = self.world.check_process().is_ok() && !self.group.is_broken();
+        let can_issue = self.world.check_process().is_ok() && !self.group.bulletin.is_broken();
         if !can_issue || self.compares_first() {
             return Attempt::Declined;
         }
-        let fingerprint = Fingerprint {
-            collective: call.collective as u8,
-            dtype: call.dtype as u8,
-            reduce_op: call.reduce_op.code(),
-            algorithm: 0,
-            root: call.root,
-            elements: call.elements,
-            detail: call.detail,
-        };
+        let fingerprint = call.fingerprint(0);
         small::attempt(self.world, &self.group, fingerprint, call, memory)
     }
 
@@ -259,10 +279,11 @@ impl<H: Handle> Backend for MpiBackend<H> {
             memory = copied(&memory);
         }
         let (sequence, completion) = self.world.progress.change(|active, ended| {
-            self.group.check("send")?;
-            let sequence = self.group.next_message();
-            let (requests, kept) = messages::send(self.world, &self.group, (peer, tag), memory)?;
             let group = self.group.clone();
+            group.bulletin.check("send")?;
+            let (requests, kept) = messages::send(self.world, &group, (peer, tag), memory)
+                .inspect_err(|error| active.not_started(&group, error, ended))?;
+            let sequence = group.bulletin.next_message();
             let running = Running::new(group, ("send", sequence), requests, kept, deadline);
             let completion = Arc::new(Completion::new());
             let running = Running { finish, completion: Some(completion.clone()), ..running };
@@ -276,23 +297,23 @@ impl<H: Handle> Backend for MpiBackend<H> {
         self.check("recv")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, memory, finish } = transfer;
-        let sequence = self.group.next_message();
         let completion = Arc::new(Completion::new());
-        let receive = Receive {
-            group: self.group.clone(),
-            sequence,
-            peer,
-            tag,
-            memory,
-            since: Instant::now(),
-            deadline,
-            finish,
-            completion: completion.clone(),
-        };
-        self.world.progress.change(|active, ended| {
-            self.group.check("recv")?;
+        let sequence = self.world.progress.change(|active, ended| {
+            self.group.bulletin.check("recv")?;
+            let sequence = self.group.bulletin.next_message();
+            let receive = Receive {
+                group: self.group.clone(),
+                sequence,
+                peer,
+                tag,
+                memory,
+                since: Instant::now(),
+                deadline,
+                finish,
+                completion: completion.clone(),
+            };
             active.add_receive(self.world, receive, ended);
-            Ok::<_, Error>(())
+            Ok::<_, Error>(sequence)
         })?;
         Ok(self.issued(sequence, completion, waiting))
     }
@@ -315,11 +336,11 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn is_broken(&self) -> bool {
-        self.group.is_broken()
+        self.group.bulletin.is_broken()
     }
 
     fn abort(&self, why: &str) {
-        if self.world.is_inherited() {
+        if self.world.is_inherited() || self.world.is_finalised() {
             return;
         }
         let abort = Abort::User { rank: self.group.rank, why: why.into() };

@@ -4,16 +4,18 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use super::abi::Handle;
-use super::active::all;
+use super::group::Group;
 use super::layout::{scattered, side_by_side, start_of};
 use super::reductions::{Reduction, mpi_type, reduction};
-use super::running::{Kept, Lists, Requests};
+use super::running::{DRAIN, Kept, Lists, Requests, Running};
 use super::world::World;
 use crate::backend::{Call, SmallCall};
-use crate::executor::Outcome;
-use crate::{Collective, DType, ReduceOp, Region, Result};
+use crate::clock::Instant;
+use crate::executor::{Completion, Outcome};
+use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
 /// Elements of MPI's that one call takes at most.
 const MOST: usize = c_int::MAX as usize;
@@ -23,6 +25,8 @@ pub(super) struct Started<H> {
     pub(super) requests: Requests<H>,
     pub(super) kept: Kept<H>,
     pub(super) finish: Option<Outcome>,
+    /// Why the rest was not: what was goes on, and uses the memory.
+    pub(super) failed: Option<Error>,
 }
 
 /// Who takes part.
@@ -103,7 +107,7 @@ impl<H: Handle> Ranks<'_, H> {
             // SAFETY: the communicator is the group's.
             unsafe { (self.world.functions.ibarrier)(self.comm, request) }
         })?;
-        Ok(Started::one(request, Vec::new()))
+        Ok(Started::new((Requests::One(request), None), Vec::new()))
     }
 
     fn broadcast(&self, call: &Call) -> Result<Started<H>> {
@@ -125,7 +129,7 @@ impl<H: Handle> Ranks<'_, H> {
                 }
             })
         });
-        Ok(Started::new(some(requests)?, call.output.clone()))
+        Ok(Started::new(started(requests)?, call.output.clone()))
     }
 
     fn allreduce(&self, call: Call) -> Result<Started<H>> {
@@ -149,7 +153,7 @@ impl<H: Handle> Ranks<'_, H> {
                 }
             })
         });
-        Ok(Started::new(some(requests)?, call.output))
+        Ok(Started::new(started(requests)?, call.output))
     }
 
     fn reduce(&self, call: &Call) -> Result<Started<H>> {
@@ -168,7 +172,7 @@ impl<H: Handle> Ranks<'_, H> {
         output: Option<&Region>,
         reduce_op: ReduceOp,
         dtype: DType,
-    ) -> Result<Requests<H>> {
+    ) -> Result<Start<H>> {
         let Reduction { mpi_type, op, parts } = reduction(self.world, reduce_op, dtype)?;
         let in_place = output.is_some_and(|output| output.same_memory(input));
         let requests = pieces(elements(input, dtype, parts)).map(|(first, count)| {
@@ -194,7 +198,7 @@ impl<H: Handle> Ranks<'_, H> {
                 }
             })
         });
-        some(requests)
+        started(requests)
     }
 
     fn allgather(&self, call: Call) -> Result<Started<H>> {
@@ -256,7 +260,7 @@ impl<H: Handle> Ranks<'_, H> {
         input.extend(output);
         input.extend(blocks.staged);
         let kept = Kept { regions: input, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish })
+        Ok(Started { requests: Requests::One(request), kept, finish, failed: None })
     }
 
     fn reduce_scatter(&self, call: Call) -> Result<Started<H>> {
@@ -312,7 +316,7 @@ impl<H: Handle> Ranks<'_, H> {
         input.extend(blocks.staged);
         input.extend(staged);
         let kept = Kept { regions: input, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish })
+        Ok(Started { requests: Requests::One(request), kept, finish, failed: None })
     }
 
     /// A reduce-scatter that is too large for one call: a reduction to each rank.
@@ -326,16 +330,26 @@ impl<H: Handle> Ranks<'_, H> {
             .any(|(place, it)| place != own && it.overlaps(&call.output[0]));
         let staged = aliased.then(|| Region::zeroed(call.output[0].len()));
         let output = staged.as_ref().unwrap_or(&call.output[0]);
+        let mut failed = None;
         for (root, block) in (0..).zip(&call.input) {
             let output = (root == self.rank).then_some(output);
-            match self.reduce_to(root, block, output, call.reduce_op, call.dtype)? {
-                Requests::One(request) => requests.push(request),
-                Requests::Many(more) => requests.extend(more),
+            match self.reduce_to(root, block, output, call.reduce_op, call.dtype) {
+                Ok((Requests::One(request), _)) => requests.push(request),
+                Ok((Requests::Many(more), why)) => {
+                    requests.extend(more);
+                    failed = why;
+                }
+                Err(error) if requests.is_empty() => return Err(error),
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_some() {
+                break;
             }
         }
         let finish = staged.clone().map(|staged| copy_at_the_end(staged, call.output[0].clone()));
         let regions = call.input.into_iter().chain(call.output).chain(staged).collect();
-        Ok(Started { requests: Requests::Many(requests), kept: Kept::new(regions), finish })
+        let requests = Requests::Many(requests);
+        Ok(Started { requests, kept: Kept::new(regions), finish, failed })
     }
 
     /// Blocks go from ranks to ranks, each pair with its own size: gather, scatter, alltoall.
@@ -392,7 +406,7 @@ impl<H: Handle> Ranks<'_, H> {
         })?;
         let regions = sent.into_iter().chain(received).filter(|block| !block.is_empty()).collect();
         let kept = Kept { regions, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish: None })
+        Ok(Started { requests: Requests::One(request), kept, finish: None, failed: None })
     }
 
     fn request(&self, function: &str, start: impl FnOnce(*mut H) -> c_int) -> Result<H> {
@@ -402,13 +416,23 @@ impl<H: Handle> Ranks<'_, H> {
     }
 }
 
-impl<H> Started<H> {
-    fn one(request: H, regions: Vec<Region>) -> Started<H> {
-        Started::new(Requests::One(request), regions)
+impl<H: Handle> Started<H> {
+    fn new((requests, failed): Start<H>, regions: Vec<Region>) -> Started<H> {
+        Started { requests, kept: Kept::new(regions), finish: None, failed }
     }
 
-    fn new(requests: Requests<H>, regions: Vec<Region>) -> Started<H> {
-        Started { requests, kept: Kept::new(regions), finish: None }
+    /// The collective of this name and number, which `completion` is told of.
+    pub(super) fn running(
+        self,
+        group: Arc<Group<H>>,
+        place: (&'static str, u64),
+        deadline: Instant,
+        completion: Arc<Completion>,
+    ) -> Running<H> {
+        let Started { requests, kept, finish, failed } = self;
+        let running = Running::new(group, place, requests, kept, deadline);
+        let failed = failed.map(|error| Box::new((error, Instant::now() + DRAIN)));
+        Running { is_collective: true, finish, completion: Some(completion), failed, ..running }
     }
 }
 
@@ -507,14 +531,25 @@ fn pieces(elements: usize) -> impl Iterator<Item = (usize, c_int)> {
     })
 }
 
-/// The requests of what was started; most are one.
-fn some<H: Handle>(mut starts: impl Iterator<Item = Result<H>>) -> Result<Requests<H>> {
-    let Some(first) = starts.next() else { return Ok(Requests::Many(Vec::new())) };
+/// Requests that were started, and why the next was not, if so.
+type Start<H> = (Requests<H>, Option<Error>);
+
+/// Starts requests until one fails; most are one. What was started before goes on.
+///
+/// # Errors
+/// Why the first failed.
+fn started<H: Handle>(mut starts: impl Iterator<Item = Result<H>>) -> Result<Start<H>> {
+    let Some(first) = starts.next() else { return Ok((Requests::Many(Vec::new()), None)) };
     let first = first?;
-    match starts.next() {
-        None => Ok(Requests::One(first)),
-        Some(second) => all([Ok(first), second].into_iter().chain(starts)),
+    let Some(second) = starts.next() else { return Ok((Requests::One(first), None)) };
+    let mut requests = vec![first];
+    for request in [second].into_iter().chain(starts) {
+        match request {
+            Ok(request) => requests.push(request),
+            Err(error) => return Ok((Requests::Many(requests), Some(error))),
+        }
     }
+    Ok((Requests::Many(requests), None))
 }
 
 /// The count that all have, if they have one.
@@ -533,6 +568,18 @@ mod tests {
         assert_eq!(pieces(0), [(0, 0)]);
         assert_eq!(pieces(MOST), [(0, c_int::MAX)]);
         assert_eq!(pieces(MOST + 5), [(0, c_int::MAX), (MOST, 5)]);
+    }
+
+    #[test]
+    fn what_was_started_is_known_where_the_rest_fails() {
+        let failure = || Err(Error::Network { message: "no more".to_owned() });
+        let starts = |starts: Vec<Result<c_int>>| started(starts.into_iter());
+        assert!(matches!(starts(vec![Ok(1)]), Ok((Requests::One(1), None))));
+        assert!(starts(vec![failure(), Ok(1)]).is_err());
+        let Ok((Requests::Many(requests), Some(_))) = starts(vec![Ok(1), Ok(2), failure()]) else {
+            panic!("two requests are under way")
+        };
+        assert_eq!(requests, [1, 2]);
     }
 
     #[test]

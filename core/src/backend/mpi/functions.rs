@@ -16,6 +16,13 @@ pub(super) type Address = isize;
 /// is not looked at.
 pub(super) type UserFunction = extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_void);
 
+/// What is called when a communicator with an attribute is copied: `MPI_Comm_copy_attr_function`.
+pub(super) type CopyFunction<H> =
+    extern "C" fn(H, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+
+/// What is called when an attribute goes: `MPI_Comm_delete_attr_function`.
+pub(super) type DeleteFunction<H> = extern "C" fn(H, c_int, *mut c_void, *mut c_void) -> c_int;
+
 type In = *const c_void;
 type Out = *mut c_void;
 type Int = c_int;
@@ -59,6 +66,9 @@ functions! {
     comm_create_group = "MPI_Comm_create_group" (H, H, Int, *mut H);
     comm_free = "MPI_Comm_free" (*mut H);
     comm_set_errhandler = "MPI_Comm_set_errhandler" (H, H);
+    comm_create_keyval = "MPI_Comm_create_keyval"
+        (CopyFunction<H>, DeleteFunction<H>, *mut Int, *mut c_void);
+    comm_set_attr = "MPI_Comm_set_attr" (H, Int, *mut c_void);
     comm_get_attr = "MPI_Comm_get_attr" (H, Int, *mut c_void, *mut Int);
     group_incl = "MPI_Group_incl" (H, Int, Ints, *mut H);
     group_free = "MPI_Group_free" (*mut H);

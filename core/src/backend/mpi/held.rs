@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::collectives::{self, Ranks, Started};
-use super::group::{Compared, Found, Group};
+use super::group::Group;
 use super::running::Running;
 use super::world::World;
 use crate::backend::Call;
+use crate::backend::bulletin::{Compared, Found};
 use crate::clock::Instant;
 use crate::executor::Completion;
 use crate::wire::abort::Abort;
@@ -42,15 +43,9 @@ impl<H: Handle> Held<H> {
         let Held { group, call, sequence, since, deadline, completion, .. } = self;
         let name = call.name;
         match start(world, &group, call) {
-            Ok(Started { requests, kept, finish }) => {
-                let running = Running::new(group, (name, sequence), requests, kept, deadline);
-                Ok(Running {
-                    is_collective: true,
-                    since: Some(since),
-                    finish,
-                    completion: Some(completion),
-                    ..running
-                })
+            Ok(started) => {
+                let running = started.running(group, (name, sequence), deadline, completion);
+                Ok(Running { since: Some(since), ..running })
             }
             Err(error) => Err((completion, error)),
         }
@@ -87,7 +82,7 @@ pub(super) fn attend<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>)
 /// Ends when nothing is held, or nothing can be started any more.
 fn compare_all<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) {
     while let Some((sequence, fingerprint)) = next(world, group) {
-        match group.compare(sequence, fingerprint, SLICE) {
+        match group.bulletin.compare_for(sequence, fingerprint, SLICE) {
             Ok(Compared::Equal) => {
                 world.progress.change(|active, ended| {
                     active.start_held(world, group, sequence, ended);
@@ -105,7 +100,7 @@ fn compare_all<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) {
 /// What is to be compared next. If there is nothing, another thread begins with what comes.
 fn next<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) -> Option<(u64, Fingerprint)> {
     world.progress.change(|active, _| {
-        let can_start = !group.is_broken() && world.check_process().is_ok();
+        let can_start = !group.bulletin.is_broken() && world.check_process().is_ok();
         let next = active.first_held(group).filter(|_| can_start);
         if next.is_none() {
             group.comparing.store(false, Ordering::SeqCst);

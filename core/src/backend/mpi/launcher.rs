@@ -75,7 +75,11 @@ impl Launcher {
             Kind::Nobody => (None, None),
         };
         let job = job.iter().find_map(|name| lookup(name)).unwrap_or_default();
-        let local_size = first(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
+        let local_size = first(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).or_else(|| {
+            let nodes = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
+            let nodes = nodes.iter().find_map(|name| lookup(name)).filter(|_| slurm)?;
+            tasks_of_node(&nodes, number("SLURM_NODEID")?)
+        });
         Launcher { kind, size, rank, local_size, job, slurm }
     }
 
@@ -132,6 +136,19 @@ impl Launcher {
     }
 }
 
+/// The number of ranks on a node, in Slurm's way of writing that of each: `4(x2),3`.
+fn tasks_of_node(nodes: &str, node: u32) -> Option<u32> {
+    let mut end = 0_u32;
+    nodes.split(',').find_map(|part| {
+        let (tasks, times) = match part.trim().split_once("(x") {
+            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse().ok()?),
+            None => (part.trim(), 1),
+        };
+        end = end.saturating_add(times);
+        (node < end).then(|| tasks.parse().ok()).flatten()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -176,6 +193,24 @@ mod tests {
         assert_eq!(launcher.agrees(1, 2), Ok(()));
         let why = launcher.agrees(0, 1).unwrap_err();
         assert!(why.contains("rank 1 of 2") && why.contains("rank 0 of 1"), "{why}");
+    }
+
+    #[test]
+    fn slurm_says_how_many_ranks_share_a_node() {
+        let of = |node| tasks_of_node("4(x2),3", node);
+        assert_eq!([of(0), of(1), of(2), of(3)], [Some(4), Some(4), Some(3), None]);
+        assert_eq!((tasks_of_node("2", 0), tasks_of_node("many", 0)), (Some(2), None));
+        let step = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "5"),
+            ("SLURM_STEP_NUM_TASKS", "7"),
+            ("SLURM_STEP_TASKS_PER_NODE", "4,3"),
+            ("SLURM_NODEID", "1"),
+            ("PMIX_RANK", "5"),
+        ];
+        assert_eq!(launcher(&step).local_size, Some(3));
+        // Those of the whole allocation say nothing of a process that mpirun started.
+        assert_eq!(launcher(&step[3..]).local_size, None);
     }
 
     #[test]

@@ -36,11 +36,11 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::detail::Detail;
 use crate::backend::{Backend, Capabilities, Mismatches};
 use crate::store::Store;
 use crate::{Error, Result};
 pub use raw::{RawCall, raw_allreduce};
-use start::Detail;
 pub(crate) use start::meet;
 use world::{AnyWorld, GUARANTEED_TAGS};
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::active::{Active, Ended};
-use super::group::{Found, Group};
+use super::group::Group;
 use super::world::World;
+use crate::backend::bulletin::Found;
 use crate::clock::Instant;
 use crate::executor::{Completion, SpinPolicy, Waiting};
 use crate::wire::abort::Abort;
@@ -184,7 +185,7 @@ impl<H: Handle> Progress<H> {
     pub(super) fn inspect(&self, now: Instant) {
         let stalled = self.lock().stalled(now);
         for (group, oldest) in stalled {
-            if let Some((abort, found)) = group.look(oldest) {
+            if let Some((abort, found)) = group.bulletin.look(oldest) {
                 self.break_group(&group, abort, found);
             }
         }
@@ -217,11 +218,29 @@ impl<H: Handle> Progress<H> {
         }
     }
 
+    /// Waits until MPI has no memory that was only lent, of what failed. That has its limit, at which
+    /// the job is ended.
+    pub(super) fn drain(&self, world: &'static World<H>) {
+        let start = Instant::now();
+        while self.lock().has_lent() && !self.is_stopped() {
+            let now = Instant::now();
+            if !self.turn(world, Some(now)) {
+                self.pause(now - start);
+            }
+        }
+    }
+
     /// Calls MPI no more, from any thread.
     pub(super) fn stop(&self) {
         // Under the lock: whoever is in MPI comes out first.
-        let _active = self.lock();
+        let mut active = self.lock();
+        active.close();
         self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nothing of MPI can be called any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Active<H>> {

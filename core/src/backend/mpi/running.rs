@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::abi::{Handle, Status};
 use super::group::Group;
@@ -13,6 +14,9 @@ use super::world::World;
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 use crate::{Error, Region, Result};
+
+/// How long MPI may take, after an operation failed, to be done with memory that was only lent.
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
 
 /// Requests of one operation; most have one.
 pub(super) enum Requests<H> {
@@ -130,14 +134,38 @@ impl<H: Handle> Running<H> {
             Requests::One(request) => test(world, request),
             Requests::Many(requests) => {
                 while let Some(last) = requests.last_mut() {
-                    if !test(world, last)? {
+                    let tested = test(world, last);
+                    if let Ok(false) = tested {
                         return Ok(false);
                     }
+                    // The others go on, also where this one failed.
                     requests.pop();
+                    tested?;
                 }
                 Ok(true)
             }
         }
+    }
+
+    /// Whether no request is left, after one failed.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.requests {
+            Requests::One(_) => true,
+            Requests::Many(requests) => requests.is_empty(),
+        }
+    }
+
+    /// Ends it with `error`: at once, while MPI goes on with memory that is kept, or if it was only
+    /// lent, when MPI is done with it, for which it has until `until`. What is to be told.
+    pub(super) fn fail(&mut self, error: Error, until: Instant) -> Option<Over> {
+        if self.completion.is_none() || self.failed.is_some() {
+            return None;
+        }
+        if self.kept.is_borrowed() {
+            self.failed = Some(Box::new((error, until)));
+            return None;
+        }
+        self.give_up(error)
     }
 
     /// Ends it, when MPI is done with it. What is to be told, if anybody is.
@@ -156,8 +184,7 @@ impl<H: Handle> Running<H> {
         Some(Over::new(completion, result))
     }
 
-    /// Ends it for whoever waits, while MPI goes on with memory that is kept. What is to be told.
-    pub(super) fn give_up(&mut self, error: Error) -> Option<Over> {
+    fn give_up(&mut self, error: Error) -> Option<Over> {
         let completion = self.completion.take()?;
         self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.finish = None;

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 
 use super::abi::Handle;
 use super::collectives::{Ranks, in_place};
-use super::group::{Found, Group};
+use super::group::Group;
 use super::running::{Kept, Requests, Running, test};
 use super::world::World;
+use crate::backend::bulletin::Found;
 use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
 use crate::executor::{Completion, Outcome};
 use crate::wire::abort::Abort;
@@ -41,15 +42,24 @@ pub(super) fn attempt<'a, H: Handle>(
     }
     // As long as it is held, nobody finalises MPI.
     let Some(active) = world.progress.try_lock() else { return Attempt::Declined };
+    if group.bulletin.is_broken() {
+        return Attempt::Declined;
+    }
     let scratch = group.take_scratch(bytes.len());
     scratch.write(|scratch| scratch[..bytes.len()].copy_from_slice(bytes));
     let Group { comm, rank, size, .. } = **group;
     let ranks = Ranks { world, comm, rank, size };
-    let Ok(mut request) = in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) else {
-        // The longer way says what is wrong.
-        return Attempt::Declined;
+    let mut request = match in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) {
+        Ok(request) => request,
+        Err(error) => {
+            drop(active);
+            // The longer way says what is wrong.
+            world.progress.change(|active, ended| active.not_started(group, &error, ended));
+            return Attempt::Declined;
+        }
     };
-    let sequence = group.next_collective(fingerprint);
+    let sequence = group.bulletin.next_collective(fingerprint);
+    group.in_flight.fetch_add(1, Ordering::SeqCst);
     group.in_library.fetch_add(1, Ordering::SeqCst);
     let crowded = world.progress.is_crowded();
     let looks = match call.waiting {
@@ -65,6 +75,7 @@ pub(super) fn attempt<'a, H: Handle>(
             Ok(true) => {
                 scratch.read(|scratch| bytes.copy_from_slice(&scratch[..bytes.len()]));
                 group.in_library.fetch_sub(1, Ordering::SeqCst);
+                group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 drop(active);
                 group.put_scratch(scratch);
                 return Attempt::Done(sequence);
@@ -99,8 +110,9 @@ impl<H: Handle> Begun<'_, H> {
         let completion = Arc::new(Completion::new());
         let issued = Issued { sequence, completion: completion.clone() };
         let Some(request) = self.request.take() else { return issued };
-        group.in_library.fetch_sub(1, Ordering::SeqCst);
         if let Some(error) = failed {
+            group.in_library.fetch_sub(1, Ordering::SeqCst);
+            group.in_flight.fetch_sub(1, Ordering::SeqCst);
             let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
             world.progress.break_group(group, abort, Found::Here);
             completion.settle(Err(error));
@@ -115,7 +127,7 @@ impl<H: Handle> Begun<'_, H> {
             completion: Some(completion),
             ..running
         };
-        world.progress.change(|active, ended| active.add(world, running, ended));
+        world.progress.change(|active, ended| active.admit(world, running, ended));
         world.progress.leave_to(world, waiting, issued.completion.is_done());
         issued
     }
@@ -130,6 +142,7 @@ impl<H: Handle> Drop for Begun<'_, H> {
         let deadline = crate::clock::after(std::time::Duration::MAX);
         let requests = Requests::One(request);
         let running = Running::new(self.group.clone(), place, requests, kept, deadline);
+        self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.world.progress.change(|active, _| active.abandon(running));
     }
 }

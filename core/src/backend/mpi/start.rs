@@ -1,6 +1,6 @@
 //! How the ranks of an MPI job meet: rank and size are MPI's, and where nobody says where the store
-//! is, rank 0 serves one and tells the others by messages of MPI. Also what the environment says
-//! about checking. Knows no group.
+//! is, rank 0 serves one and tells the others by messages of MPI. Knows no
+//! group.
 
 #![allow(unsafe_code)]
 
@@ -15,39 +15,8 @@ use crate::clock::{self, Instant};
 use crate::env::Environment;
 use crate::rendezvous::Rendezvous;
 use crate::store::{TcpStore, TcpStoreOptions};
+use crate::transport::host;
 use crate::{Error, Result};
-
-/// How much is checked before a collective is issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
-    /// Nothing: MPI does what it does with ranks that disagree, and the store is asked for the
-    /// reason of what stands still.
-    Little,
-    /// All ranks compare through the store what they are about to run.
-    Full,
-}
-
-/// The variables that say how much is checked; the second is PyTorch's.
-const DETAIL: [&str; 2] = ["POLYRANK_DEBUG", "TORCH_DISTRIBUTED_DEBUG"];
-
-/// How much the environment wants to be checked.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for a value that is unknown.
-pub(super) fn detail() -> Result<Detail> {
-    let said = DETAIL.iter().find_map(|name| {
-        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-        Some((name, value))
-    });
-    let Some((name, value)) = said else { return Ok(Detail::Little) };
-    match value.to_ascii_uppercase().as_str() {
-        "OFF" | "INFO" => Ok(Detail::Little),
-        "DETAIL" => Ok(Detail::Full),
-        _ => Err(Error::InvalidArgument {
-            message: format!("{name} is '{value}'; OFF, INFO or DETAIL is expected"),
-        }),
-    }
-}
 
 /// Finds the place of this process in the MPI job and, with neither a URL nor `MASTER_ADDR` in the
 /// environment, a store for all of them. `None`: the caller knows a store, and may use the place.
@@ -106,29 +75,32 @@ fn serve_or_join<H: Handle>(world: &World<H>, timeout: Duration) -> Result<Rende
         TcpStoreOptions::new(host, port).world_size(size).is_master(rank == 0).timeout(timeout)
     };
     let store = if rank == 0 {
-        // Only a job over several hosts needs more than this one's own addresses.
-        let host = match world.ranks_on_host >= size {
-            true => "127.0.0.1".to_owned(),
-            false => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        };
-        let store = TcpStore::without_waiting(options(&host, 0))?;
-        let address = format!("{host} {}", store.port());
-        tell(world, address.into_bytes())?;
+        let store = TcpStore::without_waiting(options("127.0.0.1", 0))?;
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        // Not all launchers say which ranks share a host: each sees for itself.
+        tell(world, format!("{} {node} {}", store.port(), host::identity()).into_bytes())?;
         store
     } else {
-        let address = hear(world, timeout)?;
-        let parsed = address
-            .split_once(' ')
-            .and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-        let (host, port) = parsed.ok_or_else(|| Error::Rendezvous {
-            message: format!("rank 0 of the MPI job says that its store is at '{address}'"),
+        let said = hear(world, timeout)?;
+        let address = address(&said, &host::identity()).ok_or_else(|| Error::Rendezvous {
+            message: format!("rank 0 of the MPI job says that its store is at '{said}'"),
         })?;
-        TcpStore::without_waiting(options(host, port))?
+        TcpStore::without_waiting(options(address.0, address.1))?
     };
     let mut met = Rendezvous::new(Arc::new(store), rank, size)?;
     met.hosting = rank == 0;
     met.hosted = true;
     Ok(met)
+}
+
+/// Host and port of the store, of which rank 0 said port, name and identity of its host, for a rank
+/// on the host `here`.
+fn address<'a>(said: &'a str, here: &str) -> Option<(&'a str, u16)> {
+    let mut parts = said.splitn(3, ' ');
+    let (port, node, identity) = (parts.next()?, parts.next()?, parts.next()?);
+    // The host's own name need not be known there.
+    let host = if identity == here { "127.0.0.1" } else { node };
+    Some((host, port.parse().ok()?))
 }
 
 /// Sends `address` to all others. MPI keeps what is so short, or it is kept here for ever.
@@ -213,4 +185,19 @@ fn take<H: Handle>(world: &World<H>, mut message: H, status: &mut Status) -> Res
         }
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_reached_by_its_hosts_name_from_other_hosts_only() {
+        let said = "4711 node-a boot net:[1]";
+        assert_eq!(address(said, "boot net:[1]"), Some(("127.0.0.1", 4711)));
+        assert_eq!(address(said, "boot net:[2]"), Some(("node-a", 4711)));
+        for said in ["", "4711", "4711 node-a", "port node-a boot"] {
+            assert_eq!(address(said, "boot"), None, "{said}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use super::library::{self, Found};
 use super::progress::Progress;
 use super::reductions::Operators;
 use crate::executor::SpinPolicy;
+use crate::wire::abort::Abort;
 use crate::{Error, Result};
 
 /// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
@@ -34,8 +35,6 @@ pub(super) struct World<H: Handle> {
     pub(super) job: String,
     /// The highest tag of a message.
     pub(super) max_tag: u32,
-    /// Ranks that share this host's cores, as far as the launcher says.
-    pub(super) ranks_on_host: u32,
     pub(super) operators: Operators<H>,
     pub(super) progress: Progress<H>,
     /// The groups that were made, for the end of the process.
@@ -145,12 +144,12 @@ impl<H: Handle> World<H> {
             size,
             job: launcher.job,
             max_tag,
-            ranks_on_host,
             operators: Operators::default(),
             progress: Progress::new(SpinPolicy::for_host(ranks_on_host as usize)),
             groups: Mutex::default(),
         }));
         at_exit::notice_forks();
+        world.notice_the_end().map_err(|error| error.to_string())?;
         if initialised_here {
             at_exit::finalise(world);
         }
@@ -179,16 +178,58 @@ impl<H: Handle> World<H> {
         groups.push(Arc::downgrade(group));
     }
 
-    /// Leaves all groups that are still there: the others shall not wait for a process that ends.
-    /// Whether MPI has nothing of this process under way any more.
-    fn leave_groups(&self) -> bool {
+    /// Has [`World::end`] called before anybody finalises the library, whoever that is: MPI drops
+    /// the attributes of this communicator first.
+    fn notice_the_end(&'static self) -> Result<()> {
+        extern "C" fn copy<H>(
+            _: H,
+            _: c_int,
+            _: *mut c_void,
+            _: *mut c_void,
+            _: *mut c_void,
+            is_copied: *mut c_int,
+        ) -> c_int {
+            // SAFETY: an output argument. Nothing is copied.
+            unsafe { *is_copied = 0 };
+            0
+        }
+        extern "C" fn end<H: Handle>(_: H, _: c_int, _: *mut c_void, world: *mut c_void) -> c_int {
+            // SAFETY: the address is that of a world, which lives for ever.
+            let world: &'static World<H> = unsafe { &*world.cast_const().cast() };
+            let end = || world.end("MPI was finalised in this process");
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));
+            0
+        }
+        let (functions, mut key) = (&self.functions, 0);
+        let extra = std::ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the functions are of the types that MPI asks for; the key is an output argument.
+        let code =
+            unsafe { (functions.comm_create_keyval)(copy::<H>, end::<H>, &raw mut key, extra) };
+        self.check(code, "MPI_Comm_create_keyval")?;
+        let comm_self = self.constants.comm_self;
+        // SAFETY: the communicator is predefined, and the key was made above.
+        let code = unsafe { (functions.comm_set_attr)(comm_self, key, std::ptr::null_mut()) };
+        self.check(code, "MPI_Comm_set_attr")
+    }
+
+    /// Leaves all groups that are still there, the others shall not wait for a process that ends,
+    /// and calls MPI no more. Whether MPI had nothing of this process under way any more.
+    fn end(&'static self, why: &str) -> bool {
+        if self.is_inherited() || self.progress.is_stopped() {
+            return false;
+        }
         let groups =
             std::mem::take(&mut *self.groups.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut in_order = true;
-        for group in groups.iter().filter_map(Weak::upgrade) {
-            group.leave();
-            in_order &= group.in_library.load(Ordering::SeqCst) == 0;
+        let groups: Vec<_> = groups.iter().filter_map(Weak::upgrade).collect();
+        for group in &groups {
+            let abort = Abort::Failed { rank: group.rank, why: why.to_owned() };
+            self.progress.change(|active, ended| active.leave(group, abort, ended));
+            group.bulletin.leave();
         }
+        self.progress.drain(self);
+        let is_done = |group: &Arc<Group<H>>| group.in_library.load(Ordering::SeqCst) == 0;
+        let in_order = groups.iter().all(is_done);
+        self.progress.stop();
         in_order
     }
 
@@ -199,7 +240,7 @@ impl<H: Handle> World<H> {
 
     /// Whether the application finalised the library.
     pub(super) fn is_finalised(&self) -> bool {
-        is_set(self.functions.finalized)
+        self.progress.is_stopped()
     }
 
     /// An error unless `code` is that of success.
@@ -345,11 +386,10 @@ mod at_exit {
             if world.is_inherited() || world.is_finalised() {
                 return;
             }
-            let in_order = world.leave_groups();
+            let in_order = world.end("the process ended");
             if in_order && !FAILED.load(Ordering::SeqCst) {
-                world.progress.stop();
                 // SAFETY: the library is initialised and not finalised, and nothing is called after
-                // this: progress was stopped above.
+                // this: that is the end.
                 unsafe { (world.functions.finalize)() };
             }
         };

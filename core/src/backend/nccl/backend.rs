@@ -65,7 +65,7 @@ struct NcclBackend {
 pub(super) fn connect(found: &'static Found, meeting: Meeting<'_>) -> Result<Arc<dyn Backend>> {
     let Meeting { store, ranks, name, timeout, options, device, share } = meeting;
     let group = Group {
-        bulletin: Bulletin::new("nccl", name, ranks, store.clone()),
+        bulletin: Bulletin::join("nccl", name, ranks, store)?,
         communicator: OnceLock::new(),
         in_flight: AtomicUsize::new(0),
         is_failing: AtomicBool::new(false),
@@ -448,15 +448,7 @@ impl Backend for NcclBackend {
 
 impl NcclBackend {
     fn item(&self, call: &mut Call) -> Item {
-        let fingerprint = Fingerprint {
-            collective: call.collective as u8,
-            dtype: call.dtype as u8,
-            reduce_op: call.reduce_op.code(),
-            algorithm: 0,
-            root: call.root,
-            elements: call.elements,
-            detail: call.detail,
-        };
+        let fingerprint = call.fingerprint(0);
         Item {
             name: call.name,
             sequence: self.group.bulletin.next_collective(fingerprint),
