@@ -25,9 +25,28 @@ def both(mpi):
     assert world.allreduce(rank) == total
 
 
+def raises(kind, words, call):
+    """Asserts that the call raises an error of this kind that has these words."""
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def end_too_early(mpi):
+    """Finalises MPI while an operation is in flight and the group is there."""
+    polyrank_again = lambda: pr.all_reduce(np.zeros(3, np.float32))  # noqa: E731
+    receive = pr.irecv(np.zeros(3, np.float32), src=1 - pr.get_rank())
+    mpi.Finalize()
+    raises(pr.RankFailedError, "MPI was finalised in this process", receive.wait)
+    raises(pr.BackendUnavailableError, "finalised already", polyrank_again)
+
+
 def main():
     """The exit code is 0 if all went well."""
-    if sys.argv[1] == "mpi4py-first":
+    if sys.argv[1] != "polyrank-first":
         from mpi4py import MPI
 
         pr.init_process_group("mpi")
@@ -36,15 +55,13 @@ def main():
         from mpi4py import MPI
     both(MPI)
     rank = pr.get_rank()
+    if sys.argv[1] == "mpi4py-ends-first":
+        end_too_early(MPI)
     pr.destroy_process_group()
     if sys.argv[1] == "mpi4py-first":
         MPI.Finalize()
-        try:
-            pr.init_process_group("mpi")
-        except pr.BackendUnavailableError as error:
-            assert "finalised already" in str(error), error
-        else:
-            raise AssertionError("a group was made of an MPI that is finalised")
+        again = lambda: pr.init_process_group("mpi")  # noqa: E731
+        raises(pr.BackendUnavailableError, "finalised already", again)
     print(f"\nREPORT {rank} ok", flush=True)
 
 

@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Bytes that no operation may touch, and that every output must replace.
 const UNTOUCHED: u8 = 0xa5;
 
+/// Elements of a tensor that no way of moving it takes whole.
+const LARGE: usize = (1 << 20) + 1;
+
 /// The file, read once.
 pub fn file() -> &'static Value {
     static FILE: OnceLock<Value> = OnceLock::new();
@@ -117,6 +120,28 @@ pub fn case(collective: Collective, dtype: DType, reduce_op: ReduceOp, elements:
         strided: false,
         uneven: false,
     }
+}
+
+/// A case of each collective that takes more than one piece, with the last of `world` ranks as root
+/// and blocks that differ where they may.
+pub fn large(world: u32) -> impl Iterator<Item = Case> {
+    use Collective::*;
+    let part = LARGE / world as usize;
+    let cases = [
+        (Allreduce, DType::F32, ReduceOp::Sum, LARGE),
+        (Allreduce, DType::Bf16, ReduceOp::Avg, LARGE),
+        (Reduce, DType::F64, ReduceOp::Max, LARGE),
+        (ReduceScatter, DType::I32, ReduceOp::Sum, part),
+        (Broadcast, DType::U8, ReduceOp::Sum, LARGE),
+        (Allgather, DType::Complex64, ReduceOp::Sum, part),
+        (Gather, DType::Complex64, ReduceOp::Sum, part),
+        (Scatter, DType::I16, ReduceOp::Sum, part),
+        (Alltoall, DType::F32, ReduceOp::Sum, part),
+    ];
+    cases.into_iter().map(move |(collective, dtype, reduce_op, elements)| {
+        let uneven = collective.facts().sizes != Sizes::Equal;
+        Case { root: world - 1, uneven, ..case(collective, dtype, reduce_op, elements) }
+    })
 }
 
 /// Calls `run` with everything that a call of so many elements can be on `world` ranks.

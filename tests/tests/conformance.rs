@@ -8,9 +8,6 @@ use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request
 use polyrank_tests::cases::{self, Case, case, file, numbers, product, reduce_ops};
 use polyrank_tests::ranks;
 
-/// Large enough for many segments.
-const LARGE: usize = (1 << 20) + 1;
-
 fn worlds() -> Vec<u32> {
     numbers(&file()["worlds"]).into_iter().map(|world| world as u32).collect()
 }
@@ -51,25 +48,10 @@ fn the_pairwise_cases_of_the_other_languages() {
 
 #[test]
 fn large_tensors() {
-    use Collective::*;
     for world in worlds() {
         ranks(world, |group| {
-            let part = LARGE / world as usize;
-            for (collective, dtype, reduce_op, elements) in [
-                (Allreduce, DType::F32, ReduceOp::Sum, LARGE),
-                (Allreduce, DType::Bf16, ReduceOp::Avg, LARGE),
-                (Reduce, DType::F64, ReduceOp::Max, LARGE),
-                (ReduceScatter, DType::I32, ReduceOp::Sum, part),
-                (Broadcast, DType::U8, ReduceOp::Sum, LARGE),
-                (Allgather, DType::Complex64, ReduceOp::Sum, part),
-                (Gather, DType::Complex64, ReduceOp::Sum, part),
-                (Scatter, DType::I16, ReduceOp::Sum, part),
-                (Alltoall, DType::F32, ReduceOp::Sum, part),
-            ] {
-                let one = case(collective, dtype, reduce_op, elements);
-                let sizes = collective.facts().sizes;
-                let uneven = sizes != polyrank::Sizes::Equal;
-                check(&group, &Case { root: world - 1, uneven, ..one });
+            for case in cases::large(world) {
+                check(&group, &case);
             }
         });
     }

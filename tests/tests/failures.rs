@@ -43,21 +43,9 @@ fn killed(group: &ProcessGroup, victim: u32, request: Request) {
     let start = Instant::now();
     let error = group.run(request).unwrap_err();
     let late = start.elapsed() > SOON;
-    report(format!("late={late} {}: {error}", kind(&error)));
+    report(format!("late={late} {}: {error}", error.kind()));
     let again = group.run(allreduce(1)).unwrap_err();
-    report(format!("again {}: {again}", kind(&again)));
-}
-
-fn kind(error: &Error) -> &'static str {
-    match error {
-        Error::RankFailed { .. } => "RankFailed",
-        Error::CollectiveMismatch { .. } => "CollectiveMismatch",
-        Error::CollectiveTimeout { .. } => "CollectiveTimeout",
-        Error::WaitTimeout { .. } => "WaitTimeout",
-        Error::Aborted { .. } => "Aborted",
-        Error::MessageSize { .. } => "MessageSize",
-        _ => "another error",
-    }
+    report(format!("again {}: {again}", again.kind()));
 }
 
 fn assert_all_know(ended: &[Ended], victim: u32, collective: &str) {
@@ -109,7 +97,7 @@ fn ranks_that_exchange_no_data_with_the_dead_one_hear_of_it() {
 fn raises(group: &ProcessGroup, ours: Request) {
     let mut calls = [allreduce(10), ours, allreduce(1)].into_iter();
     let error = calls.find_map(|request| group.run(request).err()).unwrap();
-    report(format!("{}: {error}", kind(&error)));
+    report(format!("{}: {error}", error.kind()));
 }
 
 fn assert_mismatch(ended: &[Ended], both: [&str; 2]) {
@@ -183,7 +171,7 @@ fn a_stalled_operation_for_which_nobody_waits_is_looked_into_as_well() {
         let work = group.issue(broadcast(1 - group.rank(), 10)).unwrap();
         work.on_done(move |result| told.send(result.clone()).unwrap());
         let error = hears.recv().unwrap().unwrap_err();
-        report(format!("{}: {error}", kind(&error)));
+        report(format!("{}: {error}", error.kind()));
     });
     assert_mismatch(&ended, ["root 0", "root 1"]);
 }
@@ -203,7 +191,7 @@ fn an_operation_past_its_deadline_names_who_is_late() {
             request.timeout = Some(Duration::from_millis(700));
         }
         let error = group.run(request).unwrap_err();
-        report(format!("{}: {error}", kind(&error)));
+        report(format!("{}: {error}", error.kind()));
         if group.rank() == 0 {
             // The store ends with this rank, so it stays until rank 1 knows.
             let store = group.get_group_store();

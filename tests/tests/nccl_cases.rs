@@ -7,10 +7,8 @@
 use polyrank::backend::{Direction, Waiting, nccl};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
-use polyrank::{
-    Collective, DType, Device, Error, ProcessGroup, ReduceOp, Region, Request, Sizes, Tensor,
-};
-use polyrank_tests::cases::{self, Case, case, product};
+use polyrank::{Collective, DType, Device, Error, ProcessGroup, Region, Request, Tensor};
+use polyrank_tests::cases::{self, Case, product};
 use polyrank_tests::nccl::{Made, in_double, nccl_ranks, python_ranks};
 
 /// Runs a case on this rank's device. What NCCL does not have must be a typed error.
@@ -81,26 +79,12 @@ fn the_pairwise_cases() {
 
 #[test]
 fn large_tensors() {
-    use Collective::*;
-    const LARGE: usize = (1 << 20) + 1;
     in_double("large_tensors", || {
         for size in [2, 3] {
             nccl_ranks(size, &Made::default(), |group| {
-                let part = LARGE / size as usize;
-                for (collective, dtype, reduce_op, elements) in [
-                    (Allreduce, DType::F32, ReduceOp::Sum, LARGE),
-                    (Reduce, DType::F64, ReduceOp::Max, LARGE),
-                    (ReduceScatter, DType::I32, ReduceOp::Sum, part),
-                    (Broadcast, DType::U8, ReduceOp::Sum, LARGE),
-                    (Allgather, DType::Complex64, ReduceOp::Sum, part),
-                    (Gather, DType::Complex64, ReduceOp::Sum, part),
-                    (Scatter, DType::I16, ReduceOp::Sum, part),
-                    (Alltoall, DType::F32, ReduceOp::Sum, part),
-                ] {
-                    let one = case(collective, dtype, reduce_op, elements);
-                    let uneven = collective.facts().sizes != Sizes::Equal;
-                    check(&group, &Case { root: size - 1, uneven, ..one.clone() });
-                    check(&group, &one);
+                for large in cases::large(size) {
+                    check(&group, &large);
+                    check(&group, &Case { root: 0, uneven: false, ..large });
                 }
             });
         }

@@ -35,20 +35,8 @@ fn finish(group: &ProcessGroup, request: Request) -> polyrank::Result<()> {
     group.issue(request)?.wait(Some(polyrank_tests::LIMIT))
 }
 
-fn kind(error: &Error) -> &'static str {
-    match error {
-        Error::RankFailed { .. } => "RankFailed",
-        Error::CollectiveMismatch { .. } => "CollectiveMismatch",
-        Error::CollectiveTimeout { .. } => "CollectiveTimeout",
-        Error::Aborted { .. } => "Aborted",
-        Error::InvalidArgument { .. } => "InvalidArgument",
-        Error::RendezvousTimeout { .. } => "RendezvousTimeout",
-        _ => "another error",
-    }
-}
-
 fn said(error: &Error) -> String {
-    format!("{}: {}", kind(error), error.to_string().replace('\n', " "))
+    format!("{}: {}", error.kind(), error.to_string().replace('\n', " "))
 }
 
 fn unavailable() -> String {
@@ -168,7 +156,7 @@ fn an_operation_past_its_deadline_names_who_is_late() {
                 Request { timeout: Some(Duration::from_millis(900)), ..allreduce(&group, 1000) };
             let error = finish(&group, request).unwrap_err();
             let again = group.run(allreduce(&group, 1)).unwrap_err();
-            assert_eq!(kind(&again), "CollectiveTimeout", "{again}");
+            assert_eq!(again.kind(), "CollectiveTimeout", "{again}");
             store.set("gave up", b"").unwrap();
             store.wait(&["heard"], None).unwrap();
             said(&error)
@@ -269,7 +257,7 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
         }
         report(said(&finish(&group, allreduce(&group, 100_000)).unwrap_err()));
         let again = group.run(allreduce(&group, 1)).unwrap_err();
-        assert_eq!(kind(&again), "RankFailed", "{again}");
+        assert_eq!(again.kind(), "RankFailed", "{again}");
     });
     assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
     for rank in &ended[..2] {

@@ -75,7 +75,9 @@ fn serve_or_join<H: Handle>(world: &World<H>, timeout: Duration) -> Result<Rende
         TcpStoreOptions::new(host, port).world_size(size).is_master(rank == 0).timeout(timeout)
     };
     let store = if rank == 0 {
-        let store = TcpStore::without_waiting(options("127.0.0.1", 0))?;
+        // Only a job over several hosts needs more than this one's own addresses.
+        let listen = if world.is_one_host { "127.0.0.1" } else { "0.0.0.0" };
+        let store = TcpStore::without_waiting(options(listen, 0))?;
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         // Not all launchers say which ranks share a host: each sees for itself.
         tell(world, format!("{} {node} {}", store.port(), host::identity()).into_bytes())?;

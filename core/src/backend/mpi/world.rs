@@ -35,6 +35,8 @@ pub(super) struct World<H: Handle> {
     pub(super) job: String,
     /// The highest tag of a message.
     pub(super) max_tag: u32,
+    /// Whether all ranks of the job are known to be on this host.
+    pub(super) is_one_host: bool,
     pub(super) operators: Operators<H>,
     pub(super) progress: Progress<H>,
     /// The groups that were made, for the end of the process.
@@ -144,6 +146,7 @@ impl<H: Handle> World<H> {
             size,
             job: launcher.job,
             max_tag,
+            is_one_host: size == 1 || launcher.local_size.is_some_and(|local| local >= size),
             operators: Operators::default(),
             progress: Progress::new(SpinPolicy::for_host(ranks_on_host as usize)),
             groups: Mutex::default(),
