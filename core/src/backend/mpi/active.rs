@@ -269,8 +269,8 @@ impl<H: Handle> Active<H> {
         stalled.into_iter().map(|(group, oldest)| (group, number(oldest))).collect()
     }
 
-    /// Fails everything of a group that is in flight, and notes why if it is not broken yet; whether
-    /// that is so. What MPI goes on with is kept, unless it was only lent: that ends when MPI is
+    /// Fails everything of a group that is in flight, and notes why if it is not broken yet, which
+    /// is returned. What MPI goes on with is kept, unless it was only lent: that ends when MPI is
     /// done with it.
     pub(super) fn break_group(
         &mut self,

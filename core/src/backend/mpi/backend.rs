@@ -101,8 +101,8 @@ async fn read_places<H: Handle>(
     Ok(members)
 }
 
-/// A communicator of `members`, which all call this together. MPI has no call for that with a limit,
-/// nor one that does not block: another thread waits.
+/// A communicator of `members`, which all call this together. MPI has no call for that with a
+/// limit, nor one that does not block: another thread waits.
 ///
 /// # Errors
 /// What MPI says of it; [`Error::RendezvousTimeout`] if it is not there by `until`.

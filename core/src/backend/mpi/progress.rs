@@ -218,8 +218,8 @@ impl<H: Handle> Progress<H> {
         }
     }
 
-    /// Waits until MPI has no memory that was only lent, of what failed. That has its limit, at which
-    /// the job is ended.
+    /// Waits until MPI has no memory that was only lent, of what failed. That has its limit, at
+    /// which the job is ended.
     pub(super) fn drain(&self, world: &'static World<H>) {
         let start = Instant::now();
         while self.lock().has_lent() && !self.is_stopped() {
