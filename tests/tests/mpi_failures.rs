@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::distributed::{
     InitOptions, destroy_process_group, init_process_group, is_backend_available,
 };
-use polyrank::{Collective, Error, ProcessGroup, Request, Tensor};
+use polyrank::store::{FileStore, PrefixStore, Store};
+use polyrank::{Collective, Error, GroupOptions, ProcessGroup, Request, Tensor, rendezvous};
 use polyrank_tests::languages::{Language, Program, built, say_skipped};
 use polyrank_tests::mpi::{HUNG, Job, Mpi, bare_ranks, launched, ranks, report, run};
 
@@ -378,6 +380,42 @@ fn the_job_of_a_killed_rank_ends_with_the_launchers_reason() {
             let says = signal.iter().any(|words| job.output.contains(words));
             assert!(says, "{mpi:?}: {}", job.output);
         }
+    }
+}
+
+/// The file store that ranks are told of.
+const FILE: &str = "POLYRANK_TEST_FILE";
+
+#[test]
+fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout() {
+    for mpi in Mpi::ALL {
+        let test = "a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout";
+        let name = format!("polyrank-{}-{mpi:?}", std::process::id());
+        let file = std::env::temp_dir().join(name).to_string_lossy().into_owned();
+        let job = bare_ranks(mpi, test, 2, &[(FILE, &file)], || {
+            let (rank, size) = polyrank::backend::mpi::place().unwrap();
+            let file = FileStore::new(std::env::var(FILE).unwrap(), Some(size)).unwrap();
+            let store: Arc<dyn Store> = Arc::new(file);
+            if rank == 0 {
+                let options = GroupOptions::default().backend("mpi".parse().unwrap());
+                let options = options.timeout(Duration::from_secs(2));
+                let made = ProcessGroup::new(store.clone(), rank, size, "test", options);
+                tell(0, &made.err().unwrap());
+                store.set("gave up", b"").unwrap();
+                return;
+            }
+            // Says what the backend says, with a place like that of rank 0.
+            let group = PrefixStore::new("polyrank/test", store.clone());
+            let place = String::from_utf8(group.get("mpi/place/0").unwrap()).unwrap();
+            group.set("mpi/place/1", place.replacen("0/", "1/", 1).as_bytes()).unwrap();
+            rendezvous::join(&group, "test", rank, size, polyrank_tests::LIMIT).unwrap();
+            store.wait(&["gave up"], None).unwrap();
+        });
+        let _ = std::fs::remove_file(&file);
+        let Some(job) = job else { continue };
+        assert_ne!(job.code, Some(HUNG), "{mpi:?}: {}", job.output);
+        let line = only(&job, 0);
+        assert!(line.starts_with("RendezvousTimeout: MPI made no communicator"), "{line}");
     }
 }
 
