@@ -137,15 +137,17 @@ impl ProcessGroup {
                 words.fill(one as u64);
                 (all, digest(words))
             }
+            Sizes::Pairwise if given == taken && given.is_multiple_of(size as usize) => (0, 0),
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
         };
+        let is_shared = facts.sizes != Sizes::Pairwise;
         Some(SmallCall {
             collective,
             dtype,
             reduce_op,
             root: if facts.rooted { root } else { 0 },
             elements: elements as u64,
-            shared_bytes: Some((elements * dtype.size_bytes()) as u64),
+            shared_bytes: is_shared.then_some((elements * dtype.size_bytes()) as u64),
             detail,
             waiting,
         })

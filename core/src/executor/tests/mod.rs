@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod board_alltoall;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards;
 mod collectives;
 mod contracts;
