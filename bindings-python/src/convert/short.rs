@@ -132,11 +132,8 @@ impl<'a, 'py> Short<'a, 'py> {
                     return None;
                 }
                 plain.dtype = output.dtype;
-                // SAFETY: as in `writable`.
-                let read = unsafe {
-                    std::slice::from_raw_parts(input.data.as_ptr().cast_const(), input.bytes)
-                };
-                let tried = group.try_plain(&plain, &mut Flat::Apart(read, writable(output)?))?;
+                let mut memory = Flat::Apart(readable(input), writable(output)?);
+                let tried = group.try_plain(&plain, &mut memory)?;
                 tried.work(|| Kept {
                     input: Some(region(input, from)),
                     output: region(output, into),
@@ -154,13 +151,19 @@ impl<'a, 'py> Short<'a, 'py> {
 }
 
 /// The memory of an array that is written, if it may be.
-fn writable<'a>(array: &Array) -> Option<&'a mut [u8]> {
+pub(super) fn writable<'a>(array: &Array) -> Option<&'a mut [u8]> {
     // SAFETY: the array is alive for as long as the call, whose arguments hold it, its memory is as
     // large as it says, and the GIL is held; what other threads do with it meanwhile is the
     // caller's affair. The slice does not leave the call.
     array
         .writable
         .then(|| unsafe { std::slice::from_raw_parts_mut(array.data.as_ptr(), array.bytes) })
+}
+
+/// The memory of an array that is read.
+pub(super) fn readable<'a>(array: &Array) -> &'a [u8] {
+    // SAFETY: as in `writable`.
+    unsafe { std::slice::from_raw_parts(array.data.as_ptr().cast_const(), array.bytes) }
 }
 
 /// The memory of `array`, which `object` is, for as long as an operation needs it.

@@ -214,6 +214,28 @@ impl Backend for ScheduledBackend {
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
     }
 
+    fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
+        let issuing = self.issuing.try_lock();
+        let Ok(mut issuing) = issuing else { return false };
+        let (sent, settling) = self.driver.send_short(to, payload);
+        issuing.messages += u64::from(sent);
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(settling);
+        sent
+    }
+
+    fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
+        let issuing = self.issuing.try_lock();
+        let Ok(mut issuing) = issuing else { return None };
+        let (sender, settling) = self.driver.receive_short(from, memory);
+        issuing.messages += u64::from(sender.is_some());
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(settling);
+        sender
+    }
+
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
         let glance = until.is_some_and(|until| until <= Instant::now());
         loop {

@@ -16,6 +16,8 @@ mod messages;
 mod network;
 mod schedules;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod short_messages;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod sleeping;
 mod world;
 
