@@ -9,7 +9,7 @@ use std::time::Duration;
 use polyrank::backend::{Flat, Waiting};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
 use polyrank::process_group::{Kept, Plain};
-use polyrank::{DType, ProcessGroup, Region, distributed};
+use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
@@ -129,6 +129,13 @@ impl<'a, 'py> Short<'a, 'py> {
             }
             (Some((output, _)), Some((input, _))) => {
                 if output.dtype != input.dtype || output.overlaps(input) {
+                    return None;
+                }
+                let size = group.size() as usize;
+                let has_parts = |array: &Array| array.rows.is_multiple_of(size);
+                // Its parts are whole rows.
+                let in_rows = plain.collective == Collective::Alltoall;
+                if in_rows && !(has_parts(output) && has_parts(input)) {
                     return None;
                 }
                 plain.dtype = output.dtype;
