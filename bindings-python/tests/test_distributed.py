@@ -101,8 +101,12 @@ def messages_of_all_kinds(rank):
             strided, halves = given[::2], got[::2]
             for _ in range(2):
                 if rank == 0:
-                    dist.send(given, peer, None, 3)
+                    # A long one would wait until it is received, which is last.
+                    send = dist.send if given.nbytes <= 4096 else dist.isend
+                    work = send(given, peer, None, 3)
                     dist.send(strided, dst=peer, tag=2)
+                    if work:
+                        work.wait()
                     assert dist.recv(got, src=peer, tag=5) == peer
                 else:
                     # The later one first.
