@@ -155,6 +155,31 @@ def test_alltoall(world):
     world.run(all_to_all)
 
 
+def all_to_all_of_some_even_ranks(here):
+    # Only ranks 0 and 1 know that their blocks are not all of one size, and which are long.
+    def block(sender, receiver, count, turn):
+        longer = {sender, receiver} == {0, 1} and turn % 3 == 0
+        return values(sender * 10 + receiver + turn, count + 700 * longer, "int64")
+
+    ranks = range(here.size)
+    for turn in range(60):
+        count = [0, 1, 7, 300][turn % 4]
+        inputs = [block(here.rank, r, count, turn) for r in ranks]
+        expected = [block(r, here.rank, count, turn) for r in ranks]
+        outputs = [np.zeros(len(e), np.int64) for e in expected]
+        work = here.group.alltoall(outputs, inputs)
+        total = np.full(1, turn)
+        here.group.allreduce(total).wait()
+        work.wait()
+        assert total[0] == turn * here.size
+        for rank, output in enumerate(outputs):
+            same(output, expected[rank], (turn, rank))
+
+
+def test_alltoall_whose_blocks_are_of_one_size_on_some_ranks(world):
+    world.run(all_to_all_of_some_even_ranks)
+
+
 def bad_splits(here):
     tensor = np.zeros(4)
     for outputs, inputs in (([1] * here.size, []), ([1] * (here.size + 1), [])):
@@ -163,6 +188,9 @@ def bad_splits(here):
     with pytest.raises(ValueError, match="divide"):
         odd = np.zeros(2 * here.size + 1)
         here.group.all_to_all_single(odd, odd.copy())
+    with pytest.raises(ValueError, match="divide"):
+        rows = np.zeros((1, here.size))
+        here.group.all_to_all_single(rows, rows.copy())
     here.group.barrier().wait()
 
 

@@ -28,6 +28,7 @@ def free_functions(here):
 
     collectives(rank, size)
     messages(rank, size)
+    messages_of_all_kinds(rank)
     subgroups(rank)
     dist.barrier()
     dist.destroy_process_group()
@@ -86,6 +87,48 @@ def messages(rank, size):
     assert got[0] == left
     with pytest.raises(ValueError):
         dist.P2POp(dist.send, got, right)
+
+
+def messages_of_all_kinds(rank):
+    """Between ranks 0 and 1, short and long, in both directions."""
+    if rank > 1:
+        return
+    peer = 1 - rank
+    for turn, count in enumerate([0, 1, 3, 511, 512, 513, 4096, 100_000]):
+        for dtype in ("uint8", "float32", "complex128", "float16"):
+            given = (np.arange(2 * count) % 100 + turn).astype(dtype)
+            got = np.zeros(2 * count, dtype)
+            strided, halves = given[::2], got[::2]
+            for _ in range(2):
+                if rank == 0:
+                    # A long one would wait until it is received, which is last.
+                    send = dist.send if given.nbytes <= 4096 else dist.isend
+                    work = send(given, peer, None, 3)
+                    dist.send(strided, dst=peer, tag=2)
+                    if work:
+                        work.wait()
+                    assert dist.recv(got, src=peer, tag=5) == peer
+                else:
+                    # The later one first.
+                    assert dist.recv(halves, group_src=peer, tag=2) == peer
+                    assert (halves == strided).all() and (got[1::2] == 0).all()
+                    assert dist.recv(tensor=got, tag=3) == peer
+                    dist.send(got, group_dst=peer, tag=5)
+                assert (got == given).all(), (count, dtype)
+                got[:] = 0
+    text = np.zeros(4)
+    text.flags.writeable = False
+    if rank == 0:
+        dist.send(text, peer)
+        return
+    with pytest.raises(ValueError, match="read-only"):
+        dist.recv(text, peer)
+    with pytest.raises(ValueError):
+        dist.send(text, peer, group_dst=peer)
+    for wrong in (rank, 7, -1):
+        with pytest.raises((ValueError, OverflowError, TypeError)):
+            dist.send(text, wrong)
+    assert dist.recv(np.ones(4), peer) == peer
 
 
 def subgroups(rank):

@@ -53,6 +53,8 @@ pub(super) struct Array {
     pub(super) bytes: usize,
     pub(super) dtype: DType,
     pub(super) writable: bool,
+    /// The first of its lengths, 1 if it has none.
+    pub(super) rows: usize,
 }
 
 impl Array {
@@ -86,6 +88,7 @@ impl Array {
             bytes: elements.checked_mul(dtype.size_bytes())?,
             dtype,
             writable: fields.flags & WRITABLE != 0,
+            rows: shape.first().map_or(Some(1), |&rows| usize::try_from(rows).ok())?,
         })
     }
 

@@ -23,6 +23,7 @@ mod layout;
 mod lease;
 mod memory;
 mod short;
+mod short_message;
 mod tensor;
 mod value;
 
@@ -36,6 +37,7 @@ pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
 pub(crate) use give::{Member, blocking, detached, give, non_group_member};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
+pub(crate) use short_message::message_at_once;
 pub(crate) use tensor::device_tensor;
 pub(crate) use value::{Foreigns, object_of_value};
 

@@ -1,5 +1,6 @@
-//! Calls of the usual shape, carried out at once: contiguous NumPy arrays, arguments by position,
-//! few bytes. What they mean is what the resolver finds; whatever is unusual goes there.
+//! Calls of the usual shape: contiguous NumPy arrays, arguments by position. Few bytes are carried
+//! out at once, more are issued as they are. What they mean is what the resolver finds; whatever is
+//! unusual goes there.
 
 #![allow(unsafe_code)]
 
@@ -8,12 +9,12 @@ use std::time::Duration;
 use polyrank::backend::{Flat, Waiting};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
 use polyrank::process_group::{Kept, Plain};
-use polyrank::{DType, ProcessGroup, Region, distributed};
+use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::array::Array;
-use super::lease::Lease;
+use super::lease::{Lease, releasing};
 use crate::classes::ProcessGroup as PyProcessGroup;
 use crate::reduce_op::ReduceOp;
 
@@ -91,60 +92,69 @@ impl<'a, 'py> Short<'a, 'py> {
         (defaults && has_root).then_some(short)
     }
 
-    /// Carries the call out on `group`, or on the group that was given, or on the default group, if
-    /// it can be done at once; the handle and the operation's limit.
+    /// Carries the call out or issues it, on the group that was given, or on `group`, or on the
+    /// default group; the handle and the operation's limit. None if nothing was done.
     pub(super) fn run(
         &mut self,
+        py: Python<'py>,
         group: Option<&ProcessGroup>,
         waiting: Waiting,
-    ) -> Option<(polyrank::Work, Duration)> {
+    ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
         let given = match &self.group {
             Some(object) => Some(&object.cast_exact::<PyProcessGroup>().ok()?.get().inner),
             None => group,
         };
         match given {
-            Some(group) => self.run_in(group, waiting),
-            None => self.run_in(&distributed::default_group().ok()?, waiting),
+            Some(group) => self.run_in(py, group, waiting),
+            None => self.run_in(py, &distributed::default_group().ok()?, waiting),
         }
     }
 
     fn run_in(
         &mut self,
+        py: Python<'py>,
         group: &ProcessGroup,
         waiting: Waiting,
-    ) -> Option<(polyrank::Work, Duration)> {
+    ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
         let mut plain = Plain { waiting, ..self.plain };
         if let Some(root) = self.global_root {
             plain.root = group.group_rank(root).ok()?;
         }
-        let work = match (&self.arrays[0], &self.arrays[1]) {
-            (None, _) => group
-                .try_plain(&plain, &mut Flat::InPlace(&mut []))?
-                .work(|| Kept { input: None, output: Region::zeroed(0) }),
-            (Some((array, object)), None) => {
+        let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
+        let mut memory = match (&self.arrays[0], &self.arrays[1]) {
+            (None, _) => Flat::InPlace(&mut []),
+            (Some((array, _)), None) => {
                 plain.dtype = array.dtype;
-                let mut memory = Flat::InPlace(writable(array)?);
-                let tried = group.try_plain(&plain, &mut memory)?;
-                tried.work(|| Kept { input: None, output: region(array, object) })
+                Flat::InPlace(writable(array)?)
             }
-            (Some((output, into)), Some((input, from))) => {
+            (Some((output, _)), Some((input, _))) => {
                 if output.dtype != input.dtype || output.overlaps(input) {
                     return None;
                 }
+                let size = group.size() as usize;
+                let has_parts = |array: &Array| array.rows.is_multiple_of(size);
+                // Its parts are whole rows.
+                let in_rows = plain.collective == Collective::Alltoall;
+                if in_rows && !(has_parts(output) && has_parts(input)) {
+                    return None;
+                }
                 plain.dtype = output.dtype;
-                // SAFETY: as in `writable`.
-                let read = unsafe {
-                    std::slice::from_raw_parts(input.data.as_ptr().cast_const(), input.bytes)
-                };
-                let tried = group.try_plain(&plain, &mut Flat::Apart(read, writable(output)?))?;
-                tried.work(|| Kept {
-                    input: Some(region(input, from)),
-                    output: region(output, into),
-                })
+                Flat::Apart(readable(input), writable(output)?)
             }
         };
-        let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
-        Some((work, timeout))
+        let kept = || Kept {
+            input: self.arrays[1].as_ref().map(|(array, object)| region(array, object)),
+            output: match &self.arrays[0] {
+                Some((array, object)) => region(array, object),
+                None => Region::zeroed(0),
+            },
+        };
+        if let Some(tried) = group.try_plain(&plain, &mut memory) {
+            return Some(Ok((tried.work(kept), timeout)));
+        }
+        let kept = kept();
+        let issued = releasing(py, || py.detach(|| group.issue_plain(&plain, kept)))?;
+        Some(issued.map(|work| (work, timeout)))
     }
 
     /// The object that holds the result.
@@ -154,13 +164,19 @@ impl<'a, 'py> Short<'a, 'py> {
 }
 
 /// The memory of an array that is written, if it may be.
-fn writable<'a>(array: &Array) -> Option<&'a mut [u8]> {
+pub(super) fn writable<'a>(array: &Array) -> Option<&'a mut [u8]> {
     // SAFETY: the array is alive for as long as the call, whose arguments hold it, its memory is as
     // large as it says, and the GIL is held; what other threads do with it meanwhile is the
     // caller's affair. The slice does not leave the call.
     array
         .writable
         .then(|| unsafe { std::slice::from_raw_parts_mut(array.data.as_ptr(), array.bytes) })
+}
+
+/// The memory of an array that is read.
+pub(super) fn readable<'a>(array: &Array) -> &'a [u8] {
+    // SAFETY: as in `writable`.
+    unsafe { std::slice::from_raw_parts(array.data.as_ptr().cast_const(), array.bytes) }
 }
 
 /// The memory of `array`, which `object` is, for as long as an operation needs it.

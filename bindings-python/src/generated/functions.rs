@@ -725,6 +725,10 @@ fn py_send<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let table = &tables::DISTRIBUTED_SEND;
+    if let Some(answer) = convert::message_at_once(py, table, positional, keywords) {
+        return Ok(answer);
+    }
     let call = convert::resolve(py, &tables::DISTRIBUTED_SEND, positional, keywords)?;
     bodies::distributed::send(py, call)
 }
@@ -740,6 +744,10 @@ fn py_recv<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let table = &tables::DISTRIBUTED_RECV;
+    if let Some(answer) = convert::message_at_once(py, table, positional, keywords) {
+        return Ok(answer);
+    }
     let call = convert::resolve(py, &tables::DISTRIBUTED_RECV, positional, keywords)?;
     bodies::distributed::recv(py, call)
 }

@@ -197,6 +197,18 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Those of a broken group, at once.
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
+    /// it has gone.
+    fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
+        let _ = (to, payload);
+        false
+    }
+    /// Receives a message of exactly this length from a rank, or any, with a tag, if it comes soon;
+    /// its sender. None if nothing was received, and nothing waits for it.
+    fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
+        let _ = (from, memory);
+        None
+    }
     /// Issues collectives that go together.
     ///
     /// # Errors

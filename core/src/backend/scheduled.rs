@@ -22,7 +22,8 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
-use crate::{Blocks, Collective, DType, Error, ReduceOp, Result, Sizes};
+use crate::wire::frame::Fingerprint;
+use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.
@@ -102,35 +103,28 @@ impl Backend for ScheduledBackend {
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         let Call { collective, dtype, reduce_op, root, .. } = call;
         let on_board = self.is_small(collective, call.shared_bytes);
-        let algorithm = match on_board {
-            true => usize::from(ON_BOARD),
-            false => {
-                let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
-                self.selector.choose(collective, known)
-            }
-        };
+        let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
+        let algorithm = self.algorithm(collective, known, on_board);
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let schedule = match on_board {
-            true => self.no_steps.clone(),
-            false => {
-                let place = Place { rank: self.rank, size: self.size, root };
-                let key = Key { collective, algorithm, place };
-                issuing.schedules.get(key).ok_or_else(|| Error::Unsupported {
-                    who: format!("the {} backend", self.backend),
-                    operation: call.name.into(),
-                })?
-            }
-        };
-        let small = on_board.then(|| self.small(collective, dtype, reduce_op, root));
+        let schedule =
+            self.schedule(&mut issuing, &fingerprint).ok_or_else(|| Error::Unsupported {
+                who: format!("the {} backend", self.backend),
+                operation: call.name.into(),
+            })?;
+        let boarding = on_board.then(|| Boarding {
+            small: self.small(collective, dtype, reduce_op, root),
+            fits: fits(&call),
+            shown: false,
+        });
         issuing.collectives += 1;
         let sequence = issuing.collectives;
         let operation = Operation {
             sequence,
             fingerprint,
             schedule,
-            boarding: small.map(|small| Boarding { small, shown: false }),
+            boarding,
             bindings: Bindings { input: call.input, output: call.output },
             dtype,
             reduce_op: executed(reduce_op),
@@ -150,7 +144,12 @@ impl Backend for ScheduledBackend {
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }
-        let fingerprint = call.fingerprint(ON_BOARD);
+        let known = Known { bytes: call.shared_bytes, equal_blocks: false };
+        let fingerprint = call.fingerprint(self.algorithm(collective, known, true) as u8);
+        let (given, _) = memory.lengths();
+        if given > BOARD_BYTES {
+            return Attempt::Declined;
+        }
         let small = self.small(collective, dtype, reduce_op, root);
         // Another thread may have it for longer than this takes.
         let mut issuing = match self.issuing.try_lock() {
@@ -174,8 +173,9 @@ impl Backend for ScheduledBackend {
             let operation = Operation {
                 sequence,
                 fingerprint,
-                schedule: self.no_steps.clone(),
-                boarding: Some(Boarding { small, shown: true }),
+                // Made before, as far as there is one.
+                schedule: self.schedule(&mut issuing, &fingerprint).unwrap_or_default(),
+                boarding: Some(Boarding { small, fits: true, shown: true }),
                 bindings: Bindings { input, output },
                 dtype,
                 reduce_op: small.reduce_op,
@@ -196,6 +196,28 @@ impl Backend for ScheduledBackend {
 
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
+    }
+
+    fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
+        let issuing = self.issuing.try_lock();
+        let Ok(mut issuing) = issuing else { return false };
+        let (sent, settling) = self.driver.send_short(to, payload);
+        issuing.messages += u64::from(sent);
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(settling);
+        sent
+    }
+
+    fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
+        let issuing = self.issuing.try_lock();
+        let Ok(mut issuing) = issuing else { return None };
+        let (sender, settling) = self.driver.receive_short(from, memory);
+        issuing.messages += u64::from(sender.is_some());
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(settling);
+        sender
     }
 
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
@@ -249,6 +271,25 @@ impl ScheduledBackend {
             && !self.selector.is_told(collective)
     }
 
+    /// The algorithm that stands in the fingerprint of a call, whether it goes over the board or
+    /// not. Of an alltoall it is what is run if some rank's blocks do not fit the board.
+    fn algorithm(&self, collective: Collective, known: Known, on_board: bool) -> usize {
+        match on_board && collective != Collective::Alltoall {
+            true => usize::from(ON_BOARD),
+            false => self.selector.choose(collective, known),
+        }
+    }
+
+    /// The schedule of a call; without a step where it goes over the board whatever comes.
+    fn schedule(&self, issuing: &mut Issuing, call: &Fingerprint) -> Option<Arc<Schedule>> {
+        if call.algorithm == ON_BOARD {
+            return Some(self.no_steps.clone());
+        }
+        let place = Place { rank: self.rank, size: self.size, root: call.root };
+        let collective = Collective::from_code(call.collective)?;
+        issuing.schedules.get(Key { collective, algorithm: call.algorithm.into(), place })
+    }
+
     fn small(&self, collective: Collective, dtype: DType, reduce_op: ReduceOp, root: u32) -> Small {
         let reduce_op = executed(reduce_op);
         Small { collective, dtype, reduce_op, root, rank: self.rank, size: self.size }
@@ -277,6 +318,17 @@ impl ScheduledBackend {
         drop(settling);
         Ok(Issued { sequence, completion })
     }
+}
+
+/// Whether what this rank gives to an operation over the board fits there: all ranks see how much a
+/// rank shows, not how it is divided.
+fn fits(call: &Call) -> bool {
+    if call.collective != Collective::Alltoall {
+        return true;
+    }
+    let mut blocks = call.input.iter().chain(&call.output).map(Region::len);
+    let block = blocks.next().unwrap_or(0);
+    block * call.input.len() <= BOARD_BYTES && blocks.all(|other| other == block)
 }
 
 /// Whether all ranks know that all blocks have one size: where each rank has all blocks, of which

@@ -111,6 +111,44 @@ impl Executor {
         tried
     }
 
+    /// Sends a short message from beginning to end, or does nothing: whether it has gone.
+    pub fn send_short(&mut self, to: (Rank, u32), payload: &[u8], now: Instant) -> bool {
+        self.state.now = now;
+        let sent = self.state.send_short(&mut *self.transport, to, payload);
+        if self.state.cause.is_some() {
+            self.run();
+        }
+        sent
+    }
+
+    /// Receives a short message of exactly this length from beginning to end, looking `looks` times
+    /// whether it has come and doing `between` in between; its sender. None if it has not: then
+    /// nothing waits for it. `from` is a rank, or none for any, and a tag.
+    pub fn receive_short(
+        &mut self,
+        from: (Option<Rank>, u32),
+        memory: &mut [u8],
+        (looks, between): (u32, fn()),
+        now: Instant,
+    ) -> Option<Rank> {
+        self.state.now = now;
+        for _ in 0..looks {
+            if let Some(sender) = self.state.receive_short(from, memory) {
+                self.run();
+                return Some(sender);
+            }
+            if self.is_closed() || !self.state.finished.is_empty() {
+                return None;
+            }
+            if self.transport.advance(&mut self.state) {
+                self.run();
+            } else {
+                between();
+            }
+        }
+        None
+    }
+
     /// Whether there is something to send, for which [`Executor::advance`] is to be called.
     pub fn has_replies(&self) -> bool {
         !self.state.replies.is_empty()

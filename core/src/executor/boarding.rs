@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::failure::Cause;
 use super::running::Running;
 use super::state::State;
-use super::{Boarding, Small};
-use crate::Blocks;
+use super::{Boarding, ON_BOARD, Small};
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::Region;
@@ -18,10 +17,20 @@ use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Shown};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Fingerprint, Kind};
+use crate::{Blocks, Collective};
 
 /// How long a rank that waits until another has passed an old operation sleeps at most. The other
 /// wakes it, but does not pay for being sure of that with every operation.
 const ROOM_SOON: Duration = Duration::from_millis(5);
+
+/// What came of a look at what all ranks that an operation needs show for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// The outcome is there.
+    All,
+    /// Some rank runs the schedule: so must all.
+    Schedule,
+}
 
 /// The board of the group and the operations that are on it.
 pub(super) struct Boarded {
@@ -162,12 +171,19 @@ impl Boarded {
         }
     }
 
+    /// Whether some rank shows that it runs the schedule of the operation that `fingerprint` is of.
+    fn is_scheduled(&self, small: &Small, sequence: u64, fingerprint: &Fingerprint) -> bool {
+        let is_it = |rank| self.board.fingerprint(rank, sequence) == Some(*fingerprint);
+        small.may_be_scheduled() && small.sources().any(is_it)
+    }
+
     /// The ranks, of those that `small` needs, that show nothing for it.
     fn missing(&self, small: &Small, sequence: u64) -> Vec<Rank> {
         small.sources().filter(|&rank| !self.board.shows(rank, sequence)).collect()
     }
 
     /// Takes what the sources show into `output`; what is wrong with what one of them shows.
+    /// `fingerprint` is the operation's.
     fn take(
         &mut self,
         sequence: u64,
@@ -175,14 +191,26 @@ impl Boarded {
         small: &Small,
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
-    ) -> Result<(), Abort> {
+    ) -> Result<Taken, Abort> {
         // Who shows this has shown everything before.
         self.check(small.rank)?;
+        if self.is_scheduled(small, sequence, fingerprint) {
+            return Ok(Taken::Schedule);
+        }
+        let fingerprint = over_board(fingerprint);
         for source in small.sources() {
-            let one = Side { rank: small.rank, fingerprint: *fingerprint, message_bytes: None };
+            let one = Side { rank: small.rank, fingerprint, message_bytes: None };
             match self.board.read(source, sequence, &mut self.copied) {
-                Shown::Bytes(_, theirs) if theirs != *fingerprint => {
+                Shown::Bytes(_, theirs) if theirs != fingerprint => {
                     let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
+                    return Err(Abort::Mismatch { sequence, one, other });
+                }
+                Shown::Bytes(bytes, _)
+                    if small.collective == Collective::Alltoall && bytes != output.len() =>
+                {
+                    let block = |all: usize| Some((all / small.size as usize) as u64);
+                    let one = Side { message_bytes: block(output.len()), ..one };
+                    let other = Side { rank: source, message_bytes: block(bytes), ..one };
                     return Err(Abort::Mismatch { sequence, one, other });
                 }
                 Shown::Bytes(bytes, _) => {
@@ -195,7 +223,7 @@ impl Boarded {
             let why = "it broke the protocol: what it shows on the board cannot be".to_owned();
             return Err(Abort::Failed { rank: source, why });
         }
-        Ok(())
+        Ok(Taken::All)
     }
 }
 
@@ -225,7 +253,7 @@ impl State {
             boarded.pass(self.issued);
         }
         let given = if small.gives() { memory.input() } else { &[] };
-        if !boarded.board.show(sequence, fingerprint, given) {
+        if !boarded.board.show(sequence, &over_board(fingerprint), given) {
             return None;
         }
         self.issued = sequence;
@@ -250,9 +278,14 @@ impl State {
             let index = if gathers { source } else { small.rank } as usize;
             index * block..(index + 1) * block
         };
-        if let Err(abort) = boarded.take(sequence, fingerprint, small, part, output) {
-            self.fail_with(Cause { abort, found_here: true });
-            return Some(false);
+        match boarded.take(sequence, fingerprint, small, part, output) {
+            Ok(Taken::All) => {}
+            // The look at the board after it was submitted finds that, too.
+            Ok(Taken::Schedule) => return Some(false),
+            Err(abort) => {
+                self.fail_with(Cause { abort, found_here: true });
+                return Some(false);
+            }
         }
         boarded.note_done(sequence, fingerprint, small);
         boarded.pass(sequence);
@@ -303,10 +336,17 @@ impl State {
         let Some(boarded) = &mut self.boarded else { return };
         let Some(&sequence) = boarded.sequences.get(boarded.shown) else { return };
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
-        let Some(Boarding { small, shown }) = &mut running.boarding else { return };
-        let (gives, size) = (small.gives(), small.size);
+        let Some(Boarding { small, fits, shown }) = &mut running.boarding else { return };
         boarded.given.clear();
-        if gives {
+        if !*fits {
+            if boarded.board.show(sequence, &running.fingerprint, &[]) {
+                self.leave_board(sequence);
+                self.wake_sleepers();
+            }
+            return;
+        }
+        let size = small.size;
+        if small.gives() {
             let from = match running.bindings.input.is_empty() {
                 true => &running.bindings.output,
                 false => &running.bindings.input,
@@ -318,7 +358,7 @@ impl State {
             self.fail(Abort::User { rank: self.rank, why });
             return;
         }
-        *shown = boarded.board.show(sequence, &running.fingerprint, &boarded.given);
+        *shown = boarded.board.show(sequence, &over_board(&running.fingerprint), &boarded.given);
         if *shown {
             boarded.shown += 1;
             running.progressed = self.now;
@@ -338,6 +378,11 @@ impl State {
             boarded.board.shows(rank, sequence)
                 && boarded.board.attention(rank) != Attention::Withdrawn
         };
+        if boarded.is_scheduled(&small, sequence, &running.fingerprint) {
+            self.leave_board(sequence);
+            self.wake_sleepers();
+            return true;
+        }
         if !small.sources().all(counts) {
             return false;
         }
@@ -348,7 +393,9 @@ impl State {
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
         let fingerprint = running.fingerprint;
         match boarded.take(sequence, &fingerprint, &small, part, &mut taken) {
-            Ok(()) => {
+            // Looked for above, with every rank's part there.
+            Ok(Taken::Schedule) => boarded.taken = taken,
+            Ok(Taken::All) => {
                 if !small.sources().is_empty() {
                     scatter(&taken, &running.bindings.output);
                 }
@@ -368,6 +415,22 @@ impl State {
             Err(abort) => self.fail(abort),
         }
         true
+    }
+
+    /// Has operation `sequence` run its schedule: some rank, perhaps this one, showed that it does.
+    pub(super) fn leave_board(&mut self, sequence: u64) {
+        let Some(boarded) = &mut self.boarded else { return };
+        let Some(place) = boarded.sequences.iter().position(|&on_board| on_board == sequence)
+        else {
+            return;
+        };
+        boarded.sequences.remove(place);
+        boarded.shown -= usize::from(place < boarded.shown);
+        boarded.pass(self.issued);
+        if boarded.sequences.is_empty() {
+            boarded.wake_up();
+        }
+        self.run_schedule(sequence);
     }
 
     /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
@@ -395,13 +458,11 @@ impl State {
         let Some(&sequence) = boarded.sequences.front() else { return true };
         boarded.board.set_asleep(true);
         boarded.asleep = true;
-        let Some(Boarding { small, shown }) =
-            self.in_flight.get(sequence).and_then(|running| running.boarding)
-        else {
-            return true;
-        };
-        let missing = boarded.missing(&small, sequence);
-        !(shown && missing.is_empty())
+        let Some(running) = self.in_flight.get(sequence) else { return true };
+        let Some(Boarding { small, shown, .. }) = running.boarding else { return true };
+        let is_there = boarded.missing(&small, sequence).is_empty()
+            || boarded.is_scheduled(&small, sequence, &running.fingerprint);
+        !(shown && is_there)
     }
 
     /// Looks for itself again.
@@ -435,6 +496,11 @@ impl State {
         let gone = |rank: &Rank| self.peers.has_left(*rank);
         self.waits_for(running).into_iter().find(gone)
     }
+}
+
+/// What stands on the board next to what a rank gives: schedules stand for themselves.
+fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
+    Fingerprint { algorithm: ON_BOARD, ..*fingerprint }
 }
 
 /// For each source, the part of a flat buffer that [`Small::take`] wants.

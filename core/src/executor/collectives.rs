@@ -55,18 +55,56 @@ impl State {
                 None => boarded.skip(sequence),
             }
         }
-        let analysis = running.analysis.clone();
+        let begins = running.boarding.is_none();
         self.in_flight.push(running);
-        for step in 0..analysis.schedule.steps.len() as u32 {
-            if analysis.predecessors(step).is_empty() {
-                self.list(sequence, step);
-            }
+        if begins {
+            self.list_first_steps(sequence);
         }
         self.take_ahead(sequence);
         if self.departed > 0 {
             self.check_departed(sequence);
         }
         self.finish_if_done(sequence);
+    }
+
+    /// Lists the steps that need no other.
+    fn list_first_steps(&mut self, sequence: u64) {
+        let Some(running) = self.in_flight.get(sequence) else { return };
+        let analysis = running.analysis.clone();
+        for step in 0..analysis.schedule.steps.len() as u32 {
+            if analysis.predecessors(step).is_empty() {
+                self.list(sequence, step);
+            }
+        }
+    }
+
+    /// Runs the schedule of an operation that was on the board.
+    pub(super) fn run_schedule(&mut self, sequence: u64) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        running.progressed = self.now;
+        match running.prepare(&mut self.scratch) {
+            Ok(()) => {
+                self.list_first_steps(sequence);
+                self.finish_if_done(sequence);
+            }
+            Err(why) => {
+                let Some(running) = self.in_flight.take(sequence) else { return };
+                let completion = running.release(&mut self.scratch).completion;
+                self.refuse(sequence, completion, why);
+            }
+        }
+    }
+
+    /// A frame of an operation that is on the board here: its sender runs the schedule, and so do
+    /// all.
+    fn follow(&mut self, header: &Header) {
+        let follows = self.in_flight.get(header.sequence).is_some_and(|running| {
+            let boarding = running.boarding.is_some_and(|it| it.small.may_be_scheduled());
+            boarding && running.fingerprint == header.fingerprint
+        });
+        if follows {
+            self.leave_board(header.sequence);
+        }
     }
 
     /// Ends an operation that cannot be run. The others wait for it in vain, so the group breaks.
@@ -94,6 +132,7 @@ impl State {
 
     /// A message that came before its operation.
     fn early_arrived(&mut self, frame: Ahead) {
+        self.follow(&frame.header);
         let eager_bytes = self.peers.eager_bytes(frame.peer);
         let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
         let Some(running) = self.in_flight.get_mut(frame.header.sequence) else { return };
@@ -247,7 +286,8 @@ impl State {
     fn agreed(&mut self, peer: Rank, header: &Header, step: Option<u32>) -> Option<u32> {
         let running = self.in_flight.get(header.sequence)?;
         let ours = running.fingerprint;
-        let bytes = step.map(|step| running.steps[step as usize].bytes as u64);
+        let state = step.and_then(|step| running.steps.get(step as usize));
+        let bytes = state.map(|state| state.bytes as u64);
         if ours == header.fingerprint && bytes == Some(header.message_bytes) {
             return step;
         }
@@ -294,6 +334,7 @@ impl State {
             self.check_finished(peer, header);
             return nothing;
         }
+        self.follow(header);
         let Some(step) = self.receiving_step(peer, header) else { return nothing };
         let Some(running) = self.in_flight.get(header.sequence) else { return nothing };
         let state = running.steps[step as usize];
@@ -394,7 +435,9 @@ impl State {
             self.check_finished(peer, header);
             return;
         };
-        let step = running.analysis.send_step(peer, header.message);
+        let analysis = running.analysis.clone();
+        self.follow(header);
+        let step = analysis.send_step(peer, header.message);
         let Some(step) = self.agreed(peer, header, step) else { return };
         let Some(running) = self.in_flight.get_mut(header.sequence) else { return };
         let state = running.step(step);

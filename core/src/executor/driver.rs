@@ -6,13 +6,14 @@
 //! sleeps in the system, and moves everything), and the others sleep until they are done or the
 //! leader leaves.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::background::Background;
 use super::completion::News;
+use super::spinning::Spinning;
 use super::{
     Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Progress, Small,
     SpinPolicy, StallReport, Waiting,
@@ -40,8 +41,7 @@ pub struct Driver {
     /// How many forks lie behind the process that made it; a child must not touch its connections.
     forks: u32,
     spin: SpinPolicy,
-    /// How long the next wait spins, ns; adapts to what spinning has been worth.
-    spin_ns: AtomicU32,
+    spinning: Spinning,
     background: &'static Background,
     /// Ends the leader's sleep.
     bell: Bell,
@@ -84,7 +84,7 @@ impl Driver {
             executor: Mutex::new(executor),
             forks: fork::forks(),
             spin,
-            spin_ns: AtomicU32::new(nanos(spin.limit())),
+            spinning: Spinning::new(spin),
             bell: Bell::new()?,
             polling: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
@@ -130,12 +130,7 @@ impl Driver {
         if self.is_inherited() {
             return (None, settling);
         }
-        let (looks, between): (u32, fn()) = match (self.spin, waiting) {
-            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => (LOOKS, std::hint::spin_loop),
-            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
-            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => (YIELDS, thread::yield_now),
-            _ => (0, std::hint::spin_loop),
-        };
+        let (looks, between) = self.looks(waiting);
         // Whoever moves something large holds the lock for longer than this may take.
         let mut executor = match self.executor.try_lock() {
             Ok(executor) => executor,
@@ -151,6 +146,46 @@ impl Driver {
         drop(executor);
         self.turn(&mut settling.finished, |_, _| {});
         (tried, settling)
+    }
+
+    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
+    /// it has gone. What else is over by then is told when the caller drops the other result, as
+    /// with [`Driver::submit`].
+    pub fn send_short(&self, to: (Rank, u32), payload: &[u8]) -> (bool, Settling<'_>) {
+        let mut settling = Settling { driver: self, finished: Vec::new() };
+        let mut sent = false;
+        if !self.is_inherited() {
+            self.act(&mut settling.finished, |executor, now| {
+                sent = executor.send_short(to, payload, now);
+                Progress { moved: sent, unfinished: false }
+            });
+        }
+        (sent, settling)
+    }
+
+    /// Receives a short message of exactly this length from a rank, or any, with a tag, if it comes
+    /// soon; its sender. None if nothing was received: then nothing waits for it. What else is over
+    /// by then is told as with [`Driver::send_short`].
+    pub fn receive_short(
+        &self,
+        from: (Option<Rank>, u32),
+        memory: &mut [u8],
+    ) -> (Option<Rank>, Settling<'_>) {
+        let mut settling = Settling { driver: self, finished: Vec::new() };
+        let mut sender = None;
+        if !self.is_inherited() {
+            self.activity.fetch_add(1, Ordering::Relaxed);
+            let looks = self.looks(Waiting::Soon);
+            self.act(&mut settling.finished, |executor, now| {
+                sender = executor.receive_short(from, memory, looks, now);
+                Progress { moved: true, unfinished: true }
+            });
+            // What else came meanwhile is not to wait for the next call.
+            if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+                self.attend();
+            }
+        }
+        (sender, settling)
     }
 
     /// Starts to send a message, as [`Driver::submit`] starts a collective.
@@ -263,6 +298,16 @@ impl Driver {
     /// Whether anything is in flight.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst)
+    }
+
+    /// How often to look at what is over soon, and what to do in between.
+    fn looks(&self, waiting: Waiting) -> (u32, fn()) {
+        match (self.spin, waiting) {
+            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => (LOOKS, std::hint::spin_loop),
+            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
+            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => (YIELDS, thread::yield_now),
+            _ => (0, std::hint::spin_loop),
+        }
     }
 
     fn start(
@@ -427,8 +472,7 @@ impl Driver {
                 idle_since = None;
                 continue;
             }
-            let spin = Duration::from_nanos(self.spin_ns.load(Ordering::Relaxed).into());
-            if now - *idle_since.get_or_insert(now) < spin {
+            if now - *idle_since.get_or_insert(now) < self.spinning.duration() {
                 match self.spin {
                     SpinPolicy::Spin(_) => std::hint::spin_loop(),
                     SpinPolicy::Yield(_) | SpinPolicy::Sleep => thread::yield_now(),
@@ -436,7 +480,7 @@ impl Driver {
                 continue;
             }
             self.sleep(completion, until, &mut interests);
-            self.adapt(now.elapsed());
+            self.spinning.note_sleep(now.elapsed());
             idle_since = None;
         }
     }
@@ -473,18 +517,6 @@ impl Driver {
         }
         self.polling.store(false, Ordering::SeqCst);
         self.bell.heard();
-    }
-
-    /// Spins longer next time if a little more would have saved the sleep, else shorter.
-    fn adapt(&self, slept: Duration) {
-        let limit = nanos(self.spin.limit());
-        let spin = self.spin_ns.load(Ordering::Relaxed);
-        let next = if nanos(slept) <= limit {
-            spin.saturating_mul(2).max(limit / 16).min(limit)
-        } else {
-            (spin / 2).max(limit / 64)
-        };
-        self.spin_ns.store(next, Ordering::Relaxed);
     }
 
     /// Ends the connections as a process that is killed would.
@@ -590,8 +622,4 @@ impl Drop for Driver {
         // A forked child leaves the connections to its parent.
         self.close();
     }
-}
-
-fn nanos(duration: Duration) -> u32 {
-    u32::try_from(duration.as_nanos()).unwrap_or(u32::MAX)
 }

@@ -25,6 +25,8 @@ mod sending;
 mod single;
 mod small;
 mod spin;
+#[cfg(feature = "tcp")]
+mod spinning;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ pub struct Operation {
     pub sequence: u64,
     /// What all ranks must agree on.
     pub fingerprint: Fingerprint,
-    /// This rank's part; without a step if it goes over the board.
+    /// This rank's part; without a step if it goes over the board, unless some rank may not fit.
     pub schedule: Arc<Schedule>,
     /// Set if it goes over the board.
     pub boarding: Option<Boarding>,
@@ -61,6 +61,9 @@ pub struct Operation {
 pub struct Boarding {
     /// What it is.
     pub small: Small,
+    /// Whether what this rank gives fits. Else it shows that it runs the schedule, and the others
+    /// run it, too.
+    pub fits: bool,
     /// Whether this rank has shown what it gives.
     pub shown: bool,
 }

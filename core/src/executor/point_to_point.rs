@@ -133,6 +133,11 @@ impl PointToPoint {
         self.flows.entry(peer).or_default()
     }
 
+    /// As [`PointToPoint::flow`], if there was any.
+    pub(super) fn flow_of(&self, peer: Rank) -> Option<Flow> {
+        self.flows.get(&peer).copied()
+    }
+
     /// Whether [`State::send_messages`] has something to do.
     pub(super) fn has_work(&self) -> bool {
         self.sendable
@@ -194,6 +199,32 @@ impl State {
         let Some(found) = self.messages.unmatched.remove(place) else { return };
         self.messages.flow(found.peer).waiting -= found.cost();
         self.meet(receiving, &found);
+    }
+
+    /// Takes a message that is here as a whole and fits `memory` exactly; its sender. None if there
+    /// is no such message, or an earlier receive may want it.
+    pub(super) fn receive_short(
+        &mut self,
+        (peer, tag): (Option<Rank>, u32),
+        memory: &mut [u8],
+    ) -> Option<Rank> {
+        if self.is_failing() || !self.messages.posted.is_empty() {
+            return None;
+        }
+        let unmatched = &self.messages.unmatched;
+        let is_first =
+            |known: &Unmatched| known.tag == tag && peer.is_none_or(|peer| peer == known.peer);
+        let place = unmatched.iter().position(is_first)?;
+        let first = &unmatched[place];
+        if first.offered || first.payload.len() != memory.len() {
+            return None;
+        }
+        let found = self.messages.unmatched.remove(place)?;
+        memory.copy_from_slice(&found.payload);
+        self.messages.last_receive += 1;
+        self.messages.flow(found.peer).waiting -= found.cost();
+        self.note_matched(found.peer, found.cost());
+        Some(found.peer)
     }
 
     /// Gives a message that came for no receive to the one that takes it.

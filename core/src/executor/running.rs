@@ -89,8 +89,7 @@ impl Running {
         let mut running = Running {
             sequence: operation.sequence,
             fingerprint: operation.fingerprint,
-            // What goes over the board is one step that no schedule has.
-            remaining: analysis.schedule.steps.len() + usize::from(operation.boarding.is_some()),
+            remaining: 0,
             result_stores,
             analysis,
             steps,
@@ -106,15 +105,22 @@ impl Running {
             dtype: operation.dtype,
             reduce_op: operation.reduce_op,
         };
+        if running.boarding.is_some() {
+            // What goes over the board is one step that no schedule has.
+            running.remaining = 1;
+            return Ok(running);
+        }
         match running.prepare(pool) {
             Ok(()) => Ok(running),
             Err(why) => Err((running.release(pool).completion, why)),
         }
     }
 
-    /// Takes scratch memory and measures the steps.
-    fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
+    /// Takes scratch memory and measures the steps, which are to be run from now on.
+    pub(super) fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
+        self.boarding = None;
         let schedule = self.analysis.schedule.clone();
+        self.remaining = schedule.steps.len();
         for Scratch { like, times } in &schedule.scratch {
             let bytes = self.block(*like)?.len().checked_mul(*times as usize);
             let bytes = bytes.ok_or_else(|| format!("{times} times {like} is too much"))?;

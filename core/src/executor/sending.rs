@@ -82,6 +82,39 @@ impl State {
         self.messages.sendable = true;
     }
 
+    /// Sends a short message from beginning to end, or does nothing: whether it has gone.
+    pub(super) fn send_short(
+        &mut self,
+        transport: &mut dyn Transport,
+        (peer, tag): (Rank, u32),
+        payload: &[u8],
+    ) -> bool {
+        let is_plain = !self.is_failing()
+            && peer < self.size
+            && peer != self.rank
+            && payload.len() <= self.peers.eager_bytes(peer)
+            && !self.messages.sending.iter().any(|earlier| earlier.peer == peer);
+        let flow = self.messages.flow_of(peer).unwrap_or_default();
+        let cost = frame_cost(false, payload.len());
+        if !is_plain || flow.sent - flow.acknowledged + cost > MESSAGE_WINDOW as u64 {
+            return false;
+        }
+        let number = self.messages.last_number + 1;
+        let header = Header {
+            message: tag,
+            message_bytes: payload.len() as u64,
+            payload_bytes: payload.len() as u32,
+            ..self.header(Kind::Message, number)
+        };
+        if !transport.send_at_once(peer, header, payload) {
+            return false;
+        }
+        self.messages.last_number = number;
+        self.messages.flow(peer).sent += cost;
+        self.peers.of(peer).touched = true;
+        true
+    }
+
     /// Hands messages that may go to the transport.
     pub(super) fn send_messages(&mut self, transport: &mut dyn Transport) {
         if !std::mem::take(&mut self.messages.sendable) {

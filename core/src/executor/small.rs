@@ -31,19 +31,25 @@ pub struct Small {
 
 impl Small {
     /// Whether operations of this kind, with `shared_bytes` bytes that all ranks know of, go over a
-    /// board on which each rank shows up to `capacity` bytes.
+    /// board on which each rank shows up to `capacity` bytes. In an alltoall a rank knows its own
+    /// blocks only: all ranks look at the board, where one whose blocks do not fit says so.
     pub fn suits(collective: Collective, shared_bytes: Option<u64>, capacity: usize) -> bool {
         let known = match collective {
-            Collective::Barrier => Some(0),
+            Collective::Barrier | Collective::Alltoall => Some(0),
             Collective::Allreduce
             | Collective::Reduce
             | Collective::Broadcast
             | Collective::Allgather
             | Collective::ReduceScatter => shared_bytes,
             // What one rank shows there is no fact that all ranks share.
-            Collective::Gather | Collective::Scatter | Collective::Alltoall => None,
+            Collective::Gather | Collective::Scatter => None,
         };
         known.is_some_and(|bytes| bytes <= capacity as u64)
+    }
+
+    /// Whether some rank may show that it runs the schedule in place of what it gives.
+    pub(super) fn may_be_scheduled(&self) -> bool {
+        self.collective == Collective::Alltoall
     }
 
     /// Whether this rank shows its input, or its output where that is the input, too.
@@ -66,8 +72,8 @@ impl Small {
     }
 
     /// Takes what `source` showed into `output`; false if it cannot be what the operation needs.
-    /// `part` is what the source gives to the output of an allgather, or what this rank has of the
-    /// input of a reduce-scatter; the others have no parts. Sources come in the order of
+    /// `part` is what the source gives to the output of an allgather or an alltoall, or what this
+    /// rank has of the input of a reduce-scatter; the others have no parts. Sources come in the order of
     /// [`Small::sources`], so that all ranks end with the same bits.
     pub(super) fn take(
         &self,
@@ -81,6 +87,11 @@ impl Small {
             return shown.is_empty();
         }
         if facts.output == Blocks::All {
+            let own = self.rank as usize * part.len();
+            let shown = match facts.input {
+                Blocks::All => shown.get(own..own + part.len()).unwrap_or(&[]),
+                _ => shown,
+            };
             return put(output.get_mut(part), shown);
         }
         let shown = if facts.input == Blocks::All { shown.get(part) } else { Some(shown) };

@@ -1,10 +1,12 @@
-//! Small collectives on contiguous memory, from beginning to end without taking any: the short way,
-//! beside the one through requests, for what the backend can do at once. Knows no backend.
+//! Collectives on contiguous memory: the short way, beside the one through requests. Small ones go
+//! from beginning to end without taking any memory, if the backend can do that; others are issued
+//! as they are. Knows no backend.
 
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::backend::{Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::clock::Instant;
 use crate::executor::Outcome;
 use crate::kernels;
 use crate::tensor::{lend_bytes, lend_bytes_mut};
@@ -65,7 +67,7 @@ impl ProcessGroup {
     /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
     /// is wrong with a call.
     pub fn try_plain(&self, plain: &Plain, memory: &mut Flat<'_>) -> Option<Tried<'_>> {
-        let call = self.small_call(plain, memory)?;
+        let call = self.small_call(plain, memory.lengths())?;
         match self.inner.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
@@ -78,6 +80,36 @@ impl ProcessGroup {
                 Some(Tried::Begun(Begun { group: self, plain: *plain, go_on }))
             }
         }
+    }
+
+    /// Issues a collective in memory that lasts until the work is complete. None if nothing was
+    /// done, as with [`ProcessGroup::try_plain`].
+    pub fn issue_plain(&self, plain: &Plain, kept: Kept) -> Option<Result<Work>> {
+        let taken = kept.output.len();
+        let lengths = (kept.input.as_ref().map_or(taken, Region::len), taken);
+        let has_input = plain.collective.facts().input != Blocks::None;
+        if self.inner.cuda.is_some() || kept.input.is_some() != has_input {
+            return None;
+        }
+        let call = self.small_call(plain, lengths)?;
+        let deadline = self.deadline(plain.timeout);
+        let Lasting { input, output, finish, .. } = self.lasting(plain, kept, deadline);
+        let call = Call {
+            collective: call.collective,
+            name: plain.name,
+            dtype: call.dtype,
+            reduce_op: call.reduce_op,
+            root: call.root,
+            elements: call.elements,
+            shared_bytes: call.shared_bytes,
+            detail: call.detail,
+            input,
+            output,
+            finish,
+            outputs: Vec::new(),
+        };
+        let issued = self.inner.cpu.collective(call, deadline, plain.waiting);
+        Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
     }
 
     /// As [`ProcessGroup::run`] of a call in place, if it can be carried out at once.
@@ -113,8 +145,22 @@ impl ProcessGroup {
         Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
     }
 
+    /// The blocks of `kept`, and what is left to do with them at the end.
+    fn lasting(&self, plain: &Plain, kept: Kept, deadline: Instant) -> Lasting {
+        let (facts, parts) = (plain.collective.facts(), self.size());
+        let Kept { input, output } = kept;
+        let finish =
+            plain.is_average(self.rank()).then(|| divide(plain.dtype, output.clone(), parts));
+        Lasting {
+            deadline,
+            input: blocks(input, facts.input, parts),
+            output: blocks(Some(output), facts.output, parts),
+            finish,
+        }
+    }
+
     /// What the backend has to know, if the call is one of the usual ones and all is right with it.
-    fn small_call(&self, plain: &Plain, memory: &Flat<'_>) -> Option<SmallCall> {
+    fn small_call(&self, plain: &Plain, (given, taken): (usize, usize)) -> Option<SmallCall> {
         let Plain { collective, dtype, reduce_op, root, waiting, .. } = *plain;
         let facts = collective.facts();
         let size = self.size();
@@ -122,7 +168,6 @@ impl ProcessGroup {
         if (facts.reduces && !is_usual) || (facts.rooted && root >= size) {
             return None;
         }
-        let (given, taken) = memory.lengths();
         let (given, taken) = (given / dtype.size_bytes(), taken / dtype.size_bytes());
         let mut words = [0; MAX_RANKS];
         let words = words.get_mut(..size as usize)?;
@@ -137,15 +182,17 @@ impl ProcessGroup {
                 words.fill(one as u64);
                 (all, digest(words))
             }
+            Sizes::Pairwise if given == taken && given.is_multiple_of(size as usize) => (0, 0),
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
         };
+        let is_shared = facts.sizes != Sizes::Pairwise;
         Some(SmallCall {
             collective,
             dtype,
             reduce_op,
             root: if facts.rooted { root } else { 0 },
             elements: elements as u64,
-            shared_bytes: Some((elements * dtype.size_bytes()) as u64),
+            shared_bytes: is_shared.then_some((elements * dtype.size_bytes()) as u64),
             detail,
             waiting,
         })
@@ -182,16 +229,7 @@ impl Begun<'_> {
     /// Goes on in memory that lasts until the work is complete: the same that was tried.
     pub fn go_on(self, kept: Kept) -> Work {
         let Begun { group, plain, go_on } = self;
-        let (facts, parts) = (plain.collective.facts(), group.size());
-        let Kept { input, output } = kept;
-        let finish =
-            plain.is_average(group.rank()).then(|| divide(plain.dtype, output.clone(), parts));
-        let issued = go_on(Lasting {
-            deadline: group.deadline(plain.timeout),
-            input: blocks(input, facts.input, parts),
-            output: blocks(Some(output), facts.output, parts),
-            finish,
-        });
+        let issued = go_on(group.lasting(&plain, kept, group.deadline(plain.timeout)));
         Work::new(plain.name, vec![(issued, group.cpu())], Vec::new())
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Direction, Transfer, Waiting};
+use crate::backend::{AT_ONCE_BYTES, Direction, Transfer, Waiting};
 use crate::{Error, Region, Result, Tensor, Work};
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -21,6 +21,23 @@ pub struct MessageRequest {
 }
 
 impl ProcessGroup {
+    /// Sends a short message of bytes to `peer` (a rank of this group) from beginning to end, if
+    /// that can be done at once: whether it has gone. If not, nothing was done, and
+    /// [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a call.
+    pub fn send_short(&self, payload: &[u8], peer: u32, tag: u32) -> bool {
+        payload.len() <= AT_ONCE_BYTES && self.inner.cpu.send_short((peer, tag), payload)
+    }
+
+    /// Receives a message of exactly the bytes of `memory` from `peer`, or from any rank, if it
+    /// comes soon; the sender. None if nothing was received: then [`ProcessGroup::issue_recv`] is
+    /// the way, which also says what is wrong with a call.
+    pub fn receive_short(&self, memory: &mut [u8], peer: Option<u32>, tag: u32) -> Option<u32> {
+        match memory.len() <= AT_ONCE_BYTES {
+            true => self.inner.cpu.receive_short((peer, tag), memory),
+            false => None,
+        }
+    }
+
     /// Issues messages to and from other ranks that go together: on a device they are one
     /// operation, so that they meet in whatever order the ranks list them. One work for each.
     ///

@@ -11,7 +11,7 @@ use crate::backend::{Backend, Capabilities, Waiting};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
 use crate::store::Store;
-use crate::tensor::{ConstBuffers, OwnedBuffers, lend, lend_mut};
+use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
 mod at_once;
@@ -263,6 +263,9 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidArgument`] for a peer that is no other rank; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
+        if flat(tensor).is_some_and(|(_, payload)| self.send_short(payload, peer, tag)) {
+            return Ok(());
+        }
         let tensor = single("send", lend(tensor))?;
         self.issue_send(tensor, peer, tag, None, Waiting::Soon)?.wait(None)
     }
@@ -272,6 +275,11 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::send`]; [`Error::MessageSize`] if the message does not fit exactly.
     pub fn recv<B: Buffers + ?Sized>(&self, tensor: &mut B, peer: u32, tag: u32) -> Result<()> {
+        if let Some((_, memory)) = flat_mut(tensor)
+            && self.receive_short(memory, Some(peer), tag).is_some()
+        {
+            return Ok(());
+        }
         let tensor = single("recv", lend_mut(tensor))?;
         self.issue_recv(tensor, Some(peer), tag, None, Waiting::Soon)?.wait(None)
     }
@@ -281,6 +289,11 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::recv`].
     pub fn recv_anysource<B: Buffers + ?Sized>(&self, tensor: &mut B, tag: u32) -> Result<u32> {
+        if let Some((_, memory)) = flat_mut(tensor)
+            && let Some(sender) = self.receive_short(memory, None, tag)
+        {
+            return Ok(sender);
+        }
         let tensor = single("recv_anysource", lend_mut(tensor))?;
         let work = self.issue_recv(tensor, None, tag, None, Waiting::Soon)?;
         work.wait(None)?;

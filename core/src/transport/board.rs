@@ -47,6 +47,8 @@ pub trait Board: Send {
     fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
     /// Whether `rank` shows something for operation `sequence`.
     fn shows(&self, rank: Rank, sequence: u64) -> bool;
+    /// What the operation `sequence` is for `rank`, if it shows something for it.
+    fn fingerprint(&self, rank: Rank, sequence: u64) -> Option<Fingerprint>;
     /// What `rank` shows for operation `sequence`, copied to the start of `into`, which has
     /// [`BOARD_BYTES`]. This rank's own place can be read, too.
     fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown;
@@ -85,6 +87,9 @@ impl Board for NoBoard {
         match *self {}
     }
     fn shows(&self, _: Rank, _: u64) -> bool {
+        match *self {}
+    }
+    fn fingerprint(&self, _: Rank, _: u64) -> Option<Fingerprint> {
         match *self {}
     }
     fn read(&mut self, _: Rank, _: u64, _: &mut [u8]) -> Shown {

@@ -50,6 +50,10 @@ impl Transport for MixedTransport {
         self.way(peer).send(peer, header, payload);
     }
 
+    fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
+        self.way(peer).send_at_once(peer, header, payload)
+    }
+
     fn eager_bytes(&self, peer: Rank) -> usize {
         match self.is_web.get(peer as usize) {
             Some(true) => self.websocket.eager_bytes(peer),

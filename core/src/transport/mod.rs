@@ -190,6 +190,12 @@ pub trait Transport: Send {
     /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
+    /// Sends a short frame to `peer` at once, or does nothing: whether it has left. The sink does
+    /// not hear of it.
+    fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
+        let _ = (peer, header, payload);
+        false
+    }
     /// Up to which length messages to and from `peer` leave without asking the receiver, who keeps
     /// those that it cannot use yet. Both ends say the same, and at least [`EAGER`].
     fn eager_bytes(&self, peer: Rank) -> usize {

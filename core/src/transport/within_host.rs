@@ -154,6 +154,10 @@ impl Transport for Both {
         self.way(peer).send(peer, header, payload);
     }
 
+    fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
+        self.way(peer).send_at_once(peer, header, payload)
+    }
+
     fn eager_bytes(&self, peer: Rank) -> usize {
         match self.is_near.get(peer as usize) {
             Some(true) => self.near.eager_bytes(peer),

@@ -6,7 +6,7 @@ use super::spelling::{lines, method_doc, name, rust_doc, table, text_signature};
 use crate::languages::plain::{given, is_direct, taken};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method};
+use crate::model::{Api, Attribute, Interface, Method, Role, Type};
 
 /// `mod.rs`.
 #[derive(Template)]
@@ -63,6 +63,8 @@ struct Function {
     path: String,
     table: String,
     kind: Kind,
+    /// Whether it is over when one message is: a short one can be tried at once.
+    waits_for_message: bool,
     bodies: String,
     /// For a direct call: `let key: String = call.take(0)?;` lines.
     takes: Vec<String>,
@@ -208,10 +210,19 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         path: format!("{}.{}", method.owner, method.name),
         table: table(method),
         kind,
+        waits_for_message: is_function && waits_for_message(method),
         bodies: format!("{}::{}", snake_case(&method.owner), method.name),
         takes: takes.collect(),
         direct: format!("{core}({})", arguments.join(", ")),
     }
+}
+
+/// Whether a call is one message, and over with it.
+fn waits_for_message(method: &Method) -> bool {
+    let [form] = method.overloads.as_slice() else { return false };
+    let is_one = form.parameters.first().is_some_and(|tensor| tensor.ty == Type::Tensor);
+    let has_peer = form.parameters.iter().any(|parameter| parameter.role == Role::GlobalPeer);
+    is_one && has_peer && matches!(form.returns, Type::Undefined | Type::Long)
 }
 
 fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Property> {

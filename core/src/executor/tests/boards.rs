@@ -337,7 +337,7 @@ fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -
         sequence,
         fingerprint,
         schedule: Arc::default(),
-        boarding: Some(Boarding { small, shown: tried.is_some() }),
+        boarding: Some(Boarding { small, fits: true, shown: tried.is_some() }),
         bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
         dtype: DType::I32,
         reduce_op: ReduceOp::Sum,

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod board_alltoall;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards;
 mod collectives;
 mod contracts;
@@ -13,6 +15,8 @@ mod failures;
 mod messages;
 mod network;
 mod schedules;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod short_messages;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod sleeping;
 mod world;

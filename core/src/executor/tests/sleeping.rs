@@ -13,7 +13,7 @@ use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 
 /// The executors of a group of two that share memory.
-fn pair() -> [Executor; 2] {
+pub(super) fn pair() -> [Executor; 2] {
     let listeners = [0, 1].map(|_| Listener::bind().unwrap());
     let cards = listeners.each_ref().map(|it| it.sign(Card::new("here", 1, Vec::new())));
     let mut rank = 0;
@@ -26,7 +26,7 @@ fn pair() -> [Executor; 2] {
     })
 }
 
-fn message(peer: u32, memory: &Region) -> Message {
+pub(super) fn message(peer: u32, memory: &Region) -> Message {
     Message {
         peer: Some(peer),
         tag: 1,

@@ -35,6 +35,8 @@ pub(super) struct Call {
     pub(super) timeout: Duration,
     /// Set if it goes over the board.
     pub(super) small: Option<Small>,
+    /// Whether what this rank gives fits the board then.
+    pub(super) fits: bool,
 }
 
 impl Call {
@@ -47,6 +49,7 @@ impl Call {
             output,
             timeout: Duration::from_secs(60),
             small: None,
+            fits: true,
         }
     }
 }
@@ -124,7 +127,7 @@ impl World {
             sequence: self.issued[rank as usize],
             fingerprint: call.fingerprint,
             schedule: call.schedule,
-            boarding: call.small.map(|small| Boarding { small, shown: false }),
+            boarding: call.small.map(|small| Boarding { small, fits: call.fits, shown: false }),
             bindings: Bindings { input: call.input, output: call.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,

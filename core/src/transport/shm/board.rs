@@ -162,6 +162,12 @@ fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
     Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
 }
 
+/// The fingerprint at `place`.
+fn printed(memory: &impl Shared, place: usize) -> Fingerprint {
+    let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
+    of_words([word(0), word(1), word(2)])
+}
+
 /// Where in a file the place of an operation is.
 pub(super) fn place(sequence: u64) -> usize {
     PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
@@ -194,6 +200,10 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         self.memories[rank as usize].load(place(sequence)) == sequence
     }
 
+    fn fingerprint(&self, rank: Rank, sequence: u64) -> Option<Fingerprint> {
+        self.shows(rank, sequence).then(|| printed(&self.memories[rank as usize], place(sequence)))
+    }
+
     fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown {
         let (memory, place) = (&self.memories[rank as usize], place(sequence));
         if memory.load(place) != sequence {
@@ -207,8 +217,7 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         // The next look at what it has passed may be saved.
         let passed = &mut self.passed[rank as usize];
         *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
-        let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
-        let fingerprint = of_words([word(0), word(1), word(2)]);
+        let fingerprint = printed(memory, place);
         memory.read(place + BYTES_AT, into);
         Shown::Bytes(into.len(), fingerprint)
     }
@@ -291,6 +300,8 @@ mod tests {
             assert!(boards[1].show(sequence, &PRINT, &payload));
             for board in &mut boards {
                 assert!(board.shows(1, sequence) && !board.shows(0, sequence));
+                assert_eq!(board.fingerprint(1, sequence), Some(PRINT));
+                assert_eq!(board.fingerprint(0, sequence), None);
                 assert_eq!(board.read(1, sequence, &mut into), Shown::Bytes(bytes, PRINT));
                 assert_eq!(into[..bytes], payload);
             }

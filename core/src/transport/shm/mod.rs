@@ -234,6 +234,25 @@ impl Transport for ShmTransport {
         self.hello.size
     }
 
+    fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
+        let Some(Peer { lane, outgoing, link: Link::Open(open), .. }) =
+            self.peers.get_mut(peer as usize)
+        else {
+            return false;
+        };
+        match outgoing.put_short(lane, &self.ours, &header, payload) {
+            Ok(true) => {
+                open.wake();
+                true
+            }
+            Ok(false) => false,
+            Err(Corrupt) => {
+                self.lose(peer, incoming::garbled(Corrupt));
+                false
+            }
+        }
+    }
+
     fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
         debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
         let Some(Peer { lane, outgoing, link, .. }) = self.peers.get_mut(peer as usize) else {

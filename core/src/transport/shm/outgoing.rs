@@ -104,6 +104,22 @@ impl Outgoing {
         Ok(Some(self.has_left(lane, memory, header, payload, put.is_lent)))
     }
 
+    /// Puts a frame with a short payload into the lane at once if nothing waits, nothing is lent,
+    /// and there is room: whether it has left.
+    pub(super) fn put_short(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        payload: &[u8],
+    ) -> Result<bool, Corrupt> {
+        if !self.is_done() || payload.len() > INLINE {
+            return Ok(false);
+        }
+        let write = |place: &mut [u8]| place.copy_from_slice(payload);
+        Ok(self.put_inline(lane, memory, header, payload.len(), write)?.is_some())
+    }
+
     /// Puts frames into the lane as far as there is room; calls `sent` for each that has left.
     /// Whether anything moved.
     pub(super) fn flush(
@@ -229,7 +245,8 @@ impl Outgoing {
     ) -> Result<Option<Put>, Corrupt> {
         let rest = payload.len() - start;
         if start == 0 && rest <= INLINE {
-            return self.put_inline(lane, memory, header, payload);
+            let write = |place: &mut [u8]| payload.read(|payload| place.copy_from_slice(payload));
+            return self.put_inline(lane, memory, header, rest, write);
         }
         if start == 0
             && rest >= LENT_BYTES
@@ -247,16 +264,17 @@ impl Outgoing {
         lane: &Lane,
         memory: &Mapping,
         header: &Header,
-        payload: &Payload,
+        payload_bytes: usize,
+        write: impl FnOnce(&mut [u8]),
     ) -> Result<Option<Put>, Corrupt> {
-        let bytes = Header::BYTES + payload.len();
+        let bytes = Header::BYTES + payload_bytes;
         let Some(body) = self.ring.reserve(&lane.ring, memory, bytes)? else { return Ok(None) };
         memory.fill(body, bytes, |place| {
             place[..Header::BYTES].copy_from_slice(&header.encode());
-            payload.read(|payload| place[Header::BYTES..].copy_from_slice(payload));
+            write(&mut place[Header::BYTES..]);
         });
         self.ring.publish(&lane.ring, memory, WHOLE, bytes);
-        Ok(Some(Put { bytes: payload.len(), is_lent: false }))
+        Ok(Some(Put { bytes: payload_bytes, is_lent: false }))
     }
 
     fn put_lent(

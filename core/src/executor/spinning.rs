@@ -1,0 +1,111 @@
+//! For how long a waiting thread spins before it sleeps, learned from its sleeps. Knows nothing of
+//! what it waits for, and reads no clock.
+//!
+//! A sleep that was over soon says that spinning for longer would have saved it: unless the thread
+//! had spun for as long as it may. Then what it waited for did not come because of it: another
+//! process has a core, and the rank that it waits for needs this one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::SpinPolicy;
+
+/// So many soon ended sleeps pass until spinning that was in the way is tried again.
+const HELD_BACK: u32 = 64;
+
+/// What threads of one driver have learned.
+pub(super) struct Spinning {
+    /// Nanoseconds, as the others.
+    limit: u32,
+    /// Whether spinning keeps others from running.
+    takes_core: bool,
+    spin: AtomicU32,
+    /// Sleeps for which spinning is not tried again.
+    held_back: AtomicU32,
+}
+
+impl Spinning {
+    /// Nothing learned yet: it spins for as long as `policy` lets it.
+    pub(super) fn new(policy: SpinPolicy) -> Spinning {
+        let limit = nanos(policy.limit());
+        Spinning {
+            limit,
+            takes_core: matches!(policy, SpinPolicy::Spin(_)),
+            spin: AtomicU32::new(limit),
+            held_back: AtomicU32::new(0),
+        }
+    }
+
+    /// How long to spin.
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_nanos(self.spin.load(Ordering::Relaxed).into())
+    }
+
+    /// Notes a sleep after spinning in vain for [`Spinning::duration`].
+    pub(super) fn note_sleep(&self, slept: Duration) {
+        let (spin, shortest) = (self.spin.load(Ordering::Relaxed), self.limit / 64);
+        let held_back = self.held_back.load(Ordering::Relaxed);
+        let next = if nanos(slept) > self.limit {
+            (spin / 2).max(shortest)
+        } else if held_back > 0 {
+            self.held_back.store(held_back - 1, Ordering::Relaxed);
+            shortest
+        } else if spin >= self.limit && self.takes_core {
+            self.held_back.store(HELD_BACK, Ordering::Relaxed);
+            shortest
+        } else {
+            spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
+        };
+        self.spin.store(next, Ordering::Relaxed);
+    }
+}
+
+fn nanos(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_micros(64);
+    const SOON: Duration = Duration::from_micros(10);
+    const LATE: Duration = Duration::from_millis(10);
+
+    fn after(spinning: &Spinning, slept: Duration) -> Duration {
+        spinning.note_sleep(slept);
+        spinning.duration()
+    }
+
+    #[test]
+    fn long_waits_shorten_it_and_a_wait_that_was_soon_over_lengthens_it() {
+        let spinning = Spinning::new(SpinPolicy::Spin(LIMIT));
+        let shortened: Vec<_> = (0..8).map(|_| after(&spinning, LATE)).collect();
+        assert_eq!(shortened[..3], [LIMIT / 2, LIMIT / 4, LIMIT / 8]);
+        assert_eq!(shortened[5..], [LIMIT / 64; 3]);
+        let lengthened: Vec<_> = (0..5).map(|_| after(&spinning, SOON)).collect();
+        assert_eq!(lengthened, [LIMIT / 16, LIMIT / 8, LIMIT / 4, LIMIT / 2, LIMIT]);
+    }
+
+    #[test]
+    fn spinning_that_is_in_the_way_is_held_back_and_tried_again() {
+        let spinning = Spinning::new(SpinPolicy::Spin(LIMIT));
+        for _ in 0..3 {
+            assert_eq!(spinning.duration(), LIMIT);
+            for _ in 0..=HELD_BACK {
+                assert_eq!(after(&spinning, SOON), LIMIT / 64);
+            }
+            for _ in 0..5 {
+                spinning.note_sleep(SOON);
+            }
+        }
+    }
+
+    #[test]
+    fn yielding_is_in_nobodys_way() {
+        let spinning = Spinning::new(SpinPolicy::Yield(LIMIT));
+        assert_eq!(after(&spinning, SOON), LIMIT);
+        let sleeping = Spinning::new(SpinPolicy::Sleep);
+        assert_eq!(after(&sleeping, SOON), Duration::ZERO);
+    }
+}

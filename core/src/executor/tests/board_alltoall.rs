@@ -1,0 +1,147 @@
+//! An alltoall whose ranks do not know of each other whether their blocks fit the board: right
+//! results whoever shows bytes and whoever runs the schedule, and mismatches that are found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::network::Random;
+use super::world::{assert_ok, errors, memory, values};
+use super::{Call, SIZES, World, with_seeds};
+use crate::executor::{Completion, Small};
+use crate::schedule::cache::{Cache, Key};
+use crate::schedule::{Place, Topology};
+
+use crate::transport::board::BOARD_PLACES;
+use crate::wire::frame::Fingerprint;
+use crate::{Collective, DType, Error, ReduceOp, Region};
+
+/// A call of `rank`, with blocks of these numbers of elements to and from each rank.
+fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
+    let (size, collective) = (to.len() as u32, Collective::Alltoall);
+    let mut schedules = Cache::new(Arc::new(Topology::one_host(size)));
+    let place = Place { rank, size, root: 0 };
+    let schedule = schedules.get(Key { collective, algorithm, place }).unwrap();
+    let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);
+    let block = |(other, &elements): (usize, &usize)| {
+        memory((0..elements).map(|index| value(rank, other as u32, index)))
+    };
+    let input = to.iter().enumerate().map(block).collect();
+    let output = from.iter().map(|elements| Region::zeroed(4 * elements)).collect();
+    let fingerprint = Fingerprint {
+        collective: collective as u8,
+        dtype: dtype as u8,
+        algorithm: algorithm as u8,
+        ..Fingerprint::default()
+    };
+    let small = Some(Small { collective, dtype, reduce_op, root: 0, rank, size });
+    Call { fingerprint, small, fits, ..Call::new(&schedule, input, output) }
+}
+
+/// What `from` gives to `to` at `index`.
+fn value(from: u32, to: u32, index: usize) -> i32 {
+    from as i32 * 1_000_000 + to as i32 * 10_000 + index as i32
+}
+
+/// Issues a call of every rank in which rank `from` gives `elements(from, to)` to rank `to`; those
+/// for which `fits` says so go over the board as far as the others let them.
+fn issue_all(
+    world: &mut World,
+    algorithm: usize,
+    elements: impl Fn(u32, u32) -> usize,
+    fits: impl Fn(u32) -> bool,
+) -> Vec<(Arc<Completion>, Vec<Region>, Vec<i32>)> {
+    let size = world.size();
+    let issue = |rank| {
+        let to: Vec<usize> = (0..size).map(|other| elements(rank, other)).collect();
+        let from: Vec<usize> = (0..size).map(|other| elements(other, rank)).collect();
+        let call = call(rank, fits(rank), algorithm, &to, &from);
+        let output = call.output.clone();
+        let all = (0..size).flat_map(|other| {
+            (0..elements(other, rank)).map(move |index| value(other, rank, index))
+        });
+        (world.issue(rank, call), output, all.collect())
+    };
+    (0..size).map(issue).collect()
+}
+
+#[test]
+fn whoever_fits_and_whoever_does_not_come_to_the_same() {
+    with_seeds(|seed| {
+        let mut random = Random::new(seed);
+        for size in SIZES {
+            // The last one is for blocks that all ranks know to be of one size.
+            for algorithm in 0..Collective::Alltoall.algorithms().len() - 1 {
+                let mut world = World::with_board(size, seed);
+                let mut calls = Vec::new();
+                for _ in 0..3 * BOARD_PLACES {
+                    let mask = random.below(1 << size) as u32;
+                    let elements = [0, 1, 3, 50][random.below(4)];
+                    // Rank 0 of an uneven call gives and takes more; the others see some of it.
+                    let is_even = mask & 1 == 0 || random.below(2) == 0;
+                    let amount = |from: u32, to: u32| match is_even {
+                        true => elements,
+                        false => elements + usize::from(from == 0 || to == 0),
+                    };
+                    let fits = |rank: u32| is_even && mask & (1 << rank) == 0;
+                    calls.extend(issue_all(&mut world, algorithm, amount, fits));
+                    if random.below(3) == 0 {
+                        world.settle();
+                    }
+                }
+                let completions: Vec<_> = calls.iter().map(|call| call.0.clone()).collect();
+                world.run(&completions);
+                assert_ok(&completions);
+                for (_, output, expected) in calls {
+                    let got: Vec<i32> = output.iter().flat_map(values).collect();
+                    assert_eq!(got, expected, "{size} ranks, algorithm {algorithm}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn blocks_of_two_sizes_are_a_mismatch_wherever_they_go() {
+    with_seeds(|seed| {
+        for (fit, other_fits) in [(true, true), (true, false), (false, false)] {
+            let mut world = World::with_board(3, seed);
+            let calls: Vec<_> = (0..3)
+                .map(|rank| {
+                    let (fits, elements) = if rank == 1 { (other_fits, 7) } else { (fit, 8) };
+                    world.issue(rank, call(rank, fits, 0, &[elements; 3], &[elements; 3]))
+                })
+                .collect();
+            world.run(&calls);
+            for error in errors(&calls) {
+                assert!(matches!(error, Error::CollectiveMismatch { .. }), "{error}");
+                let text = error.to_string();
+                assert!(text.contains("28 bytes") && text.contains("32 bytes"), "{text}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_death_names_the_rank_whoever_fits() {
+    with_seeds(|seed| {
+        for fits in [true, false] {
+            let mut world = World::with_board(5, seed);
+            let dead = seed as u32 % 5;
+            let calls: Vec<_> = (0..5)
+                .filter(|&rank| rank != dead)
+                .map(|rank| {
+                    let fits = fits || rank != (dead + 1) % 5;
+                    world.issue(rank, call(rank, fits, 0, &[8; 5], &[8; 5]))
+                })
+                .collect();
+            world.settle();
+            world.kill(dead);
+            world.settle();
+            world.pass(Duration::from_millis(60));
+            world.run(&calls);
+            for error in errors(&calls) {
+                assert!(matches!(error, Error::RankFailed { rank, .. } if rank == dead), "{error}");
+            }
+        }
+    });
+}
