@@ -6,8 +6,10 @@
 //! sleeps in the system, and moves everything), and the others sleep until they are done or the
 //! leader leaves.
 
+mod at_once;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -15,8 +17,8 @@ use super::background::Background;
 use super::completion::News;
 use super::spinning::Spinning;
 use super::{
-    Completion, Executor, FAREWELL, Finished, Flat, Message, Operation, Progress, Small,
-    SpinPolicy, StallReport, Waiting,
+    Completion, Executor, FAREWELL, Finished, Message, Operation, Progress, SpinPolicy,
+    StallReport, Waiting,
 };
 use crate::clock::Instant;
 use crate::fork;
@@ -24,16 +26,6 @@ use crate::transport::{Bell, Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
-
-/// How often it is looked whether the others have shown what a small operation needs, before
-/// anybody else may have the executor: a few microseconds.
-const LOOKS: u32 = 256;
-
-/// As [`LOOKS`], where the other rank may need this core.
-const YIELDS: u32 = 16;
-
-/// After how many small operations frames are looked at.
-const LOOK_AT_FRAMES: u64 = 64;
 
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
@@ -113,79 +105,6 @@ impl Driver {
     /// Whether small operations go over a board.
     pub fn has_board(&self) -> bool {
         self.lock().has_board()
-    }
-
-    /// Tries to run a small operation from beginning to end, in the memory of the caller and
-    /// without waiting for long. None if it did nothing; false if this rank has given its part, so
-    /// that the operation has to be submitted as one that is shown. What else is over by then is
-    /// told when the caller drops the other result, as with [`Driver::submit`].
-    pub fn try_small(
-        &self,
-        (sequence, fingerprint): (u64, &Fingerprint),
-        small: &Small,
-        memory: &mut Flat<'_>,
-        waiting: Waiting,
-    ) -> (Option<bool>, Settling<'_>) {
-        let mut settling = Settling { driver: self, finished: Vec::new() };
-        if self.is_inherited() {
-            return (None, settling);
-        }
-        let (looks, between) = self.looks(waiting);
-        // Whoever moves something large holds the lock for longer than this may take.
-        let mut executor = match self.executor.try_lock() {
-            Ok(executor) => executor,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return (None, settling),
-        };
-        self.activity.fetch_add(1, Ordering::Relaxed);
-        let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
-        if !sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
-            return (tried, settling);
-        }
-        // Others have to be woken; or a loop of small operations keeps frames waiting.
-        drop(executor);
-        self.turn(&mut settling.finished, |_, _| {});
-        (tried, settling)
-    }
-
-    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
-    /// it has gone. What else is over by then is told when the caller drops the other result, as
-    /// with [`Driver::submit`].
-    pub fn send_short(&self, to: (Rank, u32), payload: &[u8]) -> (bool, Settling<'_>) {
-        let mut settling = Settling { driver: self, finished: Vec::new() };
-        let mut sent = false;
-        if !self.is_inherited() {
-            self.act(&mut settling.finished, |executor, now| {
-                sent = executor.send_short(to, payload, now);
-                Progress { moved: sent, unfinished: false }
-            });
-        }
-        (sent, settling)
-    }
-
-    /// Receives a short message of exactly this length from a rank, or any, with a tag, if it comes
-    /// soon; its sender. None if nothing was received: then nothing waits for it. What else is over
-    /// by then is told as with [`Driver::send_short`].
-    pub fn receive_short(
-        &self,
-        from: (Option<Rank>, u32),
-        memory: &mut [u8],
-    ) -> (Option<Rank>, Settling<'_>) {
-        let mut settling = Settling { driver: self, finished: Vec::new() };
-        let mut sender = None;
-        if !self.is_inherited() {
-            self.activity.fetch_add(1, Ordering::Relaxed);
-            let looks = self.looks(Waiting::Soon);
-            self.act(&mut settling.finished, |executor, now| {
-                sender = executor.receive_short(from, memory, looks, now);
-                Progress { moved: true, unfinished: true }
-            });
-            // What else came meanwhile is not to wait for the next call.
-            if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-                self.attend();
-            }
-        }
-        (sender, settling)
     }
 
     /// Starts to send a message, as [`Driver::submit`] starts a collective.
@@ -298,16 +217,6 @@ impl Driver {
     /// Whether anything is in flight.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst)
-    }
-
-    /// How often to look at what is over soon, and what to do in between.
-    fn looks(&self, waiting: Waiting) -> (u32, fn()) {
-        match (self.spin, waiting) {
-            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => (LOOKS, std::hint::spin_loop),
-            (SpinPolicy::Spin(_), Waiting::Later) => (LOOKS / 4, std::hint::spin_loop),
-            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => (YIELDS, thread::yield_now),
-            _ => (0, std::hint::spin_loop),
-        }
     }
 
     fn start(

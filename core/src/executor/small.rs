@@ -73,8 +73,8 @@ impl Small {
 
     /// Takes what `source` showed into `output`; false if it cannot be what the operation needs.
     /// `part` is what the source gives to the output of an allgather or an alltoall, or what this
-    /// rank has of the input of a reduce-scatter; the others have no parts. Sources come in the order of
-    /// [`Small::sources`], so that all ranks end with the same bits.
+    /// rank has of the input of a reduce-scatter; the others have no parts. Sources come in the
+    /// order of [`Small::sources`], so that all ranks end with the same bits.
     pub(super) fn take(
         &self,
         source: Rank,
