@@ -5,7 +5,7 @@
 //! Keys of the group's store, all under the backend's name: `abort`, why it broke; `left/RANK`, the
 //! number of that rank's last collective when it left; `failed/RANK`, that the rank lives, although
 //! its library says that something failed; `check/NUMBER/RANK`, what a rank runs, at debug level
-//! `DETAIL`.
+//! `DETAIL`, and `check/NUMBER/read`, how many have read that.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -308,9 +308,12 @@ impl Bulletin {
         // Zero would be no limit.
         store.wait(&keys, Some(left.max(Duration::from_millis(1))))?;
         let values = store.multi_get(&keys)?;
-        if sequence > 2 {
-            // All ranks have read it: they came to the one before this.
-            store.delete_key(&key(sequence - 2, self.rank))?;
+        // Whoever reads last clears up. A rank that came to a later one may still read this.
+        let read = self.key(&format!("check/{sequence}/read"));
+        if store.add(&read, 1)? == i64::from(self.size) {
+            for key in keys.iter().copied().chain([read.as_str()]) {
+                store.delete_key(key)?;
+            }
         }
         let differs = (0..).zip(&values).find_map(|(rank, bytes)| {
             let theirs = Fingerprint::decode(bytes.first_chunk()?);
