@@ -121,6 +121,8 @@ enum Refused {
     Call(Error),
     /// The ranks did not come to a communicator.
     Meeting(Error),
+    /// The library failed at splitting one, here or on another rank.
+    Split(Error),
     /// A part of it may be enqueued, and the device may use the memory.
     Midway(Error, Vec<Item>, Calls),
 }
@@ -262,6 +264,11 @@ impl NcclBackend {
         let heard = patience.ear.heard();
         match refused {
             Refused::Call(error) => error,
+            Refused::Split(error) => {
+                let heard = heard.unwrap_or_else(|| bulletin.who_failed(&error.to_string()));
+                self.progress.break_group(&self.group, heard.0, heard.1);
+                bulletin.check(name).err().unwrap_or(error)
+            }
             Refused::Meeting(error) => {
                 let was_broken = bulletin.is_broken() || heard.is_some();
                 let why = error.to_string();
@@ -467,9 +474,11 @@ impl Backend for NcclBackend {
                 let message = "not all ranks of the group split it: where it is bound to devices, \
                                all of them call split_group, members or not"
                     .to_owned();
-                let is_late = Instant::now() >= until;
-                let error = if is_late { Error::RendezvousTimeout { message } } else { error };
-                Err(self.refuse("split_group", Refused::Meeting(error), patience))
+                let refused = match Instant::now() >= until {
+                    true => Refused::Meeting(Error::RendezvousTimeout { message }),
+                    false => Refused::Split(error),
+                };
+                Err(self.refuse("split_group", refused, patience))
             }
         }
     }
