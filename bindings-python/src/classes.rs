@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrank::OnDevice;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyType};
 
+use crate::convert::current_streams;
 pub(crate) use crate::current::CurrentProcessGroup;
 use crate::future::{Source, awaitable};
 
@@ -33,6 +35,8 @@ pub(crate) struct Work {
     pub(crate) inner: polyrank::Work,
     /// The objects that hold the result, in one flat list.
     outputs: Vec<Py<PyAny>>,
+    /// The type of what is sent, where that is a tensor on a device: outputs tell their own.
+    sent: Option<Py<PyType>>,
     /// The limit of the operation.
     pub(crate) timeout: Duration,
 }
@@ -113,7 +117,24 @@ pub(crate) struct P2POp {
 impl Work {
     /// A handle on `inner`, whose results are in the memory of `outputs`.
     pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>, timeout: Duration) -> Work {
-        Work { inner, outputs, timeout }
+        Work { inner, outputs, sent: None, timeout }
+    }
+
+    /// This handle, on the sending of a device's tensor of this type.
+    pub(crate) fn sending(self, sent: Option<Py<PyType>>) -> Work {
+        Work { sent, ..self }
+    }
+
+    /// The streams that are current now in the libraries of tensors on devices.
+    pub(crate) fn current_streams(&self, py: Python<'_>) -> PyResult<Vec<OnDevice>> {
+        let mut indices: Vec<u32> = self.inner.devices().iter().map(|it| it.index).collect();
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        indices.dedup();
+        let outputs = self.outputs.iter().map(|object| object.bind(py).get_type());
+        let sent = self.sent.iter().map(|class| class.bind(py).clone());
+        current_streams(outputs.chain(sent), &indices)
     }
 
     /// This handle as a Python object.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polyrank::{Error, Work};
+use polyrank::{Error, OnDevice, Work};
 use pyo3::prelude::*;
 
 use crate::convert::raise;
@@ -13,10 +13,29 @@ pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// Waits for `work` without the GIL, in slices, so that Ctrl-C and other signals are handled.
 /// A timeout of zero is none, and without one, tensors of devices are not waited for, but ordered.
 pub(crate) fn wait(py: Python<'_>, work: &Work, timeout: Option<Duration>) -> PyResult<()> {
+    wait_on(py, work, timeout, &[])
+}
+
+/// As [`wait`], for a handle that Python code has: the streams that are current now are ordered,
+/// which need not be those of the call.
+pub(crate) fn wait_here(
+    py: Python<'_>,
+    work: &crate::classes::Work,
+    timeout: Option<Duration>,
+) -> PyResult<()> {
+    wait_on(py, &work.inner, timeout, &work.current_streams(py)?)
+}
+
+fn wait_on(
+    py: Python<'_>,
+    work: &Work,
+    timeout: Option<Duration>,
+    streams: &[OnDevice],
+) -> PyResult<()> {
     let start = Instant::now();
     let timeout = timeout.filter(|timeout| !timeout.is_zero());
     if timeout.is_none()
-        && let Some(ordered) = work.order()
+        && let Some(ordered) = work.order_on(streams)
     {
         return ordered.map_err(|error| raise(py, &error));
     }

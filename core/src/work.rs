@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::backend::{Backend, Issued};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{Completion, guarded};
-use crate::{Error, Result, Tensor};
+use crate::{Error, OnDevice, Result, Tensor};
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
 ///
@@ -100,13 +100,20 @@ impl Work {
     /// tensors are, come after the operation: what waiting without a timeout does for tensors of
     /// devices. `None` if that is no way to wait for it.
     pub fn order(&self) -> Option<Result<()>> {
+        self.order_on(&[])
+    }
+
+    /// As [`Work::order`], for what is issued on these streams instead: those that are the waiter's
+    /// current ones, one of each device. Those of the tensors' owners count for devices of which
+    /// none is given.
+    pub fn order_on(&self, waiter: &[OnDevice]) -> Option<Result<()>> {
         let inner = self.inner.as_ref()?;
         let mut ordered = None;
         for (completion, backend) in &inner.parts {
             ordered = match completion.result() {
                 Some(Err(error)) => return Some(Err(error)),
                 Some(Ok(())) => continue,
-                None => match backend.order(completion) {
+                None => match backend.order(completion, waiter) {
                     Some(Err(error)) => return Some(Err(error)),
                     // It may be done by now, and then it needs no order.
                     None if completion.is_done() => continue,
@@ -150,6 +157,12 @@ impl Work {
     /// The error it ended with, if it has.
     pub fn error(&self) -> Option<Error> {
         self.inner.as_ref().and_then(|inner| inner.whole.error())
+    }
+
+    /// The devices on which the results or the messages lie, and the streams of their owners.
+    pub fn devices(&self) -> Vec<OnDevice> {
+        let Some(inner) = &self.inner else { return Vec::new() };
+        inner.outputs().iter().filter_map(|tensor| tensor.region().device()).collect()
     }
 
     /// The tensors that hold the result. Their elements are defined once it is done.

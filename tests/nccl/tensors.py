@@ -5,6 +5,9 @@ Knows nothing of how ranks are started.
 """
 
 import ctypes
+import os
+import sys
+import types
 
 import numpy as np
 import polyrank as pr
@@ -32,6 +35,19 @@ class Managed(ctypes.Structure):
         ("byte_offset", ctypes.c_uint64),
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
+    ]
+
+
+class ManagedVersioned(ctypes.Structure):
+    """DLManagedTensorVersioned, which can say that its memory is read-only."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        *Managed._fields_[:-2],
     ]
 
 
@@ -71,6 +87,90 @@ class OnDevice:
         return into.tolist()
 
 
+class ReadOnly(OnDevice):
+    """A tensor that nobody may write."""
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        head = (1, 1, None, None, 1, self.address.value, CUDA, self.device, 1)
+        managed = ManagedVersioned(*head, 2, 32, 1, self.shape, self.strides)
+        self.exported.append(managed)
+        return new_capsule(ctypes.addressof(managed), b"dltensor_versioned", None)
+
+
+class OfLibrary(OnDevice):
+    """A tensor of a library that has a current stream."""
+
+    __module__ = "cupy.core"
+    current = 0
+
+    def __dlpack_device__(self):
+        return (CUDA, self.device)
+
+
+def library():
+    """What is asked for the current stream."""
+    cuda = types.SimpleNamespace(
+        get_current_stream=lambda index: types.SimpleNamespace(ptr=OfLibrary.current))
+    sys.modules["cupy"] = types.ModuleType("cupy")
+    sys.modules["cupy"].cuda = cuda
+
+
+def new_stream():
+    """A stream of the current device."""
+    made = ctypes.c_size_t()
+    assert driver.cuStreamCreate(ctypes.byref(made), 0) == 0
+    return made.value
+
+
+def is_idle(stream):
+    """Whether all that was issued on a stream is over."""
+    event = ctypes.c_size_t()
+    assert driver.cuEventCreate(ctypes.byref(event), 0) == 0
+    assert driver.cuEventRecord(event, ctypes.c_size_t(stream)) == 0
+    return driver.cuEventQuery(event) == 0
+
+
+def the_current_stream_waits(rank, size):
+    """Waiting orders the stream that is current then, not the one of the call."""
+    tensor = OfLibrary([1.0, rank], rank)
+    store = pr.group.WORLD.get_group_store()
+    called, waits = new_stream(), new_stream()
+    if rank == 1:
+        store.wait(["ordered"])
+    OfLibrary.current = called
+    work = pr.all_reduce(tensor, async_op=True)
+    OfLibrary.current = waits
+    work.wait()
+    if rank == 0 and size > 1:
+        driver.cuStreamSynchronize(ctypes.c_size_t(called))
+        assert not is_idle(waits), "rank 1 has not come"
+        store.set("ordered", "")
+    assert driver.cuStreamSynchronize(ctypes.c_size_t(waits)) == 0
+    assert tensor.numbers() == [size, size * (size - 1) / 2]
+
+
+def a_forked_child_is_told(rank):
+    """What is the parent's must not be touched: the double would end the process."""
+    tensor = OnDevice([1.0], rank)
+    work = pr.all_reduce(tensor, async_op=True)
+    child = os.fork()
+    if child == 0:
+        for call in (lambda: pr.all_reduce(tensor), pr.barrier):
+            try:
+                call()
+            except pr.InvalidGroupError as error:
+                if "child" not in str(error):
+                    os._exit(2)
+            else:
+                os._exit(3)
+        if pr.is_nccl_available():
+            os._exit(4)
+        del work
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    work.wait()
+
+
 def main():
     """The exit code is 0 if all went well."""
     assert pr.is_nccl_available()
@@ -105,6 +205,17 @@ def main():
         assert "must be contiguous" in str(error), error
     else:
         raise AssertionError("a tensor with strides was taken")
+    library()
+    the_current_stream_waits(rank, size)
+    if size > 1:
+        refused = pr.P2POp(pr.irecv, ReadOnly([1.0], rank), before)
+        try:
+            pr.batch_isend_irecv([refused])
+        except ValueError as error:
+            assert "read-only" in str(error), error
+        else:
+            raise AssertionError("what is read-only was taken to receive")
+    a_forked_child_is_told(rank)
     pr.barrier()
     pr.destroy_process_group()
     print("ok", rank, flush=True)

@@ -20,13 +20,12 @@ use super::processes::{Ended, bare_processes, variables, with_variable};
 fn with_double<R>(run: impl FnOnce() -> R) -> R {
     let suffix = std::env::consts::DLL_SUFFIX;
     let library = PathBuf::from(built(&format!("examples/libnccl_double{suffix}")));
-    // The driver is looked for by its name alone.
-    let folder = std::env::temp_dir().join(format!("polyrank-nccl-{}", std::process::id()));
+    // The driver is looked for by its name alone. Beside the library, so that it is the same one:
+    // both have to know the same streams.
+    let folder = PathBuf::from(built("examples")).join("nccl_double_as_driver");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
-    let driver = folder.join(format!("libcuda{suffix}"));
-    if !driver.exists() {
-        let _ = std::os::unix::fs::symlink(&library, driver);
-    }
+    // It is there already, or another test makes it now.
+    let _ = std::os::unix::fs::symlink(&library, folder.join(format!("libcuda{suffix}")));
     let mut paths = vec![folder];
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     paths.extend(std::env::split_paths(&before));

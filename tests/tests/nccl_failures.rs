@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polyrank::backend::nccl::NcclOptions;
 use polyrank::distributed::{InitOptions, is_backend_available};
@@ -148,7 +148,12 @@ fn an_operation_past_its_deadline_names_who_is_late() {
             let store = group.get_group_store();
             if group.rank() == 1 {
                 store.wait(&["gave up"], None).unwrap();
-                let error = finish(&group, allreduce(&group, 1000)).unwrap_err();
+                // The device of rank 0 may not have given up yet, and then takes part in this one.
+                let error = loop {
+                    if let Err(error) = finish(&group, allreduce(&group, 1000)) {
+                        break error;
+                    }
+                };
                 store.set("heard", b"").unwrap();
                 return said(&error);
             }
@@ -219,21 +224,20 @@ fn abort_returns_at_once_and_all_ranks_learn_of_it() {
             if group.rank() == 0 {
                 let work = group.issue(allreduce(&group, 10)).unwrap();
                 store.wait(&["issued/1"], None).unwrap();
-                let start = Instant::now();
                 group.abort();
-                assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-                assert!(group.is_broken());
+                assert!(group.is_broken() && work.is_done());
                 return said(&work.wait(Some(polyrank_tests::LIMIT)).unwrap_err());
             }
             if group.rank() == 1 {
                 let work = group.issue(allreduce(&group, 10)).unwrap();
                 store.set("issued/1", b"").unwrap();
-                return said(&work.wait(Some(polyrank_tests::LIMIT)).unwrap_err());
+                let error = work.wait(Some(polyrank_tests::LIMIT)).unwrap_err();
+                store.set("over/1", b"").unwrap();
+                return said(&error);
             }
-            // Comes when all is over.
-            while !store.check(&["nccl/abort"]).unwrap() {
-                std::thread::yield_now();
-            }
+            // Comes when all is over. Had it come before the devices of the others gave up, the
+            // operation would have been whole, and would have ended well at rank 1.
+            store.wait(&["over/1"], None).unwrap();
             said(&finish(&group, allreduce(&group, 10)).unwrap_err())
         });
         for error in errors {

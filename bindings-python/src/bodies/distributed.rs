@@ -423,7 +423,8 @@ fn on_device<'py>(
             true => Vec::new(),
             false => vec![operation.tensor.clone_ref(py)],
         };
-        crate::classes::Work::new(work, outputs, group.timeout())
+        let sent = operation.is_send.then(|| operation.tensor.bind(py).get_type().unbind());
+        crate::classes::Work::new(work, outputs, group.timeout()).sending(sent)
     });
     Ok(Some(works.collect()))
 }

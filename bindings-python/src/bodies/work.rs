@@ -20,7 +20,7 @@ pub(crate) fn wait<'py>(
     if work.get().inner.is_success() {
         return give(work.py(), true);
     }
-    releasing(work.py(), || waiting::wait(work.py(), &work.get().inner, timeout))?;
+    releasing(work.py(), || waiting::wait_here(work.py(), work.get(), timeout))?;
     give(work.py(), true)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn synchronize<'py>(
     work: &Bound<'py, Work>,
     _call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    releasing(work.py(), || waiting::wait(work.py(), &work.get().inner, None))?;
+    releasing(work.py(), || waiting::wait_here(work.py(), work.get(), None))?;
     give(work.py(), ())
 }
 

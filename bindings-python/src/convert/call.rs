@@ -5,11 +5,11 @@ use std::sync::Arc;
 use polyrank::calls::{
     self, Arguments, Constant, FromValue, Method, Parameter, Resolved, Role, Type, Value,
 };
-use polyrank::{DType, Error, Tensor};
+use polyrank::{DType, Device, Error, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use super::exception::raise;
 use super::value::{Foreigns, opaque, value};
@@ -206,6 +206,12 @@ impl<'py> Call<'py> {
                 Err(raise(self.py, &Error::InvalidArgument { message }))
             }
         }
+    }
+
+    /// The type of the object that `tensor` of this call was, if it is on a device.
+    pub(crate) fn type_on_device(&self, tensor: &Tensor) -> Option<Py<PyType>> {
+        let object = self.foreigns.object_of(tensor).filter(|_| tensor.device() != Device::Cpu)?;
+        Some(object.get_type().unbind())
     }
 
     /// The objects whose memory the call writes, in one flat list.

@@ -1,9 +1,12 @@
 //! On which CUDA device the tensors of other libraries lie, and on which stream those libraries
 //! work with them. Knows no DLPack tensor.
 
+use polyrank::OnDevice;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
+
+use super::dlpack;
 
 /// CUDA in DLPack's list of devices.
 pub(super) const KIND: i32 = 2;
@@ -17,11 +20,39 @@ pub(super) fn index_of(object: &Bound<'_, PyAny>) -> Option<u32> {
     (kind == KIND).then_some(index)
 }
 
-/// The handle of the stream that is current in the library of `object`, for the device of this
-/// index: the legacy default stream, for a library of which nothing is known.
-pub(super) fn current_stream(object: &Bound<'_, PyAny>, index: u32) -> PyResult<usize> {
-    let py = object.py();
-    let module = object.get_type().module().unwrap_or_else(|_| PyString::new(py, ""));
+/// The streams that are current now, on the devices of these indices, in the libraries whose
+/// tensors have these types.
+pub(crate) fn current_streams<'py>(
+    classes: impl IntoIterator<Item = Bound<'py, PyType>>,
+    indices: &[u32],
+) -> PyResult<Vec<OnDevice>> {
+    let mut streams: Vec<OnDevice> = Vec::new();
+    let mut seen: Vec<Bound<'py, PyType>> = Vec::new();
+    for class in classes {
+        if seen.iter().any(|known| known.is(&class)) {
+            continue;
+        }
+        let table = dlpack::exchange_table(class.as_any());
+        for &index in indices {
+            let stream = match table {
+                Some(table) => dlpack::stream_of_table(class.as_any(), table, index)?,
+                None => current_stream(&class, index)?,
+            };
+            let stream = OnDevice { index, stream };
+            if !streams.contains(&stream) {
+                streams.push(stream);
+            }
+        }
+        seen.push(class);
+    }
+    Ok(streams)
+}
+
+/// The handle of the stream that is current in the library whose tensors have this type, for the
+/// device of this index: the legacy default stream, for a library of which nothing is known.
+pub(super) fn current_stream(class: &Bound<'_, PyType>, index: u32) -> PyResult<usize> {
+    let py = class.py();
+    let module = class.module().unwrap_or_else(|_| PyString::new(py, ""));
     let module = module.to_string();
     match module.split('.').next() {
         Some("torch") => {

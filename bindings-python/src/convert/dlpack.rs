@@ -128,7 +128,7 @@ pub(super) fn from_table(
     let failed = unsafe { convert(object.as_ptr().cast(), &raw mut managed) } != 0;
     match NonNull::new(managed) {
         Some(managed) if !failed => {
-            adopt_versioned(object, managed, |device| stream_of_table(object, table, device))
+            adopt_versioned(object, managed, |index| stream_of_table(object, table, index))
         }
         _ => Err(PyErr::take(object.py())
             .unwrap_or_else(|| PyValueError::new_err("the DLPack exchange table gave no tensor"))),
@@ -143,7 +143,7 @@ pub(super) fn from_method(object: &Bound<'_, PyAny>) -> PyResult<(Layout, Lease)
     let stream = match cuda::index_of(object) {
         None => 0,
         Some(index) => {
-            let stream = cuda::current_stream(object, index)?;
+            let stream = cuda::current_stream(&object.get_type(), index)?;
             // The exporter has what it issued before come first, if it is on another stream.
             keywords.set_item(intern!(py, "stream"), stream.max(cuda::LEGACY_STREAM))?;
             stream
@@ -169,16 +169,16 @@ pub(super) fn from_method(object: &Bound<'_, PyAny>) -> PyResult<(Layout, Lease)
     }
 }
 
-/// The stream on which the exporter of this table works with its tensors of a device.
-fn stream_of_table(
+/// The stream on which the exporter of this table works with its tensors of a CUDA device.
+pub(super) fn stream_of_table(
     object: &Bound<'_, PyAny>,
     table: &ExchangeTable,
-    device: &Device,
+    index: u32,
 ) -> PyResult<usize> {
     let Some(current) = table.current_stream else { return Ok(0) };
     let mut stream = std::ptr::null_mut();
     // SAFETY: the table is complete, and the last argument is where a handle goes.
-    match unsafe { current(device.kind, device.index, &raw mut stream) } {
+    match unsafe { current(cuda::KIND, index as i32, &raw mut stream) } {
         0 => Ok(stream as usize),
         _ => Err(PyErr::take(object.py())
             .unwrap_or_else(|| PyValueError::new_err("the DLPack exchange table gave no stream"))),
@@ -210,7 +210,7 @@ fn adopt(
 fn adopt_versioned(
     object: &Bound<'_, PyAny>,
     managed: NonNull<ManagedVersioned>,
-    stream_of: impl FnOnce(&Device) -> PyResult<usize>,
+    stream_of: impl FnOnce(u32) -> PyResult<usize>,
 ) -> PyResult<(Layout, Lease)> {
     // SAFETY: the version stands first in every version, then the deleter, in every version from
     // 1.0 on.
@@ -233,12 +233,12 @@ fn layout(
     object: &Bound<'_, PyAny>,
     view: &View,
     read_only: bool,
-    stream_of: impl FnOnce(&Device) -> PyResult<usize>,
+    stream_of: impl FnOnce(u32) -> PyResult<usize>,
 ) -> PyResult<Layout> {
     let device = match (view.device.kind, u32::try_from(view.device.index)) {
         // Host memory, page-locked for CUDA, page-locked for ROCm.
         (1 | 3 | 11, _) => None,
-        (cuda::KIND, Ok(index)) => Some(OnDevice { index, stream: stream_of(&view.device)? }),
+        (cuda::KIND, Ok(index)) => Some(OnDevice { index, stream: stream_of(index)? }),
         _ => {
             return Err(PyValueError::new_err(format!(
                 "{} lies on {}, but only tensors in host memory and on CUDA devices can be taken",

@@ -32,6 +32,7 @@ use pyo3::prelude::*;
 
 pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
+pub(crate) use cuda::current_streams;
 pub(crate) use descriptor::listener_from_fd;
 pub(crate) use exception::{ErrorClass, Field, add_exceptions, raise};
 pub(crate) use give::{Member, blocking, detached, give, non_group_member};

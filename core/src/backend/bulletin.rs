@@ -5,7 +5,7 @@
 //! Keys of the group's store, all under the backend's name: `abort`, why it broke; `left/RANK`, the
 //! number of that rank's last collective when it left; `failed/RANK`, that the rank lives, although
 //! its library says that something failed; `check/NUMBER/RANK`, what a rank runs, at debug level
-//! `DETAIL`.
+//! `DETAIL`, and `check/NUMBER/read`, how many have read that.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,9 @@ pub(super) const STALL: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(150);
 /// How long the others have to answer when a rank's library says that something failed.
 const ROLL_CALL: Duration = Duration::from_millis(600);
+/// How much longer than that it is waited for an answer while several are silent, or the store does
+/// not answer either: the slow ones are not to be taken for the one that is gone.
+const LAST_CALL: Duration = Duration::from_secs(10);
 /// How often it is looked who has answered.
 const AGAIN_SOON: Duration = Duration::from_millis(20);
 /// Limit of one request to the store.
@@ -261,31 +264,46 @@ impl Bulletin {
     }
 
     fn roll_call(&self) -> Result<Answers> {
+        let since = Instant::now();
+        loop {
+            let waited = since.elapsed();
+            match self.answers() {
+                Ok((answers, silent)) => {
+                    let limit = if silent > 1 { LAST_CALL } else { ROLL_CALL };
+                    if answers.told.is_some() || silent == 0 || waited >= limit {
+                        return Ok(answers);
+                    }
+                }
+                Err(Error::StoreTimeout { .. }) if waited < LAST_CALL => {}
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(AGAIN_SOON);
+        }
+    }
+
+    /// Answers to a roll call, and says who else has and how many have not.
+    fn answers(&self) -> Result<(Answers, usize)> {
         let store = &self.own;
         let failed = |rank: u32| self.key(&format!("failed/{rank}"));
         store.set(&failed(self.rank), b"")?;
-        let until = Instant::now() + ROLL_CALL;
-        let others = || (0..self.size).filter(|&rank| rank != self.rank);
-        let is_there = |key: String| store.check(&[&key]);
-        loop {
-            let told = self.told()?;
-            let missing = others()
-                .find_map(|rank| match is_there(failed(rank)) {
-                    Ok(true) => None,
-                    Ok(false) => Some(Ok(rank)),
-                    Err(error) => Some(Err(error)),
-                })
-                .transpose()?;
-            let is_over = told.is_some() || missing.is_none() || Instant::now() >= until;
-            if !is_over {
-                std::thread::sleep(AGAIN_SOON);
-                continue;
+        let told = self.told()?;
+        let mut silent = Vec::new();
+        for rank in (0..self.size).filter(|&rank| rank != self.rank) {
+            if !store.check(&[&failed(rank)])? {
+                silent.push(rank);
             }
-            let how = |left| if left { "it left the group" } else { "it does not answer" };
-            let missing =
-                missing.map(|rank| is_there(self.left_key(rank)).map(|left| (rank, how(left))));
-            return Ok(Answers { told, missing: missing.transpose()? });
         }
+        let how = |left| if left { "it left the group" } else { "it does not answer" };
+        // Of several, one that is known to have left is to blame.
+        let mut missing = silent.first().map(|&rank| (rank, how(false)));
+        for &rank in &silent {
+            if store.check(&[&self.left_key(rank)])? {
+                missing = Some((rank, how(true)));
+                break;
+            }
+        }
+        let undecided = if missing.is_some_and(|it| it.1 == how(true)) { 1 } else { silent.len() };
+        Ok((Answers { told, missing }, undecided))
     }
 
     /// Why the group broke, if a rank has told.
@@ -377,9 +395,12 @@ impl Bulletin {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         store.wait(&keys, Some(limit))?;
         let values = store.multi_get(&keys)?;
-        if sequence > 2 {
-            // All ranks have read it: they came to the one before this.
-            store.delete_key(&key(sequence - 2, self.rank))?;
+        // Whoever reads last clears up. A rank that came to a later one may still read this.
+        let read = self.key(&format!("check/{sequence}/read"));
+        if store.add(&read, 1)? == i64::from(self.size) {
+            for key in keys.iter().copied().chain([read.as_str()]) {
+                store.delete_key(key)?;
+            }
         }
         let differs = (0..).zip(&values).find_map(|(rank, bytes)| {
             let theirs = Fingerprint::decode(bytes.first_chunk()?);

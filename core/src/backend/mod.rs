@@ -11,6 +11,7 @@ pub use self::capabilities::{Capabilities, Mismatches};
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
+use crate::tensor::OnDevice;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
@@ -237,11 +238,11 @@ pub trait Backend: Send + Sync {
         };
         messages.into_iter().map(issue).collect()
     }
-    /// Has what the tensors' owners issue from now on, on the devices where they are, come after
-    /// the operation of `completion`. `None` if there is no such order: whoever needs the outcome
-    /// has to wait.
-    fn order(&self, completion: &Completion) -> Option<Result<()>> {
-        let _ = completion;
+    /// Has what is issued from now on, on the streams of whoever waits, come after the operation of
+    /// `completion`; on those of the tensors' owners, where `waiter` names none of the device.
+    /// `None` if there is no such order: whoever needs the outcome has to wait.
+    fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
+        let _ = (completion, waiter);
         None
     }
     /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,

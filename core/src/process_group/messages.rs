@@ -92,6 +92,12 @@ pub(super) fn to_send(tensor: &Tensor, peer: u32, tag: u32) -> Result<Transfer> 
 /// The receiving of a tensor.
 pub(super) fn to_receive(tensor: &Tensor, peer: Option<u32>, tag: u32) -> Result<Transfer> {
     contiguous_on_device("recv", tensor)?;
+    if tensor.is_read_only() {
+        let message = "recv: the memory of 'tensor' is read-only, but the call writes it; pass a \
+                       writable copy"
+            .to_owned();
+        return Err(Error::InvalidArgument { message });
+    }
     let mut transfer = Transfer { peer, tag, memory: tensor.region().clone(), finish: None };
     if !tensor.is_contiguous() {
         let staged = Region::zeroed(tensor.bytes());

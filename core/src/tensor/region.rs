@@ -129,9 +129,11 @@ impl Region {
         self.piece.device
     }
 
-    /// The owner of the memory, if it is a `T` and this is the only region of it.
+    /// The owner of the memory, if it is a `T` and this, all of the memory, is the only region of
+    /// it.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Region> {
-        if !self.piece.owner.as_ref().is_some_and(|owner| owner.as_ref().is::<T>()) {
+        let is_whole = self.start == 0 && self.len == self.piece.len;
+        if !is_whole || !self.piece.owner.as_ref().is_some_and(|owner| owner.as_ref().is::<T>()) {
             return Err(self);
         }
         let (start, len) = (self.start, self.len);
@@ -376,7 +378,11 @@ mod tests {
             Ok(_) => panic!("another region holds the memory"),
             Err(region) => region,
         };
-        drop(other);
+        let part = match other.into_owner::<Vec<u8>>() {
+            Ok(_) => panic!("it is a part"),
+            Err(part) => part,
+        };
+        drop(part);
         assert_eq!(region.into_owner::<Vec<u8>>().ok(), Some(vec![1, 2, 3]));
     }
 }

@@ -109,6 +109,14 @@ impl Tensor {
         self.region
     }
 
+    /// The owner of the memory, if it is a `T`, the tensor has all of it and nothing else holds it.
+    #[cfg(all(unix, feature = "cuda"))]
+    pub(crate) fn into_owner<T: std::any::Any>(self) -> std::result::Result<T, Tensor> {
+        let Tensor { region, dtype, shape, strides, origin, read_only } = self;
+        let as_before = |region| Tensor { region, dtype, shape, strides, origin, read_only };
+        region.into_owner::<T>().map_err(as_before)
+    }
+
     /// This contiguous tensor cut along dimension 0 into pieces of so many rows.
     ///
     /// # Errors

@@ -33,6 +33,8 @@ pub(crate) struct Communicator {
     state: AtomicI32,
     /// How often it says that a call is in progress before it is not.
     busy: AtomicI32,
+    /// How many splits are under way.
+    splits: AtomicI32,
     aborted: Mutex<bool>,
     rung: Condvar,
     is_aborted: AtomicBool,
@@ -47,6 +49,7 @@ impl Communicator {
             meshes: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),
             busy: AtomicI32::new(0),
+            splits: AtomicI32::new(0),
             aborted: Mutex::new(false),
             rung: Condvar::new(),
             is_aborted: AtomicBool::new(false),
@@ -87,16 +90,24 @@ impl Communicator {
         self.state.store(state, Ordering::SeqCst);
     }
 
-    /// Begins to split: those of one colour meet in a communicator of their own.
-    pub(crate) fn split(self: &Arc<Self>, color: c_int, key: c_int) -> Option<Arc<Communicator>> {
-        let made = Communicator::new(self.device);
-        let (parent, child) = (self.clone(), made.clone());
+    /// Begins to split: those of one colour meet in a communicator of their own, which is `told`
+    /// when it is there.
+    pub(crate) fn split(
+        self: &Arc<Self>,
+        color: c_int,
+        key: c_int,
+        told: impl FnOnce(Arc<Communicator>) + Send + 'static,
+    ) {
+        let (parent, child) = (self.clone(), Communicator::new(self.device));
+        self.splits.fetch_add(1, Ordering::SeqCst);
         std::thread::spawn(move || {
-            if parent.split_here(&child, color, key).is_err() {
-                child.state.store(REMOTE_ERROR, Ordering::SeqCst);
+            match parent.split_here(&child, color, key) {
+                Ok(()) if color >= 0 => told(child),
+                Ok(()) => {}
+                Err(_) => parent.state.store(REMOTE_ERROR, Ordering::SeqCst),
             }
+            parent.splits.fetch_sub(1, Ordering::SeqCst);
         });
-        (color >= 0).then_some(made)
     }
 
     fn split_here(&self, child: &Communicator, color: c_int, key: c_int) -> io::Result<()> {
@@ -129,6 +140,9 @@ impl Communicator {
     /// The state, for who asks: after some calls it takes a while until it is good.
     pub(crate) fn async_error(&self) -> c_int {
         let state = self.state.load(Ordering::SeqCst);
+        if state == SUCCESS && self.splits.load(Ordering::SeqCst) > 0 {
+            return IN_PROGRESS;
+        }
         if state == SUCCESS && self.busy.load(Ordering::SeqCst) > 0 {
             self.busy.fetch_sub(1, Ordering::SeqCst);
             return IN_PROGRESS;
@@ -138,7 +152,9 @@ impl Communicator {
 
     /// Whether something can be issued: the caller asked until it was ready.
     pub(crate) fn is_ready(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == SUCCESS && self.busy.load(Ordering::SeqCst) == 0
+        let counts = [&self.busy, &self.splits];
+        self.state.load(Ordering::SeqCst) == SUCCESS
+            && counts.iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 
     /// Something was issued, and the caller has to ask.

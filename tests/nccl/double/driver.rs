@@ -26,6 +26,15 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+/// Ends a forked child of the process that used the driver: nothing of it may be called there.
+pub(crate) fn forbid_children(name: &str) {
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    if *PROCESS.get_or_init(std::process::id) != std::process::id() {
+        super::nccl::log(&format!("{name} in a forked child"));
+        std::process::abort();
+    }
+}
+
 /// The device of the calling thread.
 pub(crate) fn current_device() -> Option<c_int> {
     CURRENT.get().checked_sub(CONTEXT).map(|device| device as c_int)
@@ -41,6 +50,7 @@ fn in_context(run: impl FnOnce() -> c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuInit(_flags: c_uint) -> c_int {
+    forbid_children("cuInit");
     match std::env::var_os("NCCL_DOUBLE_NO_DEVICE") {
         Some(_) => 100,
         None => SUCCESS,
@@ -95,6 +105,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxGetCurrent(context: *mut usize) -> c_int {
+    forbid_children("cuCtxGetCurrent");
     unsafe { *context = CURRENT.get() };
     SUCCESS
 }
@@ -168,11 +179,13 @@ unsafe extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventDestroy_v2(event: usize) -> c_int {
+    forbid_children("cuEventDestroy");
     outcome(stream::forget_event(event))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventQuery(event: usize) -> c_int {
+    forbid_children("cuEventQuery");
     match stream::is_over(event) {
         None => INVALID_HANDLE,
         Some(true) => SUCCESS,
@@ -224,12 +237,17 @@ unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, _of: usize
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFree_v2(address: u64) -> c_int {
+    super::nccl::log("cuMemFree of a device");
     outcome(free(address as usize))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFreeAsync(address: u64, of: usize) -> c_int {
-    outcome(stream::push(of, Box::new(move || assert!(free(address as usize), "freed once"))))
+    let known = stream::push(of, Box::new(move || assert!(free(address as usize), "freed once")));
+    if !known {
+        super::nccl::log("cuMemFreeAsync on no stream");
+    }
+    outcome(known)
 }
 
 unsafe fn copy(from: usize, into: usize, bytes: usize) {

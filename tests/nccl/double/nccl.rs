@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::communicator::{
     Communicator, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, SUCCESS, SYSTEM_ERROR,
 };
-use super::driver::current_device;
+use super::driver::{current_device, forbid_children};
 use super::mesh::{ID_BYTES, new_id};
 use super::operation::{Kind, Operation, Operator};
 use super::{reduce, stream};
@@ -126,8 +127,14 @@ unsafe extern "C" fn ncclCommSplit(
         if !parent.is_ready() || !unsafe { is_good(config) } || color < NO_COLOR {
             return INVALID_USAGE;
         }
-        unsafe { *child = parent.split(color, key).map_or(0, keep) };
-        parent.note_busy();
+        // The handle is there when all ranks have come, and the parent is busy until then.
+        unsafe { *child = 0 };
+        let place = child as usize;
+        parent.split(color, key, move |made| {
+            let handle = keep(made);
+            // SAFETY: the caller keeps the place as long as the parent.
+            unsafe { AtomicUsize::from_ptr(place as *mut usize) }.store(handle, Ordering::Release);
+        });
         IN_PROGRESS
     })
 }
@@ -149,6 +156,7 @@ unsafe extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommAbort(comm: usize) -> c_int {
+    forbid_children("ncclCommAbort");
     log("ncclCommAbort");
     let found = communicators().remove(&comm);
     found.map_or(INVALID_ARGUMENT, |found| {
@@ -177,6 +185,7 @@ unsafe extern "C" fn ncclCommUserRank(comm: usize, rank: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
+    forbid_children("ncclCommGetAsyncError");
     with(comm, |it| {
         unsafe { *error = it.async_error() };
         SUCCESS
@@ -204,6 +213,7 @@ unsafe extern "C" fn ncclGetLastError(_comm: usize) -> *const c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGroupStart() -> c_int {
+    forbid_children("ncclGroupStart");
     GROUP.with_borrow_mut(|group| group.depth += 1);
     SUCCESS
 }
@@ -215,7 +225,16 @@ unsafe extern "C" fn ncclGroupEnd() -> c_int {
         if group.depth == 0 { std::mem::take(&mut group.calls) } else { Vec::new() }
     });
     log(&format!("ncclGroupEnd of {}", calls.len()));
-    launch(calls)
+    let launched = launch(calls);
+    if fails_late() { SYSTEM_ERROR } else { launched }
+}
+
+/// Whether this is the launch that the environment wants to fail after the device has it.
+fn fails_late() -> bool {
+    static LAUNCHES: AtomicUsize = AtomicUsize::new(0);
+    let number = LAUNCHES.fetch_add(1, Ordering::SeqCst) + 1;
+    let which = std::env::var("NCCL_DOUBLE_FAILS").ok().and_then(|text| text.parse().ok());
+    which == Some(number)
 }
 
 fn launch(calls: Vec<(usize, usize, Operation)>) -> c_int {

@@ -1,5 +1,5 @@
-//! The [`Backend`] of one group, and how its ranks come to a communicator. Knows when to ask which
-//! room of this folder; each of them knows how.
+//! The [`Backend`] of one group: what is issued, in which order, and what becomes of it when it
+//! cannot be. Knows when to ask which room of this folder; each of them knows how.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::collectives::Calls;
-use super::communicator::{Communicator, Share, new_id};
+use super::communicator::{Communicator, Share};
+use super::ear::{Ear, Patience};
 use super::library::Found;
+use super::meeting::Arrival;
 use super::options::NcclOptions;
 use super::progress::{Progress, progress};
-use super::running::{Group, Running};
+use super::running::{Group, Kept, Memory, Running};
 use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::{
@@ -24,7 +26,6 @@ use crate::executor::{Completion, Outcome};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
-use crate::transport::host;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Region, Result};
@@ -82,14 +83,19 @@ pub(super) fn connect(found: &'static Found, meeting: Meeting<'_>) -> Result<Arc
         issuing: Mutex::new(()),
         progress: progress(),
     };
-    let until = clock::after(timeout);
+    let ear = Ear::new(&backend.group.bulletin);
+    let patience = Patience { until: clock::after(timeout), ear: &ear };
     let share = share.and_then(|share| share.downcast::<Share>().ok());
-    let joined = share.map(|share| share.join(ranks, &backend.options, until)).transpose()?;
-    if let Some(joined) = joined.flatten() {
-        let _ = backend.group.communicator.set(Arc::new(joined));
-    } else if let Some(index) = device {
-        backend.communicator(index, until)?;
-    }
+    let joined = share.map(|share| share.join(ranks, &backend.options, patience)).transpose();
+    let met = match joined.map_err(Refused::Meeting) {
+        Ok(Some(Some(joined))) => {
+            let _ = backend.group.communicator.set(Arc::new(joined));
+            Ok(())
+        }
+        Ok(_) => device.map_or(Ok(()), |index| backend.communicator(index, patience).map(drop)),
+        Err(refused) => Err(refused),
+    };
+    met.map_err(|refused| backend.refuse("init_process_group", refused, patience))?;
     Ok(Arc::new(backend))
 }
 
@@ -103,142 +109,119 @@ struct Item {
     finish: Option<Outcome>,
 }
 
+/// Where something is enqueued, and the streams that it comes after.
+struct Ready {
+    on: Arc<Communicator>,
+    streams: Vec<usize>,
+}
+
+/// Why nothing was issued.
+enum Refused {
+    /// The call is wrong here. Nothing was enqueued, no number was used up, and the group goes on.
+    Call(Error),
+    /// The ranks did not come to a communicator.
+    Meeting(Error),
+    /// The library failed at splitting one, here or on another rank.
+    Split(Error),
+    /// A part of it may be enqueued, and the device may use the memory.
+    Midway(Error, Vec<Item>, Calls),
+}
+
 impl NcclBackend {
     /// The group's communicator, on the device with this index. The first call meets the other
     /// ranks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if two ranks have one device, or this one a second;
-    /// [`Error::RendezvousTimeout`] if not all come; those of the library.
-    fn communicator(&self, index: u32, until: Instant) -> Result<&Arc<Communicator>> {
+    /// [`Error::InvalidArgument`] if this rank has a second device; those of the meeting.
+    fn communicator(
+        &self,
+        index: u32,
+        patience: Patience<'_>,
+    ) -> std::result::Result<&Arc<Communicator>, Refused> {
         let known = &self.group.communicator;
         if known.get().is_none() {
-            let gpu = Gpu::open(index)?;
-            let met = self.meet(&gpu, until).inspect_err(|error| {
-                let abort = Abort::Failed { rank: self.ranks.0, why: error.to_string() };
-                self.progress.break_group(&self.group, abort, FoundBy::Here);
-            })?;
-            let _ = known.set(Arc::new(met));
+            let gpu = Gpu::open(index).map_err(Refused::Call)?;
+            let met = self.store.clone_store().and_then(|store| {
+                let (found, ranks) = (self.found, self.ranks);
+                Arrival { found, store: &*store, ranks, patience }.meet(&gpu, &self.options)
+            });
+            let _ = known.set(Arc::new(met.map_err(Refused::Meeting)?));
         }
         match known.get() {
             Some(communicator) if communicator.gpu.index() == index => Ok(communicator),
-            Some(communicator) => Err(Error::InvalidArgument {
+            Some(communicator) => Err(Refused::Call(Error::InvalidArgument {
                 message: format!(
                     "this rank uses cuda:{} in the group, and a tensor is on cuda:{index}: a rank \
                      has one device in a group over NCCL",
                     communicator.gpu.index()
                 ),
-            }),
-            None => Err(unreachable_state()),
+            })),
+            None => Err(Refused::Call(unreachable_state())),
         }
-    }
-
-    fn meet(&self, gpu: &Arc<Gpu>, until: Instant) -> Result<Communicator> {
-        // A connection of its own: the user's may be waiting.
-        let store = self.store.clone_store()?;
-        self.publish_device(&*store, gpu, until)?;
-        let id = self.exchange_id(&*store, until)?;
-        Communicator::join(self.found, gpu, &id, self.ranks, &self.options, until)
-    }
-
-    /// Tells the others which device this rank has, and hears of theirs: NCCL hangs, or fails
-    /// without saying why, where two ranks have one.
-    fn publish_device(&self, store: &dyn Store, gpu: &Gpu, until: Instant) -> Result<()> {
-        let (rank, size) = self.ranks;
-        let ours = format!("{} {}", gpu.bus_id()?, host::identity());
-        let key = |rank: u32| format!("nccl/device/{rank}");
-        store.set(&key(rank), ours.as_bytes())?;
-        let keys: Vec<String> = (0..size).map(key).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        if let Err(error) = store.wait(&keys, Some(left(until))) {
-            let came = |key: &&str| store.check(&[*key]).unwrap_or(false);
-            let missing = (0..size).filter(|&rank| !came(&keys[rank as usize]));
-            let missing: Vec<u32> = missing.collect();
-            return Err(match missing.is_empty() {
-                true => error,
-                false => Error::RendezvousTimeout {
-                    message: format!(
-                        "ranks {missing:?} did not come to the NCCL communicator: every rank of \
-                         the group takes part in its first call on CUDA tensors"
-                    ),
-                },
-            });
-        }
-        let devices = store.multi_get(&keys)?;
-        for (one, device) in (0..).zip(&devices) {
-            let same = (one + 1..).zip(&devices[one as usize + 1..]).find(|it| it.1 == device);
-            let Some((other, _)) = same else { continue };
-            let device = String::from_utf8_lossy(device);
-            let bus = device.split(' ').next().unwrap_or_default();
-            return Err(Error::InvalidArgument {
-                message: format!(
-                    "ranks {one} and {other} both use the CUDA device at {bus} of one host: over \
-                     NCCL, each rank needs a device of its own. Choose it by the local rank \
-                     (LOCAL_RANK)"
-                ),
-            });
-        }
-        Ok(())
-    }
-
-    fn exchange_id(&self, store: &dyn Store, until: Instant) -> Result<Vec<u8>> {
-        const KEY: &str = "nccl/id";
-        if self.ranks.0 == 0 {
-            let id = new_id(self.found)?;
-            store.set(KEY, &id)?;
-            return Ok(id);
-        }
-        store.wait(&[KEY], Some(left(until)))?;
-        store.get(KEY)
     }
 
     fn check(&self, name: &str) -> Result<()> {
-        if self.process != clock::process_id() {
-            let message = "NCCL belongs to the parent process, a forked child cannot use it";
-            return Err(Error::InvalidGroup { message: message.into() });
-        }
+        self.check_process()?;
         self.group.bulletin.check(name)
     }
 
-    /// Enqueues what `add` adds, and takes care of it until it is over.
-    fn issue(
+    fn check_process(&self) -> Result<()> {
+        if self.process == clock::process_id() {
+            return Ok(());
+        }
+        let message = "NCCL belongs to the parent process, a forked child cannot use it";
+        Err(Error::InvalidGroup { message: message.into() })
+    }
+
+    /// Whatever can be wrong on this rank alone, before anything has a number: the device, and that
+    /// the communicator's stream comes after those of the tensors' owners.
+    fn prepare(
         &self,
-        items: Vec<Item>,
-        deadline: Instant,
-        add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
-    ) -> Result<Vec<Issued>> {
-        let devices = || items.iter().flat_map(|item| &item.regions).filter_map(Region::device);
-        let index = match (devices().next(), self.group.communicator.get()) {
+        name: &str,
+        devices: &[OnDevice],
+        patience: Patience<'_>,
+    ) -> std::result::Result<Ready, Refused> {
+        let index = match (devices.first(), self.group.communicator.get()) {
             (Some(device), _) => device.index,
             (None, Some(communicator)) => communicator.gpu.index(),
-            (None, None) => return Err(self.deviceless(items.first().map_or("", |it| it.name))),
+            (None, None) => return Err(Refused::Call(deviceless(name))),
         };
-        let meet_by = clock::after(self.timeout).min(deadline);
-        let communicator = self.communicator(index, meet_by)?.clone();
-        let mut streams: Vec<usize> = devices().map(|OnDevice { stream, .. }| stream).collect();
+        let until = clock::after(self.timeout).min(patience.until);
+        let on = self.communicator(index, Patience { until, ..patience })?.clone();
+        let mut streams: Vec<usize> = devices.iter().map(|device| device.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        let own = communicator.stream.raw();
-        for stream in &streams {
-            Event::now(&communicator.gpu, *stream)?.comes_before(own)?;
-        }
+        let own = on.stream.raw();
+        let order = |stream: &usize| Event::now(&on.gpu, *stream)?.comes_before(own);
+        streams.iter().try_for_each(order).map_err(Refused::Call)?;
+        Ok(Ready { on, streams })
+    }
+
+    /// Enqueues what `add` adds, and takes care of it until it is over.
+    fn enqueue(
+        &self,
+        Ready { on, streams }: Ready,
+        items: Vec<Item>,
+        patience: Patience<'_>,
+        add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
+    ) -> std::result::Result<Vec<Issued>, Refused> {
         let mut calls = Calls::default();
-        let enqueued = add(&mut calls, &communicator)
-            .and_then(|()| calls.enqueue(&communicator, deadline))
-            .and_then(|()| Event::now(&communicator.gpu, own));
+        let enqueued = add(&mut calls, &on)
+            .and_then(|()| calls.enqueue(&on, patience))
+            .and_then(|()| Event::now(&on.gpu, on.stream.raw()));
         let event = match enqueued {
             Ok(event) => Arc::new(event),
-            // Nothing was enqueued, here and on all other ranks alike.
-            Err(error @ Error::Unsupported { .. }) => return Err(error),
-            Err(error) => return Err(self.fail(items.first().map_or("", |it| it.name), &error)),
+            Err(error) => return Err(Refused::Midway(error, items, calls)),
         };
+        let deadline = patience.until;
         let mut scratch = std::mem::take(&mut calls.scratch);
         let mut issued = Vec::with_capacity(items.len());
+        let mut all = Vec::with_capacity(items.len());
         for item in items {
             let completion = Arc::new(Completion::new());
             let compared = item.fingerprint.filter(|_| self.detail == Detail::Full);
             let compared = compared.map(|it| self.compare(item.sequence, it, deadline));
-            self.progress.add(Running {
+            all.push(Running {
                 group: self.group.clone(),
                 name: item.name,
                 sequence: item.sequence,
@@ -246,22 +229,82 @@ impl NcclBackend {
                 event: event.clone(),
                 since: Instant::now(),
                 deadline,
-                kept: (item.regions, std::mem::take(&mut scratch)),
-                streams: if self.options.blocking_wait { Vec::new() } else { streams.clone() },
+                memory: (item.regions, std::mem::take(&mut scratch)),
+                streams: streams.clone(),
+                orders: !self.options.blocking_wait,
                 finish: item.finish,
                 completion: completion.clone(),
                 compared,
             });
             issued.push(Issued { sequence: item.sequence, completion });
         }
+        self.progress.add(all);
         Ok(issued)
     }
 
-    /// Breaks the group over what the library or the driver says; the error of the operation.
-    fn fail(&self, name: &str, error: &Error) -> Error {
-        let (abort, found) = self.group.bulletin.who_failed(&error.to_string());
-        self.progress.break_group(&self.group, abort, found);
-        self.group.bulletin.check(name).err().unwrap_or_else(|| error.clone())
+    /// What came of issuing. No lock may be held: whoever is told may call anything.
+    fn outcome(
+        &self,
+        name: &str,
+        issued: std::result::Result<Vec<Issued>, Refused>,
+        patience: Patience<'_>,
+    ) -> Result<Vec<Issued>> {
+        match issued {
+            Ok(issued) => {
+                self.progress.sweep(&self.group);
+                Ok(issued)
+            }
+            Err(refused) => Err(self.refuse(name, refused, patience)),
+        }
+    }
+
+    /// Breaks the group, unless the call alone was wrong; the error of the call.
+    fn refuse(&self, name: &str, refused: Refused, patience: Patience<'_>) -> Error {
+        let bulletin = &self.group.bulletin;
+        let heard = patience.ear.heard();
+        match refused {
+            Refused::Call(error) => error,
+            Refused::Split(error) => {
+                let heard = heard.unwrap_or_else(|| bulletin.who_failed(&error.to_string()));
+                self.progress.break_group(&self.group, heard.0, heard.1);
+                bulletin.check(name).err().unwrap_or(error)
+            }
+            Refused::Meeting(error) => {
+                let was_broken = bulletin.is_broken() || heard.is_some();
+                let why = error.to_string();
+                let here = (Abort::Failed { rank: self.ranks.0, why }, FoundBy::Here);
+                let (abort, found) = heard.unwrap_or(here);
+                self.progress.break_group(&self.group, abort, found);
+                let broken = bulletin.check(name).err().filter(|_| was_broken);
+                broken.unwrap_or(error)
+            }
+            Refused::Midway(error, items, calls) => {
+                let first = items.first().map(|item| (item.sequence, item.is_collective));
+                let (sequence, is_collective) = first.unwrap_or_default();
+                let is_late = Instant::now() >= patience.until;
+                let (abort, found) = match heard {
+                    Some(heard) => heard,
+                    None if bulletin.is_broken() => (self.left(), FoundBy::Elsewhere),
+                    None if is_late => {
+                        let late = is_collective.then(|| bulletin.late(sequence));
+                        let abort = Abort::TimedOut {
+                            rank: self.ranks.0,
+                            sequence,
+                            operation: name.to_owned(),
+                            waited_ms: 0,
+                            waiting_for: late.unwrap_or_default(),
+                        };
+                        (abort, FoundBy::Here)
+                    }
+                    None => bulletin.who_failed(&error.to_string()),
+                };
+                self.progress.break_group(&self.group, abort, found);
+                let regions = items.into_iter().flat_map(|item| item.regions).collect();
+                let memory: Memory = (regions, calls.scratch);
+                self.progress.give_up(&self.group, Some(Kept { event: None, memory }));
+                bulletin.error(name, sequence)
+            }
+        }
     }
 
     /// Has a collective compared with that of the others, on a thread of its own, and the group
@@ -283,19 +326,8 @@ impl NcclBackend {
         compared
     }
 
-    fn deviceless(&self, name: &str) -> Error {
-        let message = format!(
-            "{name}: no device is known for a call without tensors. Bind the group to one \
-             (device='cuda:0'), or call something with a tensor first"
-        );
-        Error::InvalidArgument { message }
-    }
-
     fn message(&self, direction: Direction, transfer: &Transfer) -> Result<u32> {
-        let name = match direction {
-            Direction::Send => "send",
-            Direction::Receive => "recv",
-        };
+        let name = name_of(direction);
         self.check(name)?;
         let unsupported = |operation: &str| Error::Unsupported {
             who: "the nccl backend".into(),
@@ -309,19 +341,18 @@ impl NcclBackend {
 
     /// Leaves the group: what is in flight after `limit` fails on all ranks.
     fn leave(&self, limit: Duration) {
-        if self.process != clock::process_id() {
+        if self.check_process().is_err() {
             return;
         }
         if !self.progress.wait_idle(&self.group, Instant::now() + limit) {
-            let why = "the process group was destroyed".to_owned();
-            let abort = Abort::User { rank: self.ranks.0, why };
-            self.progress.break_group(&self.group, abort, FoundBy::Here);
+            self.progress.break_group(&self.group, self.left(), FoundBy::Here);
         }
-        if self.group.bulletin.leave()
-            && let Some(communicator) = self.group.communicator.get()
-        {
-            communicator.leave();
-        }
+        self.group.leave();
+    }
+
+    /// The reason why nothing can be done in a group that this rank left.
+    fn left(&self) -> Abort {
+        Abort::User { rank: self.ranks.0, why: "the process group was destroyed".to_owned() }
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -353,11 +384,20 @@ impl Backend for NcclBackend {
         for call in calls.iter().filter(|call| call.collective.facts().reduces) {
             super::reductions::reduction(call.name, call.reduce_op, call.dtype)?;
         }
-        let _issuing = self.lock();
-        let items = calls.iter_mut().map(|call| self.item(call)).collect();
-        self.issue(items, deadline, |together, on| {
-            calls.iter().try_for_each(|call| together.add(on, call))
-        })
+        let name = first.name;
+        let regions = calls.iter().flat_map(|call| call.input.iter().chain(&call.output));
+        let devices: Vec<OnDevice> = regions.filter_map(Region::device).collect();
+        let ear = Ear::new(&self.group.bulletin);
+        let patience = Patience { until: deadline, ear: &ear };
+        let issuing = self.lock();
+        let issued = self.prepare(name, &devices, patience).and_then(|ready| {
+            let items = calls.iter_mut().map(|call| self.item(call)).collect();
+            self.enqueue(ready, items, patience, |together, on| {
+                calls.iter().try_for_each(|call| together.add(on, call))
+            })
+        });
+        drop(issuing);
+        self.outcome(name, issued, patience)
     }
 
     fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
@@ -378,41 +418,69 @@ impl Backend for NcclBackend {
     ) -> Result<Vec<Issued>> {
         let peers = messages.iter().map(|(direction, it)| self.message(*direction, it));
         let peers = peers.collect::<Result<Vec<u32>>>()?;
-        let _issuing = self.lock();
+        let Some((first, _)) = messages.first() else { return Ok(Vec::new()) };
+        let name = name_of(*first);
+        let devices = messages.iter().filter_map(|(_, transfer)| transfer.memory.device());
+        let devices: Vec<OnDevice> = devices.collect();
+        let ear = Ear::new(&self.group.bulletin);
+        let patience = Patience { until: deadline, ear: &ear };
         let mut parts = Vec::with_capacity(messages.len());
-        let mut items = Vec::with_capacity(messages.len());
-        for ((direction, transfer), peer) in messages.into_iter().zip(peers) {
-            parts.push((direction, transfer.memory.clone(), peer));
-            items.push(Item {
-                name: if direction == Direction::Send { "send" } else { "recv" },
+        for ((direction, transfer), peer) in messages.iter().zip(peers) {
+            parts.push((*direction, transfer.memory.clone(), peer));
+        }
+        let issuing = self.lock();
+        let issued = self.prepare(name, &devices, patience).and_then(|ready| {
+            let items = messages.into_iter().map(|(direction, transfer)| Item {
+                name: name_of(direction),
                 sequence: self.group.bulletin.next_message(),
                 is_collective: false,
                 fingerprint: None,
                 regions: vec![transfer.memory],
                 finish: transfer.finish,
             });
-        }
-        self.issue(items, deadline, |together, _| {
-            for (direction, memory, peer) in &parts {
-                match direction {
-                    Direction::Send => together.send(memory, *peer),
-                    Direction::Receive => together.recv(memory, *peer),
+            self.enqueue(ready, items.collect(), patience, |together, _| {
+                for (direction, memory, peer) in &parts {
+                    match direction {
+                        Direction::Send => together.send(memory, *peer),
+                        Direction::Receive => together.recv(memory, *peer),
+                    }
                 }
-            }
-            Ok(())
-        })
+                Ok(())
+            })
+        });
+        drop(issuing);
+        self.outcome(name, issued, patience)
     }
 
-    fn order(&self, completion: &Completion) -> Option<Result<()>> {
-        self.progress.order(completion)
+    fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
+        match self.check_process() {
+            Ok(()) => self.progress.order(completion, waiter),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn split_off(&self, color: Option<u32>, key: u32, until: Instant) -> Result<Option<AnyShare>> {
         self.check("split_group")?;
         let Some(communicator) = self.group.communicator.get() else { return Ok(None) };
-        let _issuing = self.lock();
-        let share = communicator.split(color, key, &self.options, until)?;
-        Ok(Some(Box::new(share)))
+        let ear = Ear::new(&self.group.bulletin);
+        let patience = Patience { until, ear: &ear };
+        let issuing = self.lock();
+        let split = communicator.split(color, key, &self.options, patience);
+        drop(issuing);
+        match split {
+            Ok(share) => Ok(Some(Box::new(share))),
+            Err(error @ Error::InvalidArgument { .. }) => Err(error),
+            Err(error) => {
+                let message = "not all ranks of the group split it: where it is bound to devices, \
+                               all of them call split_group, members or not"
+                    .to_owned();
+                let refused = match Instant::now() >= until {
+                    true => Refused::Meeting(Error::RendezvousTimeout { message }),
+                    false => Refused::Split(error),
+                };
+                Err(self.refuse("split_group", refused, patience))
+            }
+        }
     }
 
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
@@ -462,13 +530,30 @@ impl NcclBackend {
 
 impl Drop for NcclBackend {
     fn drop(&mut self) {
-        self.leave(Duration::ZERO);
+        let is_here = self.check_process().is_ok();
+        match self.group.in_flight.load(Ordering::SeqCst) {
+            // Somebody's stream may come after what was enqueued.
+            1.. if is_here && !self.is_broken() => {
+                self.progress.leave_when_idle(self.group.clone());
+            }
+            _ => self.leave(Duration::ZERO),
+        }
     }
 }
 
-fn left(until: Instant) -> Duration {
-    // Zero would be no limit.
-    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+fn name_of(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Send => "send",
+        Direction::Receive => "recv",
+    }
+}
+
+fn deviceless(name: &str) -> Error {
+    let message = format!(
+        "{name}: no device is known for a call without tensors. Bind the group to one \
+         (device='cuda:0'), or call something with a tensor first"
+    );
+    Error::InvalidArgument { message }
 }
 
 fn unreachable_state() -> Error {

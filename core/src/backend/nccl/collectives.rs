@@ -7,10 +7,10 @@
 use std::ffi::{c_int, c_void};
 
 use super::communicator::{Communicator, stream_of};
+use super::ear::Patience;
 use super::functions::{Comm, FACTOR_IN_HOST, Functions, Op, Type, code, ops, types};
 use super::reductions::{Operator, Reduction, reduction};
 use crate::backend::Call;
-use crate::clock::Instant;
 use crate::tensor::cuda::{Scratch, copy};
 use crate::{Collective, Region, Result};
 
@@ -90,8 +90,9 @@ impl Calls {
     /// Enqueues all, on the communicator's stream.
     ///
     /// # Errors
-    /// What the library or the driver says, or that it did not take them by `until`.
-    pub(super) fn enqueue(&mut self, on: &Communicator, until: Instant) -> Result<()> {
+    /// What the library or the driver says, or that it did not take them in time. A part of them may
+    /// be enqueued then.
+    pub(super) fn enqueue(&mut self, on: &Communicator, patience: Patience<'_>) -> Result<()> {
         let stream = stream_of(on.stream.raw());
         on.call("an NCCL operation", |functions, comm| {
             // SAFETY: groups have no arguments; the calls between are of memory that is kept until
@@ -110,7 +111,7 @@ impl Calls {
             let ended = unsafe { (functions.group_end)() };
             if failed(called) { called } else { ended }
         })?;
-        on.settle(until)?;
+        on.settle(patience)?;
         for op in self.operators.drain(..) {
             on.call("ncclRedOpDestroy", |functions, comm| {
                 // SAFETY: it was made for these calls, which the library has taken.
@@ -125,7 +126,7 @@ impl Calls {
     }
 
     fn barrier(&mut self, on: &Communicator) -> Result<()> {
-        let scratch = Scratch::new(&on.gpu, on.stream.raw(), 1)?;
+        let scratch = Scratch::new(&on.stream, 1)?;
         let at = scratch.address();
         let (nccl_type, op) = (types::U8, ops::MAX);
         self.calls.push(One::AllReduce { from: at, into: at, count: 1, nccl_type, op });
@@ -262,7 +263,7 @@ impl Calls {
 
     /// Memory for so many bytes until all is over.
     fn stage(&mut self, on: &Communicator, bytes: usize) -> Result<usize> {
-        let scratch = Scratch::new(&on.gpu, on.stream.raw(), bytes)?;
+        let scratch = Scratch::new(&on.stream, bytes)?;
         let start = scratch.address();
         self.scratch.push(scratch);
         Ok(start)

@@ -1,12 +1,15 @@
 //! A communicator: one rank's handle on the ranks of a group, on one device, with the stream on
-//! which its operations run. Knows no operation and no store.
+//! which its operations run. Knows no operation, and no store but by the ear that it asks.
 
 #![allow(unsafe_code)]
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::ear::{Ear, Patience};
 use super::functions::{
     CONFIG_MAGIC, CONFIG_VERSION, Comm, Config, Functions, NO_COLOR, UNDEFINED, UniqueId, code,
 };
@@ -20,6 +23,8 @@ use crate::{Error, Result};
 const EAGER: Duration = Duration::from_micros(200);
 /// A sleep between two questions.
 const NAP: Duration = Duration::from_micros(50);
+/// How long a wait goes on before it is asked whether the group broke meanwhile.
+const CALM: Duration = Duration::from_millis(20);
 /// How long it may take to leave in order what is not used any more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -29,9 +34,12 @@ pub(super) struct Communicator {
     /// None once it was destroyed or aborted. The library takes one call at a time.
     raw: Mutex<Option<Handle>>,
     pub(super) gpu: Arc<Gpu>,
-    pub(super) stream: Stream,
+    pub(super) stream: Arc<Stream>,
     pub(super) rank: u32,
     pub(super) size: u32,
+    /// What the library may use until this communicator is gone: of its own making, and of those
+    /// that were split off it.
+    making: Mutex<Vec<Arc<Making>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -40,11 +48,26 @@ struct Handle(Comm);
 // SAFETY: the library takes its handles on any thread, one call at a time, which the lock ensures.
 unsafe impl Send for Handle {}
 
+/// What the library reads and writes after the call that was given it has returned, on a thread of
+/// its own: communicators that do not block are made meanwhile.
+struct Making {
+    /// Where the handle goes, at the beginning and once more at the end.
+    place: AtomicPtr<c_void>,
+    config: UnsafeCell<Config>,
+    _name: Option<CString>,
+}
+
+// SAFETY: the pointer in the configuration is that of the name, which nobody changes.
+unsafe impl Send for Making {}
+// SAFETY: as above; the library alone uses the configuration.
+unsafe impl Sync for Making {}
+
 /// A communicator that was begun by splitting another, to be joined.
 pub(super) struct Share {
     handle: Option<Handle>,
     found: &'static Found,
     gpu: Arc<Gpu>,
+    making: Arc<Making>,
 }
 
 /// The id of a new communicator, whose ranks meet in this process.
@@ -71,56 +94,55 @@ impl Communicator {
         id: &[u8],
         (rank, size): (u32, u32),
         options: &NcclOptions,
-        until: Instant,
+        patience: Patience<'_>,
     ) -> Result<Communicator> {
         let id = id.first_chunk().copied().map(UniqueId).ok_or_else(|| Error::Rendezvous {
             message: format!("rank 0 gave an NCCL id of {} bytes", id.len()),
         })?;
-        let stream = Stream::new(gpu, options.is_high_priority_stream)?;
-        let (mut config, _name) = config(&options.config)?;
-        let mut raw: Comm = std::ptr::null_mut();
+        let stream = Arc::new(Stream::new(gpu, options.is_high_priority_stream)?);
+        let making = Making::new(&options.config)?;
         let entered = gpu.enter()?;
-        // SAFETY: all pointers are of what lives during the call; the library copies what it keeps.
+        // SAFETY: all pointers are of what lives until the communicator is gone.
         let answer = unsafe {
             (found.functions.comm_init)(
-                &raw mut raw,
+                making.place.as_ptr(),
                 size as c_int,
                 id,
                 rank as c_int,
-                &raw mut config,
+                making.config(),
             )
         };
         drop(entered);
         check(&found.functions, std::ptr::null_mut(), answer, "ncclCommInitRankConfig")?;
-        let raw = Mutex::new(Some(Handle(raw)));
-        let made = Communicator { found, raw, gpu: gpu.clone(), stream, rank, size };
-        made.ready(until)
+        let raw = Mutex::new(making.handle());
+        let making = Mutex::new(vec![making]);
+        let made = Communicator { found, raw, gpu: gpu.clone(), stream, rank, size, making };
+        made.ready(patience)
     }
 
     /// Begins to make a communicator of some of this one's ranks; all of them call this. Those
     /// without `color` get none.
     ///
     /// # Errors
-    /// [`Error::Network`] with the library's words.
+    /// [`Error::Network`] with the library's words, or if not all ranks have called it in time.
+    /// Then the library may still be at it, and this communicator is of no use any more.
     pub(super) fn split(
         &self,
         color: Option<u32>,
         key: u32,
         options: &NcclOptions,
-        until: Instant,
+        patience: Patience<'_>,
     ) -> Result<Share> {
         let color = color.map_or(NO_COLOR, |color| (color & 0x7fff_ffff) as c_int);
-        let (mut config, _name) = config(&options.config)?;
-        let mut raw: Comm = std::ptr::null_mut();
+        let making = Making::new(&options.config)?;
+        self.making.lock().unwrap_or_else(PoisonError::into_inner).push(making.clone());
         self.call("ncclCommSplit", |functions, comm| {
-            // SAFETY: all pointers are of what lives during the call, and the handle is ours.
-            unsafe {
-                (functions.comm_split)(comm, color, key as c_int, &raw mut raw, &raw mut config)
-            }
+            let (place, config) = (making.place.as_ptr(), making.config());
+            // SAFETY: the handle is ours, and the pointers are of what lives until it is gone.
+            unsafe { (functions.comm_split)(comm, color, key as c_int, place, config) }
         })?;
-        self.settle(until)?;
-        let handle = (!raw.is_null()).then_some(Handle(raw));
-        Ok(Share { handle, found: self.found, gpu: self.gpu.clone() })
+        self.settle(patience)?;
+        Ok(Share { handle: making.handle(), found: self.found, gpu: self.gpu.clone(), making })
     }
 
     /// Calls the library with the handle.
@@ -142,21 +164,26 @@ impl Communicator {
     /// Waits until the last call is done as far as the host is concerned.
     ///
     /// # Errors
-    /// [`Error::Network`] with the library's words, or if it is not done by `until`.
-    pub(super) fn settle(&self, until: Instant) -> Result<()> {
+    /// [`Error::Network`] with the library's words, or if it is not done in time; that the group
+    /// broke.
+    pub(super) fn settle(&self, patience: Patience<'_>) -> Result<()> {
         let since = Instant::now();
         loop {
             if self.is_settled()? {
                 return Ok(());
             }
             let now = Instant::now();
-            if now >= until {
+            if now >= patience.until {
                 let message = "NCCL did not take an operation in time".to_owned();
                 return Err(Error::Network { message });
             }
-            match now - since < EAGER {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(NAP),
+            match now - since {
+                waited if waited < EAGER => std::thread::yield_now(),
+                waited if waited < CALM => std::thread::sleep(NAP),
+                _ => {
+                    patience.ear.listen()?;
+                    std::thread::sleep(NAP);
+                }
             }
         }
     }
@@ -185,7 +212,9 @@ impl Communicator {
 
     /// Ends what is under way on the device, and the communicator. May take a while.
     pub(super) fn abort(&self) {
-        if let Some(handle) = self.lock().take() {
+        // Whoever comes second returns when it is over, too.
+        let mut raw = self.lock();
+        if let Some(handle) = raw.take() {
             abort(&self.found.functions, &self.gpu, handle);
         }
     }
@@ -196,7 +225,8 @@ impl Communicator {
             // SAFETY: the handle is ours, and nothing is issued after this.
             unsafe { (functions.comm_finalize)(comm) }
         });
-        let settled = finalized.and_then(|()| self.settle(Instant::now() + FAREWELL));
+        let patience = Patience { until: Instant::now() + FAREWELL, ear: &Ear::deaf() };
+        let settled = finalized.and_then(|()| self.settle(patience));
         if settled.is_err() {
             return self.abort();
         }
@@ -212,25 +242,17 @@ impl Communicator {
     }
 
     /// The communicator, when all others are there and it is what it should be.
-    fn ready(self, until: Instant) -> Result<Communicator> {
-        loop {
-            match self.is_settled() {
-                Ok(true) => break,
-                Ok(false) if Instant::now() < until => std::thread::sleep(NAP),
-                Ok(false) => {
-                    self.abort();
-                    let message = format!(
-                        "not all of {} ranks came to their NCCL communicator: every rank of the \
-                         group must make its first call on CUDA tensors",
-                        self.size
-                    );
-                    return Err(Error::RendezvousTimeout { message });
-                }
-                Err(error) => {
-                    self.abort();
-                    return Err(error);
-                }
-            }
+    fn ready(self, patience: Patience<'_>) -> Result<Communicator> {
+        if let Err(error) = self.settle(patience) {
+            let is_late =
+                Instant::now() >= patience.until && matches!(self.is_settled(), Ok(false));
+            self.abort();
+            let message = format!(
+                "not all of {} ranks came to their NCCL communicator: every rank of the group must \
+                 make its first call on CUDA tensors",
+                self.size
+            );
+            return Err(if is_late { Error::RendezvousTimeout { message } } else { error });
         }
         let (mut rank, mut size): (c_int, c_int) = (-1, -1);
         self.call("ncclCommUserRank", |functions, comm| {
@@ -259,7 +281,30 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        self.abort();
+        // Without the lock: in a forked child, a thread that is not there may have it.
+        let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = raw.take() {
+            abort(&self.found.functions, &self.gpu, handle);
+        }
+    }
+}
+
+impl Making {
+    fn new(chosen: &NcclConfig) -> Result<Arc<Making>> {
+        let (config, name) = config(chosen)?;
+        let place = AtomicPtr::new(std::ptr::null_mut());
+        Ok(Arc::new(Making { place, config: UnsafeCell::new(config), _name: name }))
+    }
+
+    /// The handle, if there is one.
+    fn handle(&self) -> Option<Handle> {
+        let handle: Comm = self.place.load(Ordering::Acquire);
+        (!handle.is_null()).then_some(Handle(handle))
+    }
+
+    /// What the library is told, which nobody else looks at any more.
+    fn config(&self) -> *mut Config {
+        self.config.get()
     }
 }
 
@@ -272,14 +317,16 @@ impl Share {
         mut self,
         (rank, size): (u32, u32),
         options: &NcclOptions,
-        until: Instant,
+        patience: Patience<'_>,
     ) -> Result<Option<Communicator>> {
         if self.handle.is_none() {
             return Ok(None);
         }
-        let stream = Stream::new(&self.gpu, options.is_high_priority_stream)?;
+        let stream = Arc::new(Stream::new(&self.gpu, options.is_high_priority_stream)?);
         let (raw, gpu) = (Mutex::new(self.handle.take()), self.gpu.clone());
-        Communicator { found: self.found, raw, gpu, stream, rank, size }.ready(until).map(Some)
+        let making = Mutex::new(vec![self.making.clone()]);
+        let made = Communicator { found: self.found, raw, gpu, stream, rank, size, making };
+        made.ready(patience).map(Some)
     }
 }
 

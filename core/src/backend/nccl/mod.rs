@@ -13,8 +13,10 @@
 mod backend;
 mod collectives;
 mod communicator;
+mod ear;
 mod functions;
 mod library;
+mod meeting;
 mod options;
 mod progress;
 mod reductions;

@@ -2,15 +2,19 @@
 //! come, at their deadline, or with their group. Somebody who waits looks, or else one thread in
 //! the background.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::communicator::Communicator;
 use super::running::{Group, Kept, Over, Running};
 use crate::Result;
 use crate::backend::bulletin::{Found, STALL};
 use crate::clock::Instant;
 use crate::executor::Completion;
+use crate::tensor::OnDevice;
+use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;
 
 /// How long a waiting thread looks again and again before it sleeps between looks.
@@ -46,16 +50,21 @@ pub(super) fn progress() -> &'static Progress {
 }
 
 impl Progress {
-    /// Takes an operation that was enqueued.
-    pub(super) fn add(&'static self, running: Running) {
-        running.group.in_flight.fetch_add(1, Ordering::SeqCst);
-        let group = running.group.clone();
-        self.lock().push(running);
+    /// Takes operations that were enqueued. Whoever added them calls [`Progress::sweep`] then.
+    pub(super) fn add(&'static self, running: Vec<Running>) {
+        for one in &running {
+            one.group.in_flight.fetch_add(1, Ordering::SeqCst);
+        }
+        self.lock().extend(running);
         self.rung.notify_one();
         self.attend();
-        // A group that broke meanwhile has taken its operations with it, but not this one.
+    }
+
+    /// Ends what was added while the group broke: that has taken what was there. Tells whoever
+    /// waits, so no lock may be held.
+    pub(super) fn sweep(&self, group: &Arc<Group>) {
         if group.bulletin.is_broken() {
-            self.give_up(&group);
+            self.give_up(group, None);
         }
     }
 
@@ -78,20 +87,27 @@ impl Progress {
         }
     }
 
-    /// Has what is issued later on the streams of an operation's owners come after it. None if it
-    /// is not under way, or has no such streams.
-    pub(super) fn order(&self, completion: &Completion) -> Option<Result<()>> {
+    /// Has what is issued later on the waiter's streams, or else on those of an operation's owners,
+    /// come after it. None if it is not under way, or has no such streams.
+    pub(super) fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
         let active = self.lock();
         let running = active.iter().find(|it| std::ptr::eq(&*it.completion, completion))?;
-        let (event, streams) = (running.event.clone(), running.streams.clone());
-        drop(active);
-        if streams.is_empty() {
+        let (event, mut streams) = (running.event.clone(), running.streams.clone());
+        if !running.orders || streams.is_empty() {
             return None;
+        }
+        let index = running.group.communicator.get().map(|it| it.gpu.index());
+        drop(active);
+        let here = waiter.iter().filter(|it| Some(it.index) == index).map(|it| it.stream);
+        let here: Vec<usize> = here.collect();
+        if !here.is_empty() {
+            streams = here;
         }
         Some(streams.iter().try_for_each(|stream| event.comes_before(*stream)))
     }
 
-    /// Fails everything of a group, in flight and later, and ends what is on the device.
+    /// Fails everything of a group, in flight and later, and ends what is on the device. Tells
+    /// whoever waits, so no lock may be held.
     pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: Found) {
         if !group.bulletin.set_broken(abort) {
             return;
@@ -100,7 +116,23 @@ impl Progress {
         if found == Found::Here {
             group.bulletin.publish();
         }
-        self.give_up(group);
+        self.give_up(group, None);
+    }
+
+    /// Leaves a group that nobody has any more, when its operations are over: what was enqueued
+    /// comes to its end. Each has its deadline.
+    pub(super) fn leave_when_idle(&'static self, group: Arc<Group>) {
+        let leave = move || {
+            while group.in_flight.load(Ordering::SeqCst) > 0 {
+                self.turn();
+                std::thread::sleep(REST);
+            }
+            group.leave();
+        };
+        let thread = std::thread::Builder::new().name("polyrank-leave".to_owned());
+        if let Err(error) = thread.spawn(leave) {
+            tracing::warn!(%error, "no thread to leave a group: its communicator is aborted");
+        }
     }
 
     /// Waits until nothing of `group` is in flight, or `until`; whether nothing is.
@@ -115,11 +147,12 @@ impl Progress {
         true
     }
 
-    /// Ends the operations of a group that broke, and its communicator.
-    fn give_up(&self, group: &Arc<Group>) {
+    /// Ends the operations of a group that broke, and its communicator. `more` is of one that was
+    /// enqueued in part.
+    pub(super) fn give_up(&self, group: &Arc<Group>, more: Option<Kept>) {
         let taken: Vec<Running> =
             self.lock().extract_if(.., |it| Arc::ptr_eq(&it.group, group)).collect();
-        let (mut ended, mut kept) = (Vec::new(), Vec::new());
+        let (mut ended, mut kept) = (Vec::new(), Vec::from_iter(more));
         for running in taken {
             let error = group.bulletin.error(running.name, running.sequence);
             let (over, keep) = running.give_up(error);
@@ -127,11 +160,13 @@ impl Progress {
             kept.push(keep);
         }
         let communicator = group.communicator.get().cloned();
+        // Without a thread it is lost, and not overwritten under the device.
+        let kept = ManuallyDrop::new(kept);
         let end = move || {
-            if let Some(communicator) = communicator {
+            if let Some(communicator) = &communicator {
                 communicator.abort();
             }
-            release(kept);
+            release(ManuallyDrop::into_inner(kept), communicator.as_deref());
         };
         // The library may take its time, and who waits shall not.
         let thread = std::thread::Builder::new().name("polyrank-abort".to_owned());
@@ -144,12 +179,12 @@ impl Progress {
     /// Looks which operations are over, unless another thread does.
     fn turn(&'static self) {
         let Ok(mut active) = self.active.try_lock() else { return };
-        let (mut ended, mut failed) = (Vec::new(), Vec::new());
+        let (mut over, mut failed) = (Vec::new(), Vec::new());
         let mut place = 0;
         while place < active.len() {
             match active[place].is_over() {
                 Ok(false) => place += 1,
-                Ok(true) => ended.push(active.remove(place).end()),
+                Ok(true) => over.push(active.remove(place)),
                 Err(error) => {
                     let group = active[place].group.clone();
                     let abort = failed_here(&group, &error);
@@ -163,7 +198,7 @@ impl Progress {
             failed.push((running.group.clone(), timed_out(running, now)));
         }
         drop(active);
-        ended.into_iter().for_each(Over::settle);
+        over.into_iter().map(Running::end).for_each(Over::settle);
         for (group, abort) in failed {
             self.break_group(&group, abort, Found::Here);
         }
@@ -264,13 +299,21 @@ impl Progress {
 }
 
 /// Lets go of what the device uses when it does not use it any more.
-fn release(kept: Vec<Kept>) {
+fn release(kept: Vec<Kept>, communicator: Option<&Communicator>) {
     let until = Instant::now() + LAST;
-    for kept in kept {
-        while matches!(kept.event.is_over(), Ok(false)) {
+    for mut kept in kept {
+        let at_the_end = || {
+            let communicator = communicator?;
+            Event::now(&communicator.gpu, communicator.stream.raw()).ok().map(Arc::new)
+        };
+        let Some(event) = kept.event.take().or_else(at_the_end) else {
+            std::mem::forget(kept.memory);
+            continue;
+        };
+        while matches!(event.is_over(), Ok(false)) {
             if Instant::now() >= until {
                 // To be overwritten by a device that hangs is worse than to be lost.
-                std::mem::forget(kept);
+                std::mem::forget(std::mem::take(&mut kept.memory));
                 break;
             }
             std::thread::sleep(REST);

@@ -21,6 +21,20 @@ pub(super) struct Group {
     pub(super) is_failing: AtomicBool,
 }
 
+impl Group {
+    /// Leaves it in order, when nothing is under way.
+    pub(super) fn leave(&self) {
+        if self.bulletin.leave()
+            && let Some(communicator) = self.communicator.get()
+        {
+            communicator.leave();
+        }
+    }
+}
+
+/// What an operation uses on the device: the tensors', and its own.
+pub(super) type Memory = (Vec<Region>, Vec<Scratch>);
+
 /// An operation that was enqueued.
 pub(super) struct Running {
     pub(super) group: Arc<Group>,
@@ -33,9 +47,11 @@ pub(super) struct Running {
     pub(super) since: Instant,
     pub(super) deadline: Instant,
     /// What the device uses until then. Never looked at.
-    pub(super) kept: (Vec<Region>, Vec<Scratch>),
+    pub(super) memory: Memory,
     /// The streams of the tensors' owners.
     pub(super) streams: Vec<usize>,
+    /// Whether waiting without a limit orders streams, and does not block.
+    pub(super) orders: bool,
     pub(super) finish: Option<Outcome>,
     pub(super) completion: Arc<Completion>,
     /// Set when the other ranks are known to run the same, if that is looked at.
@@ -66,13 +82,14 @@ impl Running {
         Ok(compared && self.event.is_over()?)
     }
 
-    /// Ends it well.
+    /// Ends it well. Lets go of memory, whose owner may run anything then, so no lock may be held.
     pub(super) fn end(mut self) -> Over {
         use std::sync::atomic::Ordering::SeqCst;
-        self.group.in_flight.fetch_sub(1, SeqCst);
         if let Some(finish) = self.finish.take() {
             finish();
         }
+        drop(self.memory);
+        self.group.in_flight.fetch_sub(1, SeqCst);
         Over { completion: self.completion, result: Ok(()) }
     }
 
@@ -82,12 +99,14 @@ impl Running {
         self.group.in_flight.fetch_sub(1, SeqCst);
         self.finish = None;
         let over = Over { completion: self.completion, result: Err(error) };
-        (over, Kept { event: self.event, _memory: self.kept })
+        (over, Kept { event: Some(self.event), memory: self.memory })
     }
 }
 
 /// What a device goes on with after an operation was given up.
 pub(super) struct Kept {
-    pub(super) event: Arc<Event>,
-    _memory: (Vec<Region>, Vec<Scratch>),
+    /// What comes when it is over. None if nobody knows how much was enqueued: then it is over when
+    /// the communicator was aborted and its stream is empty.
+    pub(super) event: Option<Arc<Event>>,
+    pub(super) memory: Memory,
 }

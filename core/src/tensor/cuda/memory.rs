@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, result, sys};
+use cudarc::driver::{CudaSlice, DevicePtrMut, DeviceRepr, result, sys};
 
+#[cfg(feature = "nccl")]
+use super::Stream;
 use super::{Gpu, checked};
 use crate::tensor::{Element, OnDevice, Region, Tensor};
 use crate::{Error, Result};
@@ -71,9 +73,10 @@ impl Drop for Owned {
 
 impl<T: DeviceRepr + Send + Sync + 'static> From<CudaSlice<T>> for Region {
     /// The slice's memory, used in the order of the slice's stream.
-    fn from(slice: CudaSlice<T>) -> Region {
+    fn from(mut slice: CudaSlice<T>) -> Region {
         let stream = slice.stream().clone();
-        let (address, _) = slice.device_ptr(&stream);
+        // Operations may write it: the stream comes after whatever reads it on others, too.
+        let (address, _) = slice.device_ptr_mut(&stream);
         let index = slice.context().ordinal() as u32;
         let device = OnDevice { index, stream: stream.cu_stream() as usize };
         let bytes = slice.num_bytes();
@@ -91,25 +94,30 @@ impl<T: Element + DeviceRepr> From<CudaSlice<T>> for Tensor {
 }
 
 impl Tensor {
-    /// The slice that the tensor was made from, if nothing else holds its memory. It may be used on
-    /// its stream once the work was waited for.
+    /// The slice that the tensor was made from, if nothing else holds its memory. An operation
+    /// holds it until it is over on the device: wait for it with a timeout first, since a wait
+    /// without one orders only the slice's stream.
     ///
     /// # Errors
-    /// The tensor, if it was made from something else, or is shared.
+    /// The tensor, as it was, if it was made from something else, is a part of the slice or a view
+    /// with strides, or is shared.
     pub fn into_cuda_slice<T: Element + DeviceRepr>(self) -> Result<CudaSlice<T>, Tensor> {
-        let (dtype, shape) = (self.dtype(), self.shape().to_vec());
-        let region = self.into_region();
-        region
-            .into_owner::<CudaSlice<T>>()
-            .map_err(|region| Tensor::contiguous(region, dtype, shape))
+        if self.dtype() != T::DTYPE || !self.is_contiguous() {
+            return Err(self);
+        }
+        let mut slice = self.into_owner::<CudaSlice<T>>()?;
+        let stream = slice.stream().clone();
+        // What was written comes before whatever uses the slice now, on other streams too.
+        drop(slice.device_ptr_mut(&stream));
+        Ok(slice)
     }
 }
 
 /// Memory of a device for as long as something that is issued on a stream needs it.
 #[cfg(feature = "nccl")]
 pub(crate) struct Scratch {
-    gpu: Arc<Gpu>,
-    stream: usize,
+    /// It is freed in the order of the stream, which must be there then.
+    stream: Arc<Stream>,
     address: sys::CUdeviceptr,
 }
 
@@ -119,12 +127,12 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::Network`] with the driver's words.
-    pub(crate) fn new(gpu: &Arc<Gpu>, stream: usize, bytes: usize) -> Result<Scratch> {
-        let _entered = gpu.enter()?;
+    pub(crate) fn new(stream: &Arc<Stream>, bytes: usize) -> Result<Scratch> {
+        let _entered = stream.gpu().enter()?;
         // SAFETY: it is used on this stream only, and freed in its order.
-        let address = unsafe { result::malloc_async(stream as sys::CUstream, bytes.max(1)) };
+        let address = unsafe { result::malloc_async(stream.raw() as sys::CUstream, bytes.max(1)) };
         let address = checked("cuMemAllocAsync", address)?;
-        Ok(Scratch { gpu: gpu.clone(), stream, address })
+        Ok(Scratch { stream: stream.clone(), address })
     }
 
     /// Where it is on the device.
@@ -136,9 +144,9 @@ impl Scratch {
 #[cfg(feature = "nccl")]
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let Ok(_entered) = self.gpu.enter() else { return };
+        let Ok(_entered) = self.stream.gpu().enter() else { return };
         // SAFETY: it was allocated here and is freed once, after what uses it in the same order.
-        let _ = unsafe { result::free_async(self.address, self.stream as sys::CUstream) };
+        let _ = unsafe { result::free_async(self.address, self.stream.raw() as sys::CUstream) };
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
-use crate::{Error, Result};
+use crate::{Error, Result, clock};
 
 mod memory;
 mod stream;
@@ -57,9 +57,18 @@ const NEEDED: [&str; 27] = [
 /// # Errors
 /// What was looked for, and what is missing.
 pub fn available() -> std::result::Result<(), String> {
-    static PROBED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
-    PROBED.get_or_init(probe).clone()
+    static PROBED: OnceLock<(u32, std::result::Result<(), String>)> = OnceLock::new();
+    let (process, answer) = PROBED.get_or_init(|| (clock::process_id(), probe()));
+    match answer {
+        // The driver was started, and it does not live on in children.
+        Ok(()) if *process != clock::process_id() => Err(FORKED.to_owned()),
+        answer => answer.clone(),
+    }
 }
+
+/// What the child of a process that used the driver is told.
+const FORKED: &str = "CUDA was used before this process was forked, and the driver cannot be used \
+                      in a forked child; start processes with 'spawn', or fork before CUDA is used";
 
 fn probe() -> std::result::Result<(), String> {
     // SAFETY: what the driver does when it is loaded is its maker's affair.
@@ -87,6 +96,7 @@ fn probe() -> std::result::Result<(), String> {
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
     index: u32,
+    process: u32,
 }
 
 impl Gpu {
@@ -111,7 +121,7 @@ impl Gpu {
         let before = Entered::remember()?;
         let context = checked("making a context", CudaContext::new(index as usize))?;
         drop(before);
-        let gpu = Arc::new(Gpu { context, index });
+        let gpu = Arc::new(Gpu { context, index, process: clock::process_id() });
         devices.insert(index, gpu.clone());
         Ok(gpu)
     }
@@ -144,11 +154,20 @@ impl Gpu {
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())
     }
 
+    /// Whether it can be used here. What a forked child has of it is its parent's, and must not be
+    /// touched: not even to let go of it.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.process == clock::process_id()
+    }
+
     /// Makes it the calling thread's, until what is returned is dropped.
     ///
     /// # Errors
-    /// [`Error::Network`] with the driver's words.
+    /// [`Error::BackendUnavailable`] in a forked child; [`Error::Network`] with the driver's words.
     pub(crate) fn enter(&self) -> Result<Entered> {
+        if !self.is_usable() {
+            return Err(Error::BackendUnavailable { backend: "cuda".into(), why: FORKED.into() });
+        }
         let entered = Entered::remember()?;
         checked("cuCtxSetCurrent", self.context.bind_to_thread())?;
         Ok(entered)

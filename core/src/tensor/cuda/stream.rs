@@ -38,6 +38,11 @@ impl Stream {
     pub(crate) fn raw(&self) -> usize {
         self.raw as usize
     }
+
+    /// The device that it is of.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
 }
 
 impl Drop for Stream {
@@ -104,6 +109,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if !self.gpu.is_usable() {
+            return;
+        }
         // SAFETY: it was made here and is destroyed once; what waits for it goes on.
         let _ = unsafe { result::event::destroy(self.raw) };
     }

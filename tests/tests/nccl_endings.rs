@@ -1,0 +1,304 @@
+//! How operations and groups over NCCL end: dropped while something is in flight, aborted while
+//! ranks still meet, refused on one rank, failed half-way. A double plays NCCL and the driver;
+//! nothing here runs on a device.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrank::process_group::{GroupOptions, SplitOptions};
+use polyrank::store::{HashStore, Store};
+use polyrank::tensor::cuda;
+use polyrank::{Collective, DType, Device, Error, OnDevice, ProcessGroup, Request, Tensor, Work};
+use polyrank_tests::LIMIT;
+use polyrank_tests::nccl::{Made, in_double, nccl_ranks};
+use polyrank_tests::processes::with_variable;
+
+/// Runs `main` on so many ranks, each a thread that has its group alone and drops it, and a store
+/// for what the ranks tell one another.
+fn ranks_with_groups_of_their_own(
+    size: u32,
+    bound: bool,
+    main: impl Fn(ProcessGroup, Arc<dyn Store>) + Sync,
+) {
+    let store: Arc<dyn Store> = Arc::new(HashStore::new());
+    std::thread::scope(|scope| {
+        for rank in 0..size {
+            let (store, main) = (store.clone(), &main);
+            scope.spawn(move || {
+                let mut options =
+                    GroupOptions::default().backend("nccl".parse().unwrap()).timeout(LIMIT);
+                if bound {
+                    options = options.device(Device::Cuda(rank));
+                }
+                let group = ProcessGroup::new(store.clone(), rank, size, "test", options).unwrap();
+                main(group, store);
+            });
+        }
+    });
+}
+
+/// Runs `main` in the double, which notes what is called in a file.
+fn in_double_with_log(test: &str, main: impl FnOnce()) {
+    let log = std::env::temp_dir().join(format!("polyrank-{test}-{}", std::process::id()));
+    with_variable("NCCL_DOUBLE_LOG", &log.to_string_lossy(), || in_double(test, main));
+    let _ = std::fs::remove_file(log);
+}
+
+fn log_path() -> PathBuf {
+    std::env::var_os("NCCL_DOUBLE_LOG").expect("there is a log").into()
+}
+
+/// What was called since the log was removed.
+fn calls() -> Vec<String> {
+    let text = std::fs::read_to_string(log_path()).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn count(name: &str) -> usize {
+    calls().iter().filter(|call| call.starts_with(name)).count()
+}
+
+/// Waits until something that happens on another thread has happened.
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+fn on_device(index: u32, numbers: &[f32]) -> Tensor {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    Tensor::contiguous(cuda::upload(&bytes, index).unwrap(), DType::F32, vec![numbers.len()])
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    let bytes = cuda::download(tensor.region()).unwrap();
+    bytes.as_chunks::<4>().0.iter().map(|four| f32::from_ne_bytes(*four)).collect()
+}
+
+fn request(collective: Collective, tensor: &Tensor) -> Request {
+    let mut request = Request::new(collective);
+    request.outputs = vec![vec![tensor.clone()]];
+    request
+}
+
+fn issue(group: &ProcessGroup, collective: Collective, tensor: &Tensor) -> Work {
+    group.issue(request(collective, tensor)).unwrap()
+}
+
+/// Runs an operation of all ranks, and waits for the device.
+fn together(group: &ProcessGroup) {
+    let tensor = on_device(group.rank(), &[1.0; 4]);
+    issue(group, Collective::Allreduce, &tensor).wait(Some(LIMIT)).unwrap();
+    assert_eq!(numbers(&tensor), [group.size() as f32; 4]);
+}
+
+#[test]
+fn what_was_ordered_comes_to_its_end_when_the_group_is_dropped() {
+    let test = "what_was_ordered_comes_to_its_end_when_the_group_is_dropped";
+    in_double_with_log(test, || {
+        ranks_with_groups_of_their_own(2, true, |group, store| {
+            let rank = group.rank();
+            let tensor = on_device(rank, &[rank as f32 + 1.0; 1000]);
+            if rank == 1 {
+                store.wait(&["dropped"], None).unwrap();
+            }
+            let work = issue(&group, Collective::Broadcast, &tensor);
+            // It has memory of its own.
+            let barrier = group.issue(Request::new(Collective::Barrier)).unwrap();
+            if rank == 1 {
+                barrier.wait(Some(LIMIT)).unwrap();
+            }
+            work.wait(None).unwrap();
+            drop((work, barrier, group));
+            if rank == 0 {
+                store.set("dropped", b"").unwrap();
+            }
+            assert_eq!(numbers(&tensor), [1.0; 1000]);
+        });
+        until(|| count("ncclCommDestroy") == 2);
+        assert_eq!(count("ncclCommAbort"), 0);
+        assert_eq!(count("cuMemFreeAsync on no stream"), 0);
+    });
+}
+
+#[test]
+fn waiting_orders_the_stream_of_whoever_waits() {
+    in_double("waiting_orders_the_stream_of_whoever_waits", || {
+        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+            let (rank, store) = (group.rank(), group.get_group_store());
+            let context = cudarc::driver::CudaContext::new(rank as usize).unwrap();
+            let (owner, waiter) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+            let tensor = Tensor::from(owner.clone_htod(&[1.0_f32, 2.0]).unwrap());
+            if rank == 1 {
+                store.wait(&["ordered"], None).unwrap();
+            }
+            let work = issue(&group, Collective::Allreduce, &tensor);
+            let stream = OnDevice { index: rank, stream: waiter.cu_stream() as usize };
+            work.order_on(&[stream]).expect("streams are ordered").unwrap();
+            if rank == 0 {
+                // Returns, though rank 1 has not come: it was not ordered.
+                owner.synchronize().unwrap();
+                let comes = waiter.record_event(None).unwrap();
+                assert!(!comes.is_complete(), "rank 1 has not come");
+                store.set("ordered", b"").unwrap();
+            }
+            waiter.synchronize().unwrap();
+            work.wait(Some(LIMIT)).unwrap();
+            drop(work);
+            let slice = tensor.into_cuda_slice::<f32>().expect("nobody else has it");
+            assert_eq!(waiter.clone_dtoh(&slice).unwrap(), [2.0, 4.0]);
+        });
+    });
+}
+
+#[test]
+fn what_was_enqueued_in_part_keeps_its_memory_until_the_device_lets_go() {
+    let test = "what_was_enqueued_in_part_keeps_its_memory_until_the_device_lets_go";
+    // The launches before it are those of the first operation of both ranks.
+    with_variable("NCCL_DOUBLE_FAILS", "3", || {
+        in_double_with_log(test, || {
+            ranks_with_groups_of_their_own(2, true, |group, store| {
+                together(&group);
+                if group.rank() == 1 {
+                    store.set("begun", b"").unwrap();
+                    return store.wait(&["over"], None).unwrap();
+                }
+                // What the first operation used is freed by now.
+                store.wait(&["begun"], None).unwrap();
+                let _ = std::fs::remove_file(log_path());
+                let tensor = on_device(0, &[1.0; 1000]);
+                let error = group.issue(request(Collective::Broadcast, &tensor)).unwrap_err();
+                drop(tensor);
+                assert!(matches!(error, Error::RankFailed { rank: 0 | 1, .. }), "{error}");
+                assert!(error.to_string().contains("failed with code 2"), "{error}");
+                assert!(group.is_broken());
+                until(|| count("cuMemFree ") == 1);
+                let calls = calls();
+                let place = |name: &str| calls.iter().position(|call| call.starts_with(name));
+                assert!(place("ncclCommAbort") < place("cuMemFree "), "{calls:?}");
+                assert!(place("ncclCommAbort").is_some(), "{calls:?}");
+                store.set("over", b"").unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn who_waits_for_the_first_call_of_others_hears_of_an_abort() {
+    in_double("who_waits_for_the_first_call_of_others_hears_of_an_abort", || {
+        ranks_with_groups_of_their_own(3, false, |group, store| match group.rank() {
+            0 => {
+                store.wait(&["on its way"], None).unwrap();
+                group.abort();
+                store.wait(&["heard"], None).unwrap();
+            }
+            1 => {
+                store.set("on its way", b"").unwrap();
+                let tensor = on_device(1, &[1.0]);
+                let error = group.issue(request(Collective::Allreduce, &tensor)).unwrap_err();
+                assert!(matches!(error, Error::Aborted { .. }), "{error}");
+                assert!(error.to_string().contains("rank 0 called abort()"), "{error}");
+                store.set("heard", b"").unwrap();
+            }
+            // Never comes.
+            _ => store.wait(&["heard"], None).unwrap(),
+        });
+    });
+}
+
+#[test]
+fn who_waits_in_a_split_hears_of_an_abort() {
+    in_double("who_waits_in_a_split_hears_of_an_abort", || {
+        ranks_with_groups_of_their_own(3, true, |group, store| match group.rank() {
+            0 => {
+                store.wait(&["on its way"], None).unwrap();
+                group.abort();
+                store.wait(&["heard"], None).unwrap();
+            }
+            1 => {
+                store.set("on its way", b"").unwrap();
+                let error = group.split_group(&[0, 1], SplitOptions::default()).unwrap_err();
+                assert!(matches!(error, Error::Aborted { .. }), "{error}");
+                assert!(error.to_string().contains("rank 0 called abort()"), "{error}");
+                store.set("heard", b"").unwrap();
+            }
+            _ => store.wait(&["heard"], None).unwrap(),
+        });
+    });
+}
+
+#[test]
+fn a_split_to_which_not_all_come_is_an_error_that_says_so() {
+    in_double("a_split_to_which_not_all_come_is_an_error_that_says_so", || {
+        ranks_with_groups_of_their_own(2, true, |group, store| {
+            if group.rank() == 1 {
+                return store.wait(&["gave up"], None).unwrap();
+            }
+            let options = SplitOptions::default().timeout(Duration::from_millis(300));
+            let error = group.split_group(&[0], options).unwrap_err();
+            assert!(matches!(error, Error::RendezvousTimeout { .. }), "{error}");
+            assert!(error.to_string().contains("members or not"), "{error}");
+            assert!(group.is_broken(), "the library may still be at it");
+            store.set("gave up", b"").unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_call_that_is_wrong_on_one_rank_uses_up_no_number() {
+    in_double("a_call_that_is_wrong_on_one_rank_uses_up_no_number", || {
+        nccl_ranks(2, &Made::default(), |group| {
+            together(&group);
+            if group.rank() == 0 {
+                let elsewhere = on_device(3, &[1.0]);
+                let error = group.run(request(Collective::Allreduce, &elsewhere)).unwrap_err();
+                assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+                let error = group.send(&elsewhere, 1, 0).unwrap_err();
+                assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+            }
+            let tensor = on_device(group.rank(), &[1.0]);
+            let work = issue(&group, Collective::Allreduce, &tensor);
+            work.wait(Some(LIMIT)).unwrap();
+            assert_eq!(work.sequence(), 2, "the second of both ranks");
+        });
+    });
+}
+
+#[test]
+fn what_ranks_compare_is_cleared_up_by_whoever_reads_last() {
+    let test = "what_ranks_compare_is_cleared_up_by_whoever_reads_last";
+    with_variable("POLYRANK_DEBUG", "DETAIL", || {
+        in_double(test, || {
+            nccl_ranks(3, &Made::default(), |group| {
+                let tensor = on_device(group.rank(), &[1.0; 4]);
+                let works: Vec<Work> =
+                    (0..20).map(|_| issue(&group, Collective::Broadcast, &tensor)).collect();
+                works.iter().for_each(|work| work.wait(Some(LIMIT)).unwrap());
+                let store = group.get_group_store();
+                let keys = (1..=20).flat_map(|number| {
+                    ["0", "1", "2", "read"].map(|last| format!("nccl/check/{number}/{last}"))
+                });
+                keys.for_each(|key| until(|| !store.check(&[&key]).unwrap()));
+            });
+        });
+    });
+}
+
+#[test]
+fn a_part_of_a_slice_does_not_come_back_as_the_slice() {
+    in_double("a_part_of_a_slice_does_not_come_back_as_the_slice", || {
+        let context = cudarc::driver::CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let tensor = Tensor::from(stream.clone_htod(&[1.0_f32, 2.0, 3.0]).unwrap());
+        let tensor = tensor.into_cuda_slice::<i32>().expect_err("elements of another type");
+        let mut parts = tensor.split(&[1, 2]).unwrap();
+        let tensor = tensor.into_cuda_slice::<f32>().expect_err("its parts are there");
+        drop(tensor);
+        drop(parts.remove(0));
+        let part = parts.remove(0).into_cuda_slice::<f32>().expect_err("it is a part");
+        assert_eq!(numbers(&part), [2.0, 3.0]);
+    });
+}
