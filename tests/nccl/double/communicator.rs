@@ -165,6 +165,10 @@ impl Communicator {
     /// Runs what was grouped. What goes wrong hangs, until the communicator is aborted.
     pub(crate) fn run(&self, all: &[Operation]) {
         let (Some(meshes), Some((rank, size))) = (self.meshes.get(), self.place()) else { return };
+        // What is left in the sockets is of an operation that did not end.
+        if self.is_aborted.load(Ordering::SeqCst) {
+            return;
+        }
         let Err(error) = operation::run(&meshes.data, rank, size, all) else { return };
         if error.kind() != io::ErrorKind::InvalidData && !self.is_aborted.load(Ordering::SeqCst) {
             self.state.store(REMOTE_ERROR, Ordering::SeqCst);

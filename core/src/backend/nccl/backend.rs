@@ -124,7 +124,7 @@ enum Refused {
     /// The library failed at splitting one, here or on another rank.
     Split(Error),
     /// A part of it may be enqueued, and the device may use the memory.
-    Midway(Error, Vec<Item>, Calls),
+    Midway(Error, Box<(Vec<Item>, Calls)>),
 }
 
 impl NcclBackend {
@@ -211,7 +211,7 @@ impl NcclBackend {
             .and_then(|()| Event::now(&on.gpu, on.stream.raw()));
         let event = match enqueued {
             Ok(event) => Arc::new(event),
-            Err(error) => return Err(Refused::Midway(error, items, calls)),
+            Err(error) => return Err(Refused::Midway(error, Box::new((items, calls)))),
         };
         let deadline = patience.until;
         let mut scratch = std::mem::take(&mut calls.scratch);
@@ -278,7 +278,8 @@ impl NcclBackend {
                 let broken = bulletin.check(name).err().filter(|_| was_broken);
                 broken.unwrap_or(error)
             }
-            Refused::Midway(error, items, calls) => {
+            Refused::Midway(error, used) => {
+                let (items, calls) = *used;
                 let first = items.first().map(|item| (item.sequence, item.is_collective));
                 let (sequence, is_collective) = first.unwrap_or_default();
                 let is_late = Instant::now() >= patience.until;

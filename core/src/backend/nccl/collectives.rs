@@ -90,7 +90,7 @@ impl Calls {
     /// Enqueues all, on the communicator's stream.
     ///
     /// # Errors
-    /// What the library or the driver says, or that it did not take them in time. A part of them may
+    /// What the library or the driver says, or that it did not take them in time. A part may
     /// be enqueued then.
     pub(super) fn enqueue(&mut self, on: &Communicator, patience: Patience<'_>) -> Result<()> {
         let stream = stream_of(on.stream.raw());

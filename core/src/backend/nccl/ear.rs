@@ -1,4 +1,4 @@
-//! Hearing, in a wait for the others, that there is nothing to wait for any more: the group broke on
+//! Hearing, in a wait for the others, that there is nothing to wait for: the group broke on
 //! this rank, or, as the store tells, on another. Knows no library.
 
 use std::cell::RefCell;
