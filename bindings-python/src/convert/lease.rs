@@ -10,8 +10,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -87,9 +86,15 @@ impl Held {
     }
 }
 
-static RELEASED: Mutex<Vec<Held>> = Mutex::new(Vec::new());
-/// Length of `RELEASED`, so that the common case takes no lock.
-static RELEASED_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// What was dropped, and what was dropped before it.
+struct Dropped {
+    held: Held,
+    before: *mut Dropped,
+}
+
+/// The last that was dropped. No lock is around it: a thread that had it would not be there any
+/// more in a forked child, which would wait for it for ever.
+static RELEASED: AtomicPtr<Dropped> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     /// How many calls of [`releasing`] are on this thread's stack.
@@ -116,26 +121,30 @@ pub(crate) fn releasing<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
 /// Gives back everything that was dropped. Exporters may run any code meanwhile, so no lock is
 /// held.
 pub(super) fn release_all(py: Python<'_>) {
-    while RELEASED_COUNT.load(Ordering::Acquire) > 0 {
-        let released = {
-            let mut list = RELEASED.lock().unwrap_or_else(PoisonError::into_inner);
-            RELEASED_COUNT.store(0, Ordering::Release);
-            std::mem::take(&mut *list)
-        };
-        for held in released {
+    while !RELEASED.load(Ordering::Relaxed).is_null() {
+        let mut last = RELEASED.swap(std::ptr::null_mut(), Ordering::Acquire);
+        while !last.is_null() {
+            // SAFETY: it was a box, and whoever takes the list is its only owner.
+            let Dropped { held, before } = *unsafe { Box::from_raw(last) };
+            last = before;
             held.release(py);
         }
     }
 }
 
 fn defer(held: Held) {
-    let was_empty = {
-        let mut list = RELEASED.lock().unwrap_or_else(PoisonError::into_inner);
-        list.push(held);
-        RELEASED_COUNT.store(list.len(), Ordering::Release);
-        list.len() == 1
-    };
-    if was_empty && RELEASES_SOON.get() == 0 {
+    let dropped = Box::into_raw(Box::new(Dropped { held, before: std::ptr::null_mut() }));
+    let mut before = RELEASED.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: nobody else knows it before it is the last.
+        unsafe { (*dropped).before = before };
+        let (published, read) = (Ordering::Release, Ordering::Relaxed);
+        match RELEASED.compare_exchange_weak(before, dropped, published, read) {
+            Ok(_) => break,
+            Err(other) => before = other,
+        }
+    }
+    if before.is_null() && RELEASES_SOON.get() == 0 {
         // SAFETY: both may be called by any thread, attached or not. After the interpreter's end
         // the memory is leaked, as there is nobody to give it back to. A full queue of pending
         // calls is no harm: the next call of this package empties the list.
