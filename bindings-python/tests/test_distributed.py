@@ -29,6 +29,7 @@ def free_functions(here):
     collectives(rank, size)
     messages(rank, size)
     messages_of_all_kinds(rank)
+    alltoalls_of_some_even_ranks(rank, size)
     subgroups(rank)
     dist.barrier()
     dist.destroy_process_group()
@@ -129,6 +130,23 @@ def messages_of_all_kinds(rank):
         with pytest.raises((ValueError, OverflowError, TypeError)):
             dist.send(text, wrong)
     assert dist.recv(np.ones(4), peer) == peer
+
+
+def alltoalls_of_some_even_ranks(rank, size):
+    """Ranks 0 and 1 alone know that what they keep for themselves is of another length."""
+    for turn in range(200):
+        extra = [1, 0, 2][turn % 3] if rank < 2 else 0
+        splits = [2 + extra * (other == rank) for other in range(size)]
+        given = np.full(sum(splits), 10.0 * rank + turn)
+        got = np.zeros(sum(splits))
+        if extra:
+            dist.all_to_all_single(got, given, splits, splits)
+        else:
+            dist.all_to_all_single(got, given)
+        expected = [np.full(splits[other], 10.0 * other + turn) for other in range(size)]
+        assert (got == np.concatenate(expected)).all(), turn
+    with pytest.raises(ValueError, match="both"):
+        dist.broadcast(got, 0, None, False, 0)
 
 
 def subgroups(rank):

@@ -26,7 +26,7 @@ pub(crate) fn collective<'py>(
     let group = &group.get().inner;
     if keywords.is_none()
         && let Some(mut short) = Short::of(method, positional)
-        && let Some(issued) = short.run(py, Some(group), Waiting::Later)
+        && let Some(issued) = releasing(py, || short.run(py, Some(group), Waiting::Later))
     {
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         return Work::new(work, short.output().into_iter().collect(), timeout).into_object(py);
@@ -52,7 +52,7 @@ pub(crate) fn collective_of_default<'py>(
         && let Some(mut short) = Short::of(method, positional)
     {
         let waiting = if short.async_op { Waiting::Later } else { Waiting::Soon };
-        if let Some(issued) = short.run(py, None, waiting) {
+        if let Some(issued) = releasing(py, || short.run(py, None, waiting)) {
             let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
             if short.async_op {
                 let outputs = short.output().into_iter().collect();

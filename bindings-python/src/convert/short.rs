@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::array::Array;
-use super::lease::{Lease, releasing};
+use super::lease::Lease;
 use crate::classes::ProcessGroup as PyProcessGroup;
 use crate::reduce_op::ReduceOp;
 
@@ -27,6 +27,7 @@ pub(super) struct Short<'a, 'py> {
     /// With their objects: in place, or output and input.
     arrays: [Option<(Array, Borrowed<'a, 'py, PyAny>)>; MAX_TENSORS],
     group: Option<Borrowed<'a, 'py, PyAny>>,
+    root: Option<u32>,
     global_root: Option<u32>,
     /// Whether the caller wants a handle of a free function.
     pub(super) async_op: bool,
@@ -54,6 +55,7 @@ impl<'a, 'py> Short<'a, 'py> {
             },
             arrays: [None; MAX_TENSORS],
             group: None,
+            root: None,
             global_root: None,
             async_op: false,
         };
@@ -73,7 +75,7 @@ impl<'a, 'py> Short<'a, 'py> {
                 }
                 Role::Root | Role::GlobalRoot if item.is_none() => {}
                 Role::Root => {
-                    short.plain.root = item.cast_exact::<PyInt>().ok()?.extract().ok()?;
+                    short.root = Some(item.cast_exact::<PyInt>().ok()?.extract().ok()?);
                     has_root = true;
                 }
                 Role::GlobalRoot => {
@@ -117,8 +119,10 @@ impl<'a, 'py> Short<'a, 'py> {
         waiting: Waiting,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
         let mut plain = Plain { waiting, ..self.plain };
-        if let Some(root) = self.global_root {
-            plain.root = group.group_rank(root).ok()?;
+        match (self.root, self.global_root) {
+            (Some(_), Some(_)) => return None,
+            (None, Some(root)) => plain.root = group.group_rank(root).ok()?,
+            (root, None) => plain.root = root.unwrap_or(0),
         }
         let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
         let mut memory = match (&self.arrays[0], &self.arrays[1]) {
@@ -153,7 +157,7 @@ impl<'a, 'py> Short<'a, 'py> {
             return Some(Ok((tried.work(kept), timeout)));
         }
         let kept = kept();
-        let issued = releasing(py, || py.detach(|| group.issue_plain(&plain, kept)))?;
+        let issued = py.detach(|| group.issue_plain(&plain, kept))?;
         Some(issued.map(|work| (work, timeout)))
     }
 

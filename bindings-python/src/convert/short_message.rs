@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 
 use super::array::Array;
+use super::lease::releasing;
 use super::short::{readable, writable};
 use crate::classes::ProcessGroup as PyProcessGroup;
 
@@ -39,10 +40,10 @@ pub(crate) fn message_at_once<'py>(
         }
         message.take(&form.parameters[place], item.as_borrowed())?;
     }
-    match &message.group {
+    releasing(py, || match &message.group {
         Some(group) => message.run(py, &group.cast_exact::<PyProcessGroup>().ok()?.get().inner),
         None => message.run(py, &distributed::default_group().ok()?),
-    }
+    })
 }
 
 /// What a call says.

@@ -151,11 +151,9 @@ impl Backend for ScheduledBackend {
             return Attempt::Declined;
         }
         let small = self.small(collective, dtype, reduce_op, root);
-        // Another thread may have it for longer than this takes.
-        let mut issuing = match self.issuing.try_lock() {
-            Ok(issuing) => issuing,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Attempt::Declined,
+        let Some(mut issuing) = self.try_issuing() else { return Attempt::Declined };
+        let Some(schedule) = self.schedule(&mut issuing, &fingerprint) else {
+            return Attempt::Declined;
         };
         let sequence = issuing.collectives + 1;
         let numbered = (sequence, &fingerprint);
@@ -173,8 +171,7 @@ impl Backend for ScheduledBackend {
             let operation = Operation {
                 sequence,
                 fingerprint,
-                // Made before, as far as there is one.
-                schedule: self.schedule(&mut issuing, &fingerprint).unwrap_or_default(),
+                schedule,
                 boarding: Some(Boarding { small, fits: true, shown: true }),
                 bindings: Bindings { input, output },
                 dtype,
@@ -199,8 +196,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
-        let issuing = self.issuing.try_lock();
-        let Ok(mut issuing) = issuing else { return false };
+        let Some(mut issuing) = self.try_issuing() else { return false };
         let (sent, settling) = self.driver.send_short(to, payload);
         issuing.messages += u64::from(sent);
         // Callbacks may issue operations.
@@ -210,8 +206,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
-        let issuing = self.issuing.try_lock();
-        let Ok(mut issuing) = issuing else { return None };
+        let Some(mut issuing) = self.try_issuing() else { return None };
         let (sender, settling) = self.driver.receive_short(from, memory);
         issuing.messages += u64::from(sender.is_some());
         // Callbacks may issue operations.
@@ -297,6 +292,16 @@ impl ScheduledBackend {
 
     fn issuing(&self) -> MutexGuard<'_, Issuing> {
         self.issuing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`ScheduledBackend::issuing`], unless another thread has it, perhaps for longer than what
+    /// is done at once takes.
+    fn try_issuing(&self) -> Option<MutexGuard<'_, Issuing>> {
+        match self.issuing.try_lock() {
+            Ok(issuing) => Some(issuing),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn message<S>(

@@ -132,6 +132,12 @@ impl Executor {
         now: Instant,
     ) -> Option<Rank> {
         self.state.now = now;
+        let (rank, size) = (self.state.rank, self.state.size);
+        let mut senders =
+            (0..size).filter(|&peer| peer != rank && from.0.is_none_or(|it| it == peer));
+        if !senders.all(|peer| self.transport.is_near(peer)) {
+            return None;
+        }
         for _ in 0..looks {
             if let Some(sender) = self.state.receive_short(from, memory) {
                 self.run();

@@ -1,5 +1,6 @@
 //! Operations over the board: shown in the order in which they were issued, taken in that order.
-//! Knows the board's trait; no schedule. Frames are sent only to wake a rank that sleeps.
+//! Knows the board's trait, and of schedules only that an operation may have to run its own. Frames
+//! are sent only to wake a rank that sleeps.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -192,7 +193,8 @@ impl Boarded {
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
     ) -> Result<Taken, Abort> {
-        // Who shows this has shown everything before.
+        // Who shows this has shown everything before but what it ran as a schedule, and that is
+        // never left unchecked.
         self.check(small.rank)?;
         if self.is_scheduled(small, sequence, fingerprint) {
             return Ok(Taken::Schedule);
@@ -257,6 +259,7 @@ impl State {
             return None;
         }
         self.issued = sequence;
+        self.tried = Some(sequence);
         if self.wake_sleepers() {
             return Some(false);
         }
@@ -287,6 +290,7 @@ impl State {
                 return Some(false);
             }
         }
+        self.tried = None;
         boarded.note_done(sequence, fingerprint, small);
         boarded.pass(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
@@ -297,15 +301,12 @@ impl State {
     pub(super) fn look_at_board(&mut self) -> bool {
         let mut moved = self.check_board();
         loop {
-            let Some(boarded) = &mut self.boarded else { return moved };
+            let Some(boarded) = &self.boarded else { return moved };
             if boarded.sequences.is_empty() || self.cause.is_some() {
                 return moved;
             }
-            let shown = boarded.shown;
-            self.show_next();
-            let taken = self.take_oldest();
-            let more = self.boarded.as_ref().is_some_and(|boarded| boarded.shown > shown);
-            if !taken && !more {
+            let shown = self.show_next();
+            if !self.take_oldest() && !shown {
                 return moved;
             }
             moved = true;
@@ -314,13 +315,14 @@ impl State {
 
     /// Compares what ended here without a look at the others.
     fn check_board(&mut self) -> bool {
+        let done = self.done_with_board();
         let Some(boarded) = self.boarded.as_mut().filter(|it| !it.unchecked.is_empty()) else {
             return false;
         };
         match boarded.check(self.rank) {
             Ok(false) => false,
             Ok(true) => {
-                boarded.pass(self.issued);
+                boarded.pass(done);
                 self.wake_sleepers();
                 true
             }
@@ -331,19 +333,19 @@ impl State {
         }
     }
 
-    /// Shows what the oldest operation that is not shown gives, if there is room.
-    fn show_next(&mut self) {
-        let Some(boarded) = &mut self.boarded else { return };
-        let Some(&sequence) = boarded.sequences.get(boarded.shown) else { return };
-        let Some(running) = self.in_flight.get_mut(sequence) else { return };
-        let Some(Boarding { small, fits, shown }) = &mut running.boarding else { return };
+    /// Shows what the oldest operation that is not shown gives, if there is room; whether it did.
+    fn show_next(&mut self) -> bool {
+        let Some(boarded) = &mut self.boarded else { return false };
+        let Some(&sequence) = boarded.sequences.get(boarded.shown) else { return false };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return false };
+        let Some(Boarding { small, fits, shown }) = &mut running.boarding else { return false };
         boarded.given.clear();
         if !*fits {
-            if boarded.board.show(sequence, &running.fingerprint, &[]) {
+            let marked = boarded.board.show(sequence, &running.fingerprint, &[]);
+            if marked {
                 self.leave_board(sequence);
-                self.wake_sleepers();
             }
-            return;
+            return marked;
         }
         let size = small.size;
         if small.gives() {
@@ -356,22 +358,23 @@ impl State {
         if boarded.given.len() > BOARD_BYTES {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
             self.fail(Abort::User { rank: self.rank, why });
-            return;
+            return true;
         }
         *shown = boarded.board.show(sequence, &over_board(&running.fingerprint), &boarded.given);
-        if *shown {
+        let has_shown = *shown;
+        if has_shown {
             boarded.shown += 1;
             running.progressed = self.now;
             self.wake_sleepers();
         }
+        has_shown
     }
 
     /// Ends the oldest operation if all that it needs is there.
     fn take_oldest(&mut self) -> bool {
+        let done = self.done_with_board();
         let Some(boarded) = &mut self.boarded else { return false };
-        let Some(&sequence) = boarded.sequences.front().filter(|_| boarded.shown > 0) else {
-            return false;
-        };
+        let Some(&sequence) = boarded.sequences.front() else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         let Some(Boarding { small, .. }) = running.boarding else { return false };
         let counts = |rank| {
@@ -380,10 +383,9 @@ impl State {
         };
         if boarded.is_scheduled(&small, sequence, &running.fingerprint) {
             self.leave_board(sequence);
-            self.wake_sleepers();
             return true;
         }
-        if !small.sources().all(counts) {
+        if boarded.shown == 0 || !small.sources().all(counts) {
             return false;
         }
         let mut taken = std::mem::take(&mut boarded.taken);
@@ -405,7 +407,7 @@ impl State {
                 boarded.shown -= 1;
                 boarded.taken = taken;
                 boarded.note_done(sequence, &fingerprint, &small);
-                boarded.pass(self.issued);
+                boarded.pass(done);
                 if boarded.sequences.is_empty() {
                     boarded.wake_up();
                 }
@@ -419,6 +421,7 @@ impl State {
 
     /// Has operation `sequence` run its schedule: some rank, perhaps this one, showed that it does.
     pub(super) fn leave_board(&mut self, sequence: u64) {
+        let done = self.done_with_board();
         let Some(boarded) = &mut self.boarded else { return };
         let Some(place) = boarded.sequences.iter().position(|&on_board| on_board == sequence)
         else {
@@ -426,10 +429,11 @@ impl State {
         };
         boarded.sequences.remove(place);
         boarded.shown -= usize::from(place < boarded.shown);
-        boarded.pass(self.issued);
+        boarded.pass(done);
         if boarded.sequences.is_empty() {
             boarded.wake_up();
         }
+        self.wake_sleepers();
         self.run_schedule(sequence);
     }
 
@@ -460,9 +464,8 @@ impl State {
         boarded.asleep = true;
         let Some(running) = self.in_flight.get(sequence) else { return true };
         let Some(Boarding { small, shown, .. }) = running.boarding else { return true };
-        let is_there = boarded.missing(&small, sequence).is_empty()
-            || boarded.is_scheduled(&small, sequence, &running.fingerprint);
-        !(shown && is_there)
+        let is_there = shown && boarded.missing(&small, sequence).is_empty();
+        !is_there && !boarded.is_scheduled(&small, sequence, &running.fingerprint)
     }
 
     /// Looks for itself again.

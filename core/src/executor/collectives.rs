@@ -36,6 +36,7 @@ impl State {
             return;
         }
         self.issued = sequence;
+        self.tried = None;
         self.tell_issued();
         let analysis = match self.analyses.get(&operation.schedule, self.rank, self.size) {
             Ok(analysis) => analysis,
@@ -327,7 +328,7 @@ impl State {
         header: &Header,
     ) -> (Incoming, Destination) {
         let nothing = (Incoming::Nothing, Destination::Discard);
-        if header.sequence > self.issued {
+        if self.is_to_come(header.sequence) {
             return (Incoming::Ahead, Destination::Borrowed);
         }
         if self.in_flight.get(header.sequence).is_none() {
@@ -408,6 +409,7 @@ impl State {
             return;
         }
         let payload = kept;
+        let is_to_come = self.is_to_come(header.sequence);
         let state = self.peers.of(peer);
         state.received_ahead_bytes += payload.len() + FRAME_COST;
         if state.received_ahead_bytes > 2 * WINDOW {
@@ -416,7 +418,7 @@ impl State {
         }
         let kept_bytes = payload.len() + FRAME_COST;
         let frame = Ahead { peer, header: *header, payload };
-        if header.sequence <= self.issued {
+        if !is_to_come {
             // It was issued while the payload came.
             state.received_ahead_bytes -= kept_bytes;
             self.early_arrived(frame);
@@ -427,7 +429,7 @@ impl State {
 
     /// The receiver allows a large message, or more of it.
     pub(super) fn ready_arrived(&mut self, peer: Rank, header: &Header) {
-        if header.sequence > self.issued {
+        if self.is_to_come(header.sequence) {
             self.keep_ahead(peer, header, &Arrived::Discarded);
             return;
         }

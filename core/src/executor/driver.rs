@@ -284,14 +284,21 @@ impl Driver {
         finished: &mut Vec<Finished>,
         act: impl FnOnce(&mut Executor, Instant) -> Progress,
     ) -> bool {
-        let progress = {
-            let mut executor = self.lock();
-            let progress = act(&mut executor, Instant::now());
-            executor.take_finished(finished);
-            self.busy.store(executor.is_busy(), Ordering::SeqCst);
-            self.unfinished.store(progress.unfinished, Ordering::SeqCst);
-            progress
-        };
+        self.act_on(self.lock(), finished, act)
+    }
+
+    /// As [`Driver::act`], by a thread that has the executor already.
+    fn act_on(
+        &self,
+        mut executor: MutexGuard<'_, Executor>,
+        finished: &mut Vec<Finished>,
+        act: impl FnOnce(&mut Executor, Instant) -> Progress,
+    ) -> bool {
+        let progress = act(&mut executor, Instant::now());
+        executor.take_finished(finished);
+        self.busy.store(executor.is_busy(), Ordering::SeqCst);
+        self.unfinished.store(progress.unfinished, Ordering::SeqCst);
+        drop(executor);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened here, or have changed.
             self.bell.ring();

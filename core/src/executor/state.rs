@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) now: Instant,
     /// The highest operation that was issued here.
     pub(super) issued: u64,
+    /// The operation that this rank has shown its part of and not submitted yet.
+    pub(super) tried: Option<u64>,
     pub(super) peers: Peers,
     pub(super) in_flight: InFlight,
     /// An operation, and the ranks that are known not to have come to it.
@@ -95,6 +97,7 @@ impl State {
             size,
             now,
             issued: 0,
+            tried: None,
             peers: Peers::default(),
             in_flight: InFlight::default(),
             elsewhere: None,
@@ -265,6 +268,16 @@ impl State {
             + self.replies.capacity() * size_of::<(Rank, Header)>()
     }
 
+    /// Whether operation `sequence` is still to be submitted here: its frames have to wait.
+    pub(super) fn is_to_come(&self, sequence: u64) -> bool {
+        sequence > self.issued || self.tried == Some(sequence)
+    }
+
+    /// Up to which operation this rank is done with the board, as far as its own numbers say.
+    pub(super) fn done_with_board(&self) -> u64 {
+        self.tried.map_or(self.issued, |tried| tried - 1)
+    }
+
     /// Whether the group must be, or is, broken: nothing but aborts matters any more.
     pub(super) fn is_failing(&self) -> bool {
         self.cause.is_some() || self.broken.is_some()
@@ -276,7 +289,7 @@ impl Sink for State {
     /// copied, while nothing is in flight that could need what is behind it.
     fn wants(&mut self, _: Rank, header: &Header) -> bool {
         let is_ahead = matches!(header.kind, Kind::Data | Kind::Ready)
-            && header.sequence > self.issued
+            && self.is_to_come(header.sequence)
             && header.generation == self.group.generation;
         !is_ahead || self.is_busy() || self.is_failing()
     }

@@ -67,6 +67,10 @@ impl ProcessGroup {
     /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
     /// is wrong with a call.
     pub fn try_plain(&self, plain: &Plain, memory: &mut Flat<'_>) -> Option<Tried<'_>> {
+        // Without tensors, the device is that of the group.
+        if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
+            return None;
+        }
         let call = self.small_call(plain, memory.lengths())?;
         match self.inner.cpu.try_small(&call, memory) {
             Attempt::Declined => None,

@@ -196,6 +196,11 @@ pub trait Transport: Send {
         let _ = (peer, header, payload);
         false
     }
+    /// Whether it costs next to nothing to look again and again for what `peer` sends.
+    fn is_near(&self, peer: Rank) -> bool {
+        let _ = peer;
+        false
+    }
     /// Up to which length messages to and from `peer` leave without asking the receiver, who keeps
     /// those that it cannot use yet. Both ends say the same, and at least [`EAGER`].
     fn eager_bytes(&self, peer: Rank) -> usize {

@@ -158,6 +158,10 @@ impl Transport for Both {
         self.way(peer).send_at_once(peer, header, payload)
     }
 
+    fn is_near(&self, peer: Rank) -> bool {
+        self.is_near.get(peer as usize) == Some(&true) && self.near.is_near(peer)
+    }
+
     fn eager_bytes(&self, peer: Rank) -> usize {
         match self.is_near.get(peer as usize) {
             Some(true) => self.near.eager_bytes(peer),

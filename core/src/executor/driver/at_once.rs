@@ -1,13 +1,13 @@
 //! What is over in a few microseconds is carried out at once, on the thread that calls and in its
-//! memory: small operations over the board, short messages. Nothing is in flight meanwhile, and
-//! nobody sleeps. Knows no schedule.
+//! memory: small operations over the board, short messages. Nobody sleeps for it, and what cannot be
+//! done so is left to the longer way. Knows no schedule.
 
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, TryLockError};
 use std::thread;
 
 use super::{Driver, Settling};
-use crate::executor::{Flat, Progress, Small, SpinPolicy, Waiting};
+use crate::executor::{Executor, Flat, Progress, Small, SpinPolicy, Waiting};
 use crate::transport::Rank;
 use crate::wire::frame::Fingerprint;
 
@@ -38,12 +38,7 @@ impl Driver {
             return (None, settling);
         }
         let (looks, between) = self.looks(waiting);
-        // Whoever moves something large holds the lock for longer than this may take.
-        let mut executor = match self.executor.try_lock() {
-            Ok(executor) => executor,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return (None, settling),
-        };
+        let Some(mut executor) = self.try_lock() else { return (None, settling) };
         self.activity.fetch_add(1, Ordering::Relaxed);
         let tried = executor.try_small((sequence, fingerprint), small, memory, looks, between);
         if !sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
@@ -61,10 +56,14 @@ impl Driver {
     pub fn send_short(&self, to: (Rank, u32), payload: &[u8]) -> (bool, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };
         let mut sent = false;
-        if !self.is_inherited() {
-            self.act(&mut settling.finished, |executor, now| {
+        if !self.is_inherited()
+            && let Some(executor) = self.try_lock()
+        {
+            self.activity.fetch_add(1, Ordering::Relaxed);
+            self.act_on(executor, &mut settling.finished, |executor, now| {
                 sent = executor.send_short(to, payload, now);
-                Progress { moved: sent, unfinished: false }
+                // Whether there is more to do is known to whoever has moved things.
+                Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
             });
         }
         (sent, settling)
@@ -80,10 +79,14 @@ impl Driver {
     ) -> (Option<Rank>, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };
         let mut sender = None;
-        if !self.is_inherited() {
+        // What is in flight would move in between, and be waited for.
+        if !self.is_inherited()
+            && !self.is_busy()
+            && let Some(executor) = self.try_lock()
+        {
             self.activity.fetch_add(1, Ordering::Relaxed);
             let looks = self.looks(Waiting::Soon);
-            self.act(&mut settling.finished, |executor, now| {
+            self.act_on(executor, &mut settling.finished, |executor, now| {
                 sender = executor.receive_short(from, memory, looks, now);
                 Progress { moved: true, unfinished: true }
             });
@@ -93,6 +96,16 @@ impl Driver {
             }
         }
         (sender, settling)
+    }
+
+    /// The executor, unless another thread has it: who moves something large has it for longer than
+    /// what is done here may take.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Executor>> {
+        match self.executor.try_lock() {
+            Ok(executor) => Some(executor),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// How often to look at what is over soon, and what to do in between.

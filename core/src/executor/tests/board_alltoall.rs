@@ -2,12 +2,17 @@
 //! results whoever shows bytes and whoever runs the schedule, and mismatches that are found.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use super::boards::drivers;
+use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{Completion, Small};
+use crate::executor::{
+    Bindings, Boarding, Completion, Driver, Flat, Message, Operation, Small, Waiting,
+};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 
@@ -98,6 +103,101 @@ fn whoever_fits_and_whoever_does_not_come_to_the_same() {
             }
         }
     });
+}
+
+/// One turn of `rank` as the backend does it, at once or else in flight: it takes what every rank
+/// gave it.
+fn exchange(
+    driver: &Driver,
+    (rank, size): (u32, u32),
+    sequence: u64,
+    fits: bool,
+    waiting: Waiting,
+) -> Vec<i32> {
+    let value = |from: u32, to: u32| value(from, to, sequence as usize);
+    let given: Vec<u8> = (0..size).flat_map(|to| value(rank, to).to_le_bytes()).collect();
+    let mut taken = vec![0; given.len()];
+    let Call { schedule, fingerprint, small, .. } =
+        call(rank, fits, 0, &[1; 8][..size as usize], &[]);
+    let small = small.unwrap();
+    let mut tried = None;
+    if fits {
+        let mut flat = Flat::Apart(&given, &mut taken);
+        let settling;
+        (tried, settling) = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
+        drop(settling);
+        // Whoever is between the two steps may lose the executor to others.
+        if sequence.is_multiple_of(7) {
+            thread::yield_now();
+        }
+    }
+    if tried == Some(true) {
+        return values(&Region::from_vec(taken));
+    }
+    let blocks = |bytes: Vec<u8>| -> Vec<Region> {
+        bytes.chunks(4).map(|block| Region::from_vec(block.to_vec())).collect()
+    };
+    let output = blocks(taken);
+    let completion = Arc::new(Completion::new());
+    let operation = Operation {
+        sequence,
+        fingerprint,
+        schedule,
+        boarding: Some(Boarding { small, fits, shown: tried.is_some() }),
+        bindings: Bindings { input: blocks(given), output: output.clone() },
+        dtype: DType::I32,
+        reduce_op: ReduceOp::Sum,
+        deadline: Instant::now() + PATIENCE,
+        finish: None,
+        completion: completion.clone(),
+    };
+    drop(driver.submit(operation, waiting));
+    wait(driver, &completion);
+    assert_eq!(completion.result(), Some(Ok(())), "{sequence} of rank {rank}");
+    output.iter().flat_map(values).collect()
+}
+
+#[test]
+fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
+    for spin in SPINS {
+        for size in [2, 3, 5] {
+            let drivers = drivers(size, spin);
+            on_threads(&drivers, |rank, driver| {
+                // Others may lead meanwhile: a message for which somebody waits.
+                let message = |peer| {
+                    let completion = Arc::new(Completion::new());
+                    let message = Message {
+                        peer: Some(peer),
+                        tag: 5,
+                        memory: Region::zeroed(4),
+                        deadline: Instant::now() + PATIENCE,
+                        finish: None,
+                        completion: completion.clone(),
+                    };
+                    (message, completion)
+                };
+                let (late, awaited) = message((rank + 1) % size);
+                drop(driver.recv(late, Waiting::Later));
+                thread::scope(|scope| {
+                    scope.spawn(|| wait(driver, &awaited));
+                    for sequence in 1..=400 {
+                        let fits = !(sequence + u64::from(rank)).is_multiple_of(3);
+                        let waiting = [Waiting::Soon, Waiting::Later][sequence as usize % 2];
+                        let got = exchange(driver, (rank, size), sequence, fits, waiting);
+                        let all = (0..size).map(|from| value(from, rank, sequence as usize));
+                        assert_eq!(
+                            got,
+                            all.collect::<Vec<_>>(),
+                            "{sequence}, {size} ranks, {spin:?}"
+                        );
+                    }
+                    let (sent, completion) = message((rank + size - 1) % size);
+                    drop(driver.send(sent, Waiting::Soon));
+                    wait(driver, &completion);
+                });
+            });
+        }
+    }
 }
 
 #[test]

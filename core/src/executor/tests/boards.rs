@@ -309,7 +309,7 @@ fn a_deadline_on_the_board_names_who_is_late() {
     });
 }
 
-fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
+pub(super) fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
     let both = tcp(size).into_iter().zip(in_one_process(size));
     let driver = |(transport, board)| {
         let group = GroupIdentity { name: "board".to_owned(), generation: 0 };

@@ -253,6 +253,10 @@ impl Transport for ShmTransport {
         }
     }
 
+    fn is_near(&self, peer: Rank) -> bool {
+        self.peers.get(peer as usize).is_some_and(|peer| matches!(peer.link, Link::Open(_)))
+    }
+
     fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
         debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
         let Some(Peer { lane, outgoing, link, .. }) = self.peers.get_mut(peer as usize) else {
