@@ -206,7 +206,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
-        let Some(mut issuing) = self.try_issuing() else { return None };
+        let mut issuing = self.try_issuing()?;
         let (sender, settling) = self.driver.receive_short(from, memory);
         issuing.messages += u64::from(sender.is_some());
         // Callbacks may issue operations.

@@ -1,6 +1,6 @@
 //! What is over in a few microseconds is carried out at once, on the thread that calls and in its
-//! memory: small operations over the board, short messages. Nobody sleeps for it, and what cannot be
-//! done so is left to the longer way. Knows no schedule.
+//! memory: small operations over the board, short messages. Nobody sleeps for it, and what cannot
+//! be done so is left to the longer way. Knows no schedule.
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
