@@ -70,8 +70,8 @@ impl ProcessGroup {
 }
 
 impl PreparedOperation {
-    /// Starts the operation. Its outcome is in [`PreparedOperation::tensor`]; the work's
-    /// [`Work::result`] has none.
+    /// Starts the operation. Its outcome is in [`PreparedOperation::tensor`]; that
+    /// work's [`Work::result`] is empty if the tensor is contiguous.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it was started before and is not complete; the failure of a
