@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::boards::drivers;
+use super::boards::{drivers, take_turn};
 use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{
-    Bindings, Boarding, Completion, Driver, Flat, Message, Operation, Small, Waiting,
-};
+use crate::executor::{Completion, Driver, Message, Small, Waiting};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 
@@ -105,8 +103,7 @@ fn whoever_fits_and_whoever_does_not_come_to_the_same() {
     });
 }
 
-/// One turn of `rank` as the backend does it, at once or else in flight: it takes what every rank
-/// gave it.
+/// One turn of `rank`: it takes what every rank gave it.
 fn exchange(
     driver: &Driver,
     (rank, size): (u32, u32),
@@ -114,47 +111,11 @@ fn exchange(
     fits: bool,
     waiting: Waiting,
 ) -> Vec<i32> {
-    let value = |from: u32, to: u32| value(from, to, sequence as usize);
-    let given: Vec<u8> = (0..size).flat_map(|to| value(rank, to).to_le_bytes()).collect();
-    let mut taken = vec![0; given.len()];
-    let Call { schedule, fingerprint, small, .. } =
-        call(rank, fits, 0, &[1; 8][..size as usize], &[]);
-    let small = small.unwrap();
-    let mut tried = None;
-    if fits {
-        let mut flat = Flat::Apart(&given, &mut taken);
-        let settling;
-        (tried, settling) = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
-        drop(settling);
-        // Whoever is between the two steps may lose the executor to others.
-        if sequence.is_multiple_of(7) {
-            thread::yield_now();
-        }
-    }
-    if tried == Some(true) {
-        return values(&Region::from_vec(taken));
-    }
-    let blocks = |bytes: Vec<u8>| -> Vec<Region> {
-        bytes.chunks(4).map(|block| Region::from_vec(block.to_vec())).collect()
-    };
-    let output = blocks(taken);
-    let completion = Arc::new(Completion::new());
-    let operation = Operation {
-        sequence,
-        fingerprint,
-        schedule,
-        boarding: Some(Boarding { small, fits, shown: tried.is_some() }),
-        bindings: Bindings { input: blocks(given), output: output.clone() },
-        dtype: DType::I32,
-        reduce_op: ReduceOp::Sum,
-        deadline: Instant::now() + PATIENCE,
-        finish: None,
-        completion: completion.clone(),
-    };
-    drop(driver.submit(operation, waiting));
-    wait(driver, &completion);
-    assert_eq!(completion.result(), Some(Ok(())), "{sequence} of rank {rank}");
-    output.iter().flat_map(values).collect()
+    let ones = &[1; 8][..size as usize];
+    let input = (0..size).map(|to| memory([value(rank, to, sequence as usize)])).collect();
+    let call = Call { input, ..call(rank, fits, 0, ones, ones) };
+    let taken = take_turn(driver, sequence, call, waiting);
+    taken.unwrap_or_else(|error| panic!("{sequence} of rank {rank}: {error}"))
 }
 
 #[test]
