@@ -17,7 +17,7 @@ use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
-fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
+pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
     let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);
     Small { collective, dtype, reduce_op, root, rank, size }
 }
@@ -34,7 +34,7 @@ fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprin
 }
 
 /// A call of `rank` over the board.
-fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
+pub(super) fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
     let none = Arc::default();
     Call {
         fingerprint: fingerprint(small.collective, elements, small.root),

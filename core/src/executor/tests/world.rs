@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::network::{Loopback, Network, Random, Shared};
 use crate::executor::{
-    Bindings, Boarding, Completion, Executor, Flat, GroupIdentity, Message, Operation, Small,
+    Bindings, Boarding, Completion, Executor, GroupIdentity, Message, Operation, Small,
 };
 use crate::schedule::{Rank, Schedule};
 use crate::transport::sim::{Options, Simulation};
@@ -57,6 +57,7 @@ impl Call {
     }
 
     /// What is given and where the outcome goes, one block after the other.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
     pub(super) fn flat(&self) -> (Vec<u8>, Vec<u8>) {
         let join = |blocks: &[Region]| {
             blocks.iter().flat_map(|block| block.read(<[u8]>::to_vec)).collect::<Vec<_>>()
@@ -89,7 +90,9 @@ impl Call {
 }
 
 /// What [`Call::flat`] gave, for an operation that is tried at once.
-pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> Flat<'a> {
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::executor::Flat<'a> {
+    use crate::executor::Flat;
     if given.is_empty() { Flat::InPlace(taken) } else { Flat::Apart(given, taken) }
 }
 
