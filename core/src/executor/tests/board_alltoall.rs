@@ -19,7 +19,7 @@ use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, Error, ReduceOp, Region};
 
 /// A call of `rank`, with blocks of these numbers of elements to and from each rank.
-fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
+pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
     let (size, collective) = (to.len() as u32, Collective::Alltoall);
     let mut schedules = Cache::new(Arc::new(Topology::one_host(size)));
     let place = Place { rank, size, root: 0 };
