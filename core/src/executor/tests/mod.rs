@@ -20,6 +20,8 @@ mod schedules;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod short_messages;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod short_threads;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod sleeping;
 mod world;
 
