@@ -12,6 +12,7 @@ fn connected(rank_main: impl Fn(&ProcessGroup, u32) + Sync) {
         let peer = 1 - group.rank();
         group.send(&[7_u8], peer, 1).unwrap();
         group.recv(&mut [0_u8], peer, 1).unwrap();
+        group.get_group_store().barrier("both had one", 2, None).unwrap();
         rank_main(&group, peer);
     });
 }
@@ -58,8 +59,6 @@ fn after_an_abort_both_ranks_say_who_called_it() {
 #[test]
 fn after_it_was_left_a_group_has_no_messages() {
     connected(|group, peer| {
-        let store = group.get_group_store();
-        store.barrier("both had one", 2, None).unwrap();
         group.shutdown();
         let rank = group.rank();
         assert_all_fail(group, peer, |error| {
@@ -72,8 +71,6 @@ fn after_it_was_left_a_group_has_no_messages() {
 #[test]
 fn who_is_left_alone_is_told_who_left() {
     connected(|group, peer| {
-        let store = group.get_group_store();
-        store.barrier("both had one", 2, None).unwrap();
         if group.rank() == 1 {
             group.shutdown();
             return;
@@ -88,8 +85,6 @@ fn who_is_left_alone_is_told_who_left() {
 #[test]
 fn a_receive_from_who_left_fails_too() {
     connected(|group, peer| {
-        let store = group.get_group_store();
-        store.barrier("both had one", 2, None).unwrap();
         if group.rank() == 1 {
             group.shutdown();
             return;
