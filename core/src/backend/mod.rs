@@ -18,6 +18,7 @@ use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+#[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod bulletin;
 mod capabilities;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
