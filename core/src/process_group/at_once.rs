@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::backend::{Agreed, Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
 use crate::clock::Instant;
 use crate::executor::Outcome;
 use crate::kernels;
@@ -98,20 +98,8 @@ impl ProcessGroup {
         let call = self.small_call(plain, lengths)?;
         let deadline = self.deadline(plain.timeout);
         let Lasting { input, output, finish, .. } = self.lasting(plain, kept, deadline);
-        let call = Call {
-            collective: call.collective,
-            name: plain.name,
-            dtype: call.dtype,
-            reduce_op: call.reduce_op,
-            root: call.root,
-            elements: call.elements,
-            shared_bytes: call.shared_bytes,
-            detail: call.detail,
-            input,
-            output,
-            finish,
-            outputs: Vec::new(),
-        };
+        let (agreed, name) = (call.agreed, plain.name);
+        let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let issued = self.inner.cpu.collective(call, deadline, plain.waiting);
         Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
     }
@@ -207,7 +195,7 @@ impl ProcessGroup {
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
         };
         let is_shared = facts.sizes != Sizes::Pairwise;
-        Some(SmallCall {
+        let agreed = Agreed {
             collective,
             dtype,
             reduce_op,
@@ -215,8 +203,8 @@ impl ProcessGroup {
             elements: elements as u64,
             shared_bytes: is_shared.then_some((elements * dtype.size_bytes()) as u64),
             detail,
-            waiting,
-        })
+        };
+        Some(SmallCall { agreed, waiting })
     }
 }
 
