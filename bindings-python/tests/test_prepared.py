@@ -122,6 +122,9 @@ def after_the_end(here):
     group = here.make_group("ends")
     prepared = group.prepare_allreduce(np.ones(1, np.float32))
     prepared.start().wait()
+    # An abort fails what is not complete on every rank.
+    here.store.set(f"complete on {here.rank}", "")
+    here.store.wait([f"complete on {rank}" for rank in range(here.size)])
     group.abort()
     for _ in range(2):
         with pytest.raises(polyrank.PolyrankError):

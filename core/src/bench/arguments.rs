@@ -204,8 +204,10 @@ impl BenchArguments {
             return Err(format!("--root {root} does not exist among {ranks} ranks"));
         }
         let named = |name: &String| {
-            let dtype = DType::from_name(name).filter(|dtype| is_measurable(*dtype));
-            dtype.ok_or_else(|| format!("there are no values of the type `{name}`"))
+            measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
+                let known: Vec<_> = measurable().map(DType::name).collect();
+                format!("there are no values of the type `{name}`; there are {}", known.join(", "))
+            })
         };
         let reduction = |name: &String| {
             let known = Reduction::ALL.map(Reduction::name).join(", ");
@@ -366,8 +368,10 @@ fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, Strin
     texts.iter().map(pair).collect()
 }
 
-fn is_measurable(dtype: DType) -> bool {
-    !matches!(dtype, DType::Bool | DType::Complex64 | DType::Complex128)
+fn measurable() -> impl Iterator<Item = DType> {
+    let has_pattern =
+        |dtype: &DType| !matches!(dtype, DType::Bool | DType::Complex64 | DType::Complex128);
+    DType::ALL.into_iter().filter(has_pattern)
 }
 
 fn turn_seconds(text: &str) -> Result<f64, String> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Parser;
 
 use super::arguments::{BenchArguments, Benchmark};
+use super::files;
 use super::operation::Operation;
 use super::results::Report;
 use crate::kernels::{self, Order};
@@ -51,10 +52,10 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), String> {
         return Err("no link was measured".to_owned());
     }
     let text = calibration.encode();
-    print!("\n{text}");
-    std::fs::write(path, &text)
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    println!("Set POLYRANK_PRICES={} for rank 0; it tells the others.", path.display());
+    files::show(&format!("\n{text}"));
+    files::write(path, &text)?;
+    let path = path.display();
+    files::show(&format!("Set POLYRANK_PRICES={path} for rank 0; it tells the others.\n"));
     Ok(())
 }
 

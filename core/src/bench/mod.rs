@@ -21,6 +21,7 @@ mod arguments;
 mod begin;
 mod calibrate;
 mod course;
+mod files;
 mod find;
 mod library;
 mod machine;
@@ -38,6 +39,7 @@ mod table;
 mod team;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -71,6 +73,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
             return EXIT_USAGE;
         }
     };
+    let outputs = [&arguments.json, &arguments.svg, &arguments.calibrate];
+    if let Err(message) = files::check(outputs.into_iter().flatten().map(PathBuf::as_path)) {
+        say(&message);
+        return 1;
+    }
     let interrupted = match interruption() {
         Ok(interrupted) => interrupted,
         Err(message) => {
@@ -95,6 +102,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     for failure in &failures {
         say(failure);
     }
+    if code == 0 && report.cases.iter().all(|case| case.results.is_empty()) {
+        say(NOTHING_MEASURED);
+        code = EXIT_USAGE;
+    }
     let calibrated = match &arguments.calibrate {
         Some(path) => calibrate::write(&report, path),
         None => Ok(()),
@@ -110,6 +121,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
 pub(crate) fn run_rank(rank: u32) -> i32 {
     rank::run(rank)
 }
+
+/// Where no operation goes together with what else was asked for.
+const NOTHING_MEASURED: &str = "nothing was measured: what --op, --dtype, --call, --memory and \
+    --form ask for exists for none of these operations and libraries; bitwise reductions need \
+    integers, and only an allreduce in place can be prepared";
 
 /// What becomes true when the user wants to end.
 fn interruption() -> Result<Arc<AtomicBool>, String> {
@@ -130,12 +146,10 @@ fn write_files(arguments: &BenchArguments, report: &Report) -> Result<(), String
     if let Some(path) = &arguments.json {
         let mut text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
         text.push('\n');
-        std::fs::write(path, text)
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        files::write(path, &text)?;
     }
     if let Some(path) = &arguments.svg {
-        std::fs::write(path, plot::plot(report).svg())
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        files::write(path, &plot::plot(report).svg())?;
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ pub(crate) fn wait_for_end(pid: Pid) -> Ending {
 /// Lets the kernel kill the process when the launcher is gone, however it went.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-fn die_with_launcher(command: &mut Command) {
+pub(crate) fn die_with_launcher(command: &mut Command) {
     use rustix::process::{getpid, getppid, set_parent_process_death_signal};
     let launcher = getpid();
     let in_child = move || {
@@ -100,4 +100,4 @@ fn die_with_launcher(command: &mut Command) {
 
 /// Elsewhere there is no such wish to the kernel; the ranks see their pipes close.
 #[cfg(not(target_os = "linux"))]
-fn die_with_launcher(_command: &mut Command) {}
+pub(crate) fn die_with_launcher(_command: &mut Command) {}

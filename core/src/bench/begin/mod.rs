@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::arguments::programs;
+use super::files;
 use super::find::Found;
 use super::library::{Contender, Language, Library, Manner, Memory, Peer};
 use super::machine::{self, Machine};
@@ -167,6 +168,7 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), T
     if present.is_empty() {
         return Err(Trouble::Failed("nothing is left to measure".to_owned()));
     }
+    files::check(arguments.json.as_deref()).map_err(Trouble::Failed)?;
     let load_before = machine::load();
     show::header();
     let mut rows = Vec::new();
@@ -187,8 +189,7 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), T
         rows,
     };
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-    std::fs::write(path, text + "\n")
-        .map_err(|error| Trouble::Failed(format!("cannot write {}: {error}", path.display())))
+    files::write(path, &(text + "\n")).map_err(Trouble::Failed)
 }
 
 /// All contenders in turn, from the same beginning.

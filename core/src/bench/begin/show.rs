@@ -1,13 +1,14 @@
 //! The table of `polyrank bench start` on the terminal. Knows nothing of how it was measured.
 
-use super::{Before, Row};
+use super::{Before, Row, files};
 
 /// The line above the first row.
 pub(super) fn header() {
-    println!(
+    let line = format!(
         "#{:>6}  {:<10}{:<22}{:>12}{:>12}{:>11}{:>11}{:>9}{:>9}",
         "ranks", "before", "contender", "member ms", "reduced ms", "least", "most", "MiB", "ratio"
     );
+    files::show(&(line + "\n"));
 }
 
 /// Rows of one beginning; ratios are of the first to the others.
@@ -27,9 +28,10 @@ pub(super) fn rows(rows: &[Row]) {
         };
         let mib = row.memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
         let mib = mib.map_or_else(String::new, |mib| format!("{mib:.1}"));
-        println!(
+        let line = format!(
             "{:>7}  {before:<10}{:<22}{:>12.1}{:>12.1}{least:>11.1}{most:>11.1}{mib:>9}{ratio:>9}",
             row.ranks, row.contender, row.member_ms, row.reduced_ms
         );
+        files::show(&(line + "\n"));
     }
 }

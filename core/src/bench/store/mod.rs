@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
+use super::files;
 use super::machine::{self, Machine};
 use super::say;
 use load::{Clients, Run};
@@ -129,6 +130,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
     };
     let operations: Vec<Operation> =
         arguments.operations.iter().map(named).collect::<Result<_, _>>()?;
+    files::check(arguments.json.as_deref())?;
     let load_before = machine::load();
     let mut servers = vec![Server::polyrank()?];
     let nearest = servers[0].nearest().map_err(|error| format!("polyrank: {error}"))?;
@@ -156,8 +158,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
         rows,
     };
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-    std::fs::write(path, text + "\n")
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    files::write(path, &(text + "\n"))?;
     Ok(is_complete)
 }
 

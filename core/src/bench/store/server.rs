@@ -9,6 +9,7 @@ use std::thread;
 
 use super::load::Door;
 use crate::launch::output::{LastLines, keep};
+use crate::launch::process::die_with_launcher;
 
 /// A server that listens, at one of its doors.
 pub(super) struct Server {
@@ -66,6 +67,8 @@ impl Server {
     fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, String> {
         let mut command = Command::new(&program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // However this process ends, its servers end with it.
+        die_with_launcher(&mut command);
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let said = child.stdout.take().map(BufReader::new);

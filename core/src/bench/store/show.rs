@@ -1,10 +1,10 @@
 //! The table of `polyrank bench store` on the terminal. Knows nothing of how it was measured.
 
-use super::Row;
+use super::{Row, files};
 
 /// The lines above the first row.
 pub(super) fn header() {
-    println!(
+    let line = format!(
         "#{:>7}  {:<8}  {:<16}{:>12}{:>11}{:>11}{:>12}{:>12}{:>9}{:>9}",
         "clients",
         "request",
@@ -17,6 +17,7 @@ pub(super) fn header() {
         "rate",
         "p99"
     );
+    files::show(&(line + "\n"));
 }
 
 /// Rows by request; ratios are of the first of a request to the others.
@@ -39,7 +40,7 @@ pub(super) fn rows(rows: &[Row]) {
                 let p99 = of_request[0].p99_us / row.p99_us;
                 line.push_str(&format!("{rate:>8.2}x{p99:>8.2}x"));
             }
-            println!("{line}");
+            files::show(&(line + "\n"));
         }
     }
 }

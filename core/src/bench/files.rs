@@ -1,0 +1,65 @@
+//! What a benchmark writes: its tables on stdout, its files at the end. Knows nothing of what stands
+//! in them.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+/// Text on stdout. A reader that is gone wants no more; the files are written all the same.
+pub(super) fn show(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Finds out before minutes of measuring whether files can be written after them. Those that are
+/// there stay as they are.
+///
+/// # Errors
+/// The first that cannot be written.
+pub(super) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), String> {
+    for path in paths {
+        let is_new = !path.exists();
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| cannot_write(path, &error))?;
+        if is_new {
+            // Whoever ends the benchmark early finds no empty file.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let folder = std::env::temp_dir().join(format!("polyrank-files-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (new, old) = (folder.join("new"), folder.join("old"));
+        fs::write(&old, "text").unwrap();
+        check([new.as_path(), old.as_path()]).unwrap();
+        assert!(!new.exists(), "nothing is left of the look");
+        assert_eq!(fs::read_to_string(&old).unwrap(), "text");
+        for wrong in [&folder, &folder.join("no such folder/file")] {
+            let message = check([wrong.as_path()]).unwrap_err();
+            assert!(message.starts_with("cannot write "), "{message}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
