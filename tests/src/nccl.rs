@@ -94,13 +94,13 @@ pub struct Made {
     pub bound: bool,
     /// Limit of the group and of its operations.
     pub timeout: Duration,
-    /// How communicators are made.
-    pub nccl: NcclOptions,
+    /// How communicators are made, if something is chosen.
+    pub nccl: Option<NcclOptions>,
 }
 
 impl Default for Made {
     fn default() -> Made {
-        Made { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: NcclOptions::default() }
+        Made { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: None }
     }
 }
 
@@ -119,10 +119,8 @@ pub fn nccl_ranks<R: Send>(
                 let store = store.clone();
                 scope.spawn(move || {
                     let spec = made.backend.parse().expect("a backend");
-                    let mut options = GroupOptions::default()
-                        .backend(spec)
-                        .timeout(made.timeout)
-                        .nccl(made.nccl.clone());
+                    let mut options = GroupOptions::default().backend(spec).timeout(made.timeout);
+                    options.nccl = made.nccl.clone();
                     if made.bound {
                         options = options.device(polyrank::Device::Cuda(rank));
                     }

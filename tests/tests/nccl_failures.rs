@@ -302,7 +302,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
             };
             for bound in [true, false] {
                 let _ = std::fs::remove_file(&path);
-                let nccl = NcclOptions::default().is_high_priority_stream(true);
+                let nccl = Some(NcclOptions::default().is_high_priority_stream(true));
                 nccl_ranks(3, &Made { bound, nccl, ..Made::default() }, |group| {
                     let child = group.split_group(&[2, 0], Default::default()).unwrap();
                     assert_eq!(child.is_none(), group.rank() == 1);
@@ -350,7 +350,7 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
 #[test]
 fn with_blocking_wait_the_thread_waits_for_the_device() {
     in_double("with_blocking_wait_the_thread_waits_for_the_device", || {
-        let nccl = NcclOptions::default().blocking_wait(true);
+        let nccl = Some(NcclOptions::default().blocking_wait(true));
         nccl_ranks(2, &Made { nccl, ..Made::default() }, |group| {
             let work = group.issue(allreduce(&group, 1000)).unwrap();
             work.wait(None).unwrap();
