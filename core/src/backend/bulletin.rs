@@ -318,7 +318,7 @@ impl Bulletin {
     }
 
     /// Waits for a rank to tell why the group broke, as one that breaks it does before its library
-    /// fails on the others. None if nobody does within the time of a roll call, or the store is gone.
+    /// fails on the others. None if nobody does within the time of a roll call, or without a store.
     #[cfg(feature = "nccl")]
     pub(super) fn wait_for_reason(&self) -> Option<(Abort, Found)> {
         let since = Instant::now();
