@@ -1917,7 +1917,8 @@ export class ProcessGroup {
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
    * The arguments are checked once, and the tensor is kept; its elements may be changed between
-   * the end of one start and the next.
+   * the end of one start and the next. Other ranks may have prepared the call or not. Only the
+   * checks are saved: a call that is made once, or waits long for the others, gains nothing.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1936,7 +1937,8 @@ export class ProcessGroup {
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
    * The arguments are checked once, and the tensor is kept; its elements may be changed between
-   * the end of one start and the next.
+   * the end of one start and the next. Other ranks may have prepared the call or not. Only the
+   * checks are saved: a call that is made once, or waits long for the others, gains nothing.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.

@@ -4,7 +4,8 @@ partial interface ProcessGroup {
   /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
   ///
   /// The arguments are checked once, and the tensor is kept; its elements may be changed between
-  /// the end of one start and the next.
+  /// the end of one start and the next. Other ranks may have prepared the call or not. Only the
+  /// checks are saved: a call that is made once, or waits long for the others, gains nothing.
   [Handwritten, Throws=(UnsupportedDType, InvalidArgument)]
   PreparedOperation prepare_allreduce([InOut] Tensor tensor,
                                       [Positional] optional ReduceOp op = "SUM",
@@ -17,10 +18,12 @@ partial interface ProcessGroup {
 /// take part in it by an ordinary call.
 [Own=javascript, Since=0.1]
 interface PreparedOperation {
-  /// Starts the operation, which must not be going on from an earlier start.
-  [Handwritten, Throws=(InvalidArgument, Aborted)] Work start();
+  /// Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
+  /// earlier start that goes on comes first, and what it failed with is raised.
+  [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)] Work start();
 
-  /// Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+  /// Waits for what was started last; true, also if nothing was started. Raises what it failed
+  /// with. As `Work.wait`.
   [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   boolean wait(optional Duration? timeout = null);
 };

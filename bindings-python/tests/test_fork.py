@@ -65,6 +65,51 @@ polyrank.all_reduce(np.ones(4))
 polyrank.destroy_process_group()
 """
 
+MESSAGES = """
+import os, sys
+import numpy as np
+import polyrank
+
+# Two ranks have each had a message; a child of one is none of them.
+path = sys.argv[1]
+other = os.fork()
+rank = 1 if other == 0 else 0
+polyrank.init_process_group(init_method=f"file://{path}", rank=rank, world_size=2, timeout=20)
+group = polyrank.default_group()
+tensor = np.ones(4)
+polyrank.send(tensor, 1 - rank)
+polyrank.recv(tensor, 1 - rank)
+if rank == 0:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for call in (
+                lambda: polyrank.send(tensor, 1, group=group),
+                lambda: polyrank.recv(tensor, 1, group=group),
+                lambda: polyrank.recv(tensor, group=group),
+            ):
+                try:
+                    call()
+                except polyrank.InvalidGroupError as error:
+                    assert "forked child" in str(error), error
+                else:
+                    raise AssertionError("a child used its parent's connections")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+# The parent's connection is as it was.
+for number in range(100):
+    polyrank.send(np.full(4, float(number)), 1 - rank)
+    polyrank.recv(tensor, 1 - rank)
+    assert (tensor == number).all(), tensor
+polyrank.destroy_process_group()
+if rank == 1:
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
+"""
+
 EXIT = """
 import sys
 import numpy as np
@@ -87,6 +132,10 @@ def test_import_then_fork_four_ranks(tmp_path):
 
 def test_fork_after_use(tmp_path):
     run(AFTER)
+
+
+def test_messages_of_a_forked_child(tmp_path):
+    run(MESSAGES, str(tmp_path / "rendezvous"))
 
 
 def test_exit_with_an_operation_in_flight():

@@ -78,24 +78,59 @@ def test_what_is_wrong_raises_when_it_is_prepared(pair):
 
 
 def started_twice(here):
-    group = here.make_group("started twice")
-    tensor = np.ones(1, np.float32)
-    prepared = group.prepare_allreduce(tensor)
-    if here.rank == 0:
-        work = prepared.start()
-        assert not work.is_completed()
-        with pytest.raises(polyrank.InvalidArgumentError, match="started before"):
+    """Every start is an operation, on a rank that is ahead and on one that is behind."""
+    for count in (1, 100_000):
+        tensor = np.ones(count, np.float32)
+        prepared = here.group.prepare_allreduce(tensor)
+        for slow in range(here.size):
+            tensor[:] = 1
+            begun = [f"{count} {slow} {rank}" for rank in range(here.size)]
+            if here.rank == slow:
+                here.store.wait(begun[:slow] + begun[slow + 1 :])
             prepared.start()
-        here.store.set("started twice", "")
-    else:
-        here.store.wait(["started twice"])
+            here.store.set(begun[here.rank], "")
+            prepared.start()
+            assert prepared.wait()
+            same(tensor, np.full(count, here.size**2, np.float32))
+
+
+def test_a_start_waits_for_the_one_before(world):
+    world.run(started_twice)
+
+
+def fails_again_and_again(here, count):
+    group = here.make_group(f"fails {count}")
+    tensor = np.ones(count + here.rank, np.float32)
+    prepared = group.prepare_allreduce(tensor)
+    with pytest.raises(polyrank.CollectiveMismatchError):
         prepared.start()
-    assert prepared.wait()
-    same(tensor, np.float32([here.size]))
+        prepared.wait()
+    for _ in range(3):
+        with pytest.raises(polyrank.PolyrankError):
+            prepared.start()
+            prepared.wait()
+    with pytest.raises(polyrank.PolyrankError):
+        prepared.wait()
 
 
-def test_it_is_not_started_twice_at_once(pair):
-    pair.run(started_twice)
+@pytest.mark.parametrize("count", [1, 1500, 100_000])
+def test_what_failed_is_raised_whoever_waits(pair, count):
+    pair.run(fails_again_and_again, count)
+
+
+def after_the_end(here):
+    group = here.make_group("ends")
+    prepared = group.prepare_allreduce(np.ones(1, np.float32))
+    prepared.start().wait()
+    group.abort()
+    for _ in range(2):
+        with pytest.raises(polyrank.PolyrankError):
+            prepared.start()
+            prepared.wait()
+
+
+def test_no_start_of_a_group_that_ended_succeeds(pair):
+    pair.run(after_the_end)
 
 
 def every_small_collective(here):

@@ -28,6 +28,8 @@ mod request;
 pub mod schedule;
 #[cfg(all(unix, feature = "launch", feature = "websocket"))]
 mod serve;
+#[cfg(all(unix, feature = "bench"))]
+mod sizes;
 mod sorted;
 pub mod store;
 pub mod tensor;

@@ -96,10 +96,10 @@ fn origins(arguments: &StoreArguments) -> Result<AllowedOrigins> {
 /// Where the store is, one URL a line.
 fn announcement(arguments: &StoreArguments, port: u16) -> String {
     let host = reachable(&arguments.host);
-    let mut text = format!("polyrank store\n  tcp://{host}:{port}\n  ws://{host}:{port}\n");
+    let text = format!("polyrank store\n  tcp://{host}:{port}\n  ws://{host}:{port}\n");
     #[cfg(feature = "tls")]
     if arguments.certificate.is_some() {
-        text += &format!("  wss://{host}:{port}\n");
+        return text + &format!("  wss://{host}:{port}\n");
     }
     text
 }

@@ -168,6 +168,53 @@ pub fn product(world: u32, elements: usize, mut run: impl FnMut(Case)) {
     }
 }
 
+/// Has `check` run everything that calls of these numbers of elements can be, all ranks together
+/// after each number.
+pub fn every_small(
+    group: &ProcessGroup,
+    elements: impl IntoIterator<Item = usize>,
+    check: impl Fn(&ProcessGroup, &Case),
+) {
+    for elements in elements {
+        product(group.size(), elements, |case| check(group, &case));
+        group.run(Request::new(Collective::Barrier)).expect("the group works");
+    }
+}
+
+/// Starts two hundred operations on two groups before it waits for any, the last one first; with
+/// tensors on the CUDA device of that index, if one is given.
+pub fn two_hundred_in_flight(group: &ProcessGroup, device: Option<u32>) {
+    let all: Vec<u32> = (0..group.size()).collect();
+    let other = group.split_group(&all, Default::default()).expect("it is made");
+    let other = other.expect("all ranks are members");
+    let mut works = Vec::new();
+    for index in 0..200 {
+        let elements = [0, 1, 3, 1000, 40_000][index as usize % 5];
+        // Rank r holds index + r everywhere, so that the sum names the operation.
+        let mine = (index + group.rank()).to_ne_bytes().repeat(elements);
+        let tensor = Tensor::contiguous(region(mine, device), DType::U32, vec![elements]);
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![tensor.clone()]];
+        let on = if index % 2 == 0 { group } else { &other };
+        works.push((on.issue(request).expect("it is issued"), tensor, index, elements));
+    }
+    for (work, tensor, index, elements) in works.into_iter().rev() {
+        work.wait(None).unwrap_or_else(|error| panic!("operation {index}: {error}"));
+        let sum: u32 = all.iter().map(|rank| index + rank).sum();
+        assert!(bytes_of(tensor.region()) == sum.to_ne_bytes().repeat(elements), "{index}");
+    }
+    other.shutdown();
+}
+
+/// Runs the case on this rank, where it must succeed with the right outcome.
+pub fn check(group: &ProcessGroup, case: &Case) {
+    match run(group, case) {
+        Ok(Ok(())) => {}
+        Ok(Err(difference)) => panic!("{case}, world {}: {difference}", group.size()),
+        Err(error) => panic!("{case}, world {}: {error}", group.size()),
+    }
+}
+
 /// Runs the case on this rank.
 ///
 /// # Errors
@@ -333,21 +380,14 @@ impl Here<'_> {
         let (dtype, width) = (self.case.dtype, self.case.dtype.size_bytes());
         let elements = data.len() / width;
         if !self.case.strided || elements == 0 {
-            return Tensor::contiguous(self.region(data.to_vec()), dtype, vec![elements]);
+            return Tensor::contiguous(region(data.to_vec(), self.device), dtype, vec![elements]);
         }
         // The region ends with the last element; gaps lie between.
         let mut spaced = vec![UNTOUCHED; (2 * elements - 1) * width];
         for (place, element) in spaced.chunks_mut(2 * width).zip(data.chunks(width)) {
             place[..width].copy_from_slice(element);
         }
-        Tensor::strided(self.region(spaced), dtype, vec![elements], vec![2], 0)
-    }
-
-    fn region(&self, bytes: Vec<u8>) -> Region {
-        match self.device {
-            None => Region::from_vec(bytes),
-            Some(index) => cuda::upload(&bytes, index).expect("the device has memory"),
-        }
+        Tensor::strided(region(spaced, self.device), dtype, vec![elements], vec![2], 0)
     }
 
     fn check(&self, buffers: &Buffers) -> std::result::Result<(), String> {
@@ -372,6 +412,13 @@ impl Here<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn region(bytes: Vec<u8>, device: Option<u32>) -> Region {
+    match device {
+        None => Region::from_vec(bytes),
+        Some(index) => cuda::upload(&bytes, index).expect("the device has memory"),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::processes::{Ended, processes, report, with_variable};
+use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
 
 /// How soon every rank must know of a death.
 const SOON: Duration = Duration::from_secs(2);
@@ -26,12 +26,6 @@ fn broadcast(root: u32, elements: usize) -> Request {
     request.outputs = vec![vec![ones(elements)]];
     request.root = root;
     request
-}
-
-fn die() -> ! {
-    let _ =
-        std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
-    unreachable!("kill -9 ends the process")
 }
 
 /// Everybody allreduces once, then `victim` is killed while the others are in `request`.

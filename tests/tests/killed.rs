@@ -5,8 +5,10 @@
 
 use std::process::Command;
 
-use polyrank::{Collective, Error, ProcessGroup, Region, Request, Tensor};
-use polyrank_tests::processes::{processes, report, with_variable};
+use polyrank::backend::{Flat, Waiting};
+use polyrank::process_group::{Plain, Tried};
+use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
+use polyrank_tests::processes::{die, processes, report, with_variable};
 
 /// Elements of the operations: in a ring's entry, staged, in many segments.
 const ELEMENTS: [usize; 4] = [1, 900, 20_000, 700_000];
@@ -36,7 +38,7 @@ fn ones(elements: usize, shared: bool) -> Tensor {
     region.write(|bytes| {
         bytes.chunks_exact_mut(4).for_each(|place| place.copy_from_slice(&1f32.to_ne_bytes()));
     });
-    Tensor::contiguous(region, polyrank::DType::F32, vec![elements])
+    Tensor::contiguous(region, DType::F32, vec![elements])
 }
 
 /// Allreduces until it fails; every result on the way is right.
@@ -106,4 +108,87 @@ fn all_at_once() {
     });
     assert!(ended.iter().all(|ended| ended.signal == Some(9)), "{ended:?}");
     assert_eq!(left_over(), Vec::<String>::new());
+}
+
+/// Exchanges small blocks until it fails; every result on the way is right.
+fn exchange_until_it_fails(group: &ProcessGroup) -> Error {
+    let (rank, size) = (group.rank(), group.size());
+    loop {
+        let given: Vec<u32> = (0..size).map(|to| 100 * rank + to).collect();
+        let mut taken = vec![u32::MAX; size as usize];
+        if let Err(error) = group.all_to_all_single(&mut taken, &given, ()) {
+            return error;
+        }
+        assert_eq!(taken, (0..size).map(|from| 100 * from + rank).collect::<Vec<_>>());
+    }
+}
+
+/// A rank does `last` and is killed; then the others begin to exchange. They may have all that they
+/// need of it for once.
+fn killed_after(test: &str, last: fn(&ProcessGroup)) {
+    for (victim, size) in [(1, 2), (2, 3), (1, 4)] {
+        let ended = with_variable(DOOM, &victim.to_string(), || {
+            processes(test, size, |group| {
+                let store = group.get_group_store();
+                if std::env::var(DOOM).unwrap() == group.rank().to_string() {
+                    last(&group);
+                }
+                store.wait(&["shown"], None).unwrap();
+                let error = exchange_until_it_fails(&group);
+                report(format!("{}: {error}", error.kind()));
+            })
+        });
+        for (rank, ended) in (0..).zip(&ended) {
+            if rank == victim {
+                assert_eq!(ended.signal, Some(9), "{}", ended.output);
+                continue;
+            }
+            let [line] = ended.printed.as_slice() else {
+                panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
+            };
+            let names = format!("rank {victim} of group");
+            assert!(line.starts_with("RankFailed") && line.contains(&names), "{rank}: {line}");
+        }
+    }
+    assert_eq!(left_over(), Vec::<String>::new());
+}
+
+#[test]
+fn between_the_two_steps_of_a_small_operation() {
+    killed_after("between_the_two_steps_of_a_small_operation", |group| {
+        let plain = Plain {
+            collective: Collective::Alltoall,
+            name: "all_to_all_single",
+            dtype: DType::U32,
+            reduce_op: ReduceOp::Sum,
+            root: 0,
+            timeout: None,
+            waiting: Waiting::Soon,
+        };
+        let given: Vec<u8> =
+            (0..group.size()).flat_map(|to| (100 * group.rank() + to).to_ne_bytes()).collect();
+        let mut taken = vec![0; given.len()];
+        // Nobody else comes before this rank says that it has given its part.
+        let tried = group.try_plain(&plain, &mut Flat::Apart(&given, &mut taken));
+        assert!(matches!(tried, Some(Tried::Begun(_))), "it goes over the board");
+        group.get_group_store().set("shown", b"").unwrap();
+        die();
+    });
+}
+
+#[test]
+fn after_a_rank_said_that_it_runs_the_schedule() {
+    killed_after("after_a_rank_said_that_it_runs_the_schedule", |group| {
+        let (rank, size) = (group.rank(), group.size());
+        // What it gives itself does not fit the board, which the others cannot know.
+        let elements = |other| if other == rank { 5000 } else { 1 };
+        let block = |other| Tensor::from(vec![100 * rank + other; elements(other)]);
+        let mut request = Request::new(Collective::Alltoall);
+        request.inputs = vec![(0..size).map(block).collect()];
+        request.outputs = vec![(0..size).map(block).collect()];
+        let work = group.issue(request).unwrap();
+        assert!(!work.is_completed(), "nobody else has come");
+        group.get_group_store().set("shown", b"").unwrap();
+        die();
+    });
 }

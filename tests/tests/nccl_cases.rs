@@ -8,7 +8,7 @@ use polyrank::backend::{Direction, Waiting, nccl};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
 use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
-use polyrank_tests::cases::{self, Case, product};
+use polyrank_tests::cases::{self, Case};
 use polyrank_tests::nccl::{
     Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
 };
@@ -34,15 +34,12 @@ fn every_dtype_operator_root_and_small_size() {
     in_double("every_dtype_operator_root_and_small_size", || {
         for size in [1, 2, 3] {
             nccl_ranks(size, &Made { bound: true, ..Made::default() }, |group| {
-                for elements in [0, 1, 7] {
-                    product(size, elements, |case| {
-                        // With one element, strides lead nowhere.
-                        if !case.strided || elements > 1 && !case.uneven {
-                            check(&group, &case);
-                        }
-                    });
-                    group.run(Request::new(Collective::Barrier)).unwrap();
-                }
+                cases::every_small(&group, [0, 1, 7], |group, case| {
+                    // With one element, strides lead nowhere.
+                    if !case.strided || case.elements > 1 && !case.uneven {
+                        check(group, case);
+                    }
+                });
             });
         }
     });
@@ -80,23 +77,7 @@ fn large_tensors() {
 fn two_hundred_operations_in_flight_on_two_groups() {
     in_double("two_hundred_operations_in_flight_on_two_groups", || {
         nccl_ranks(3, &Made::default(), |group| {
-            let other = group.split_group(&[0, 1, 2], Default::default()).unwrap().unwrap();
-            let mut works = Vec::new();
-            for index in 0..200 {
-                let elements = [0, 1, 3, 1000, 40_000][index % 5];
-                // Rank r holds index + r everywhere, so that the sum names the operation.
-                let mine = vec![(index + group.rank() as usize) as f32; elements];
-                let tensor = on_device(group.rank(), &mine);
-                let on = if index % 2 == 0 { &group } else { &other };
-                let work = on.issue(request(Collective::Allreduce, &tensor)).unwrap();
-                works.push((work, tensor, index, elements));
-            }
-            // Waited for in another order than issued.
-            for (work, tensor, index, elements) in works.into_iter().rev() {
-                work.wait(None).unwrap();
-                assert_eq!(numbers(&tensor), vec![(3 * index + 3) as f32; elements], "{index}");
-            }
-            other.shutdown();
+            cases::two_hundred_in_flight(&group, Some(group.rank()));
         });
     });
 }

@@ -204,12 +204,8 @@ export class PreparedOperation {
     this.#call = call;
   }
 
-  /** Starts the operation. */
+  /** Starts the operation. Operations on one tensor come one after the other. */
   start() {
-    if (this.#last !== null && !this.#last.isCompleted()) {
-      const text = "it was started before, and is not complete; wait for it";
-      throw new InvalidArgumentError(text, {});
-    }
     this.#last = this.#call();
     return this.#last;
   }

@@ -935,12 +935,14 @@ class PreparedOperation:
     """
 
     def start(self) -> Work:
-        """Starts the operation, which must not be going on from an earlier start.
+        """Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
+        earlier start that goes on comes first, and what it failed with is raised.
 
-        Raises `InvalidArgumentError`, `AbortedError`.
+        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def wait(self, timeout: _Duration | None = None) -> bool:
-        """Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+        """Waits for what was started last; true, also if nothing was started. Raises what it failed
+        with. As `Work.wait`.
 
         Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
@@ -1307,7 +1309,8 @@ class ProcessGroup:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
         The arguments are checked once, and the tensor is kept; its elements may be changed between
-        the end of one start and the next.
+        the end of one start and the next. Other ranks may have prepared the call or not. Only the
+        checks are saved: a call that is made once, or waits long for the others, gains nothing.
 
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """

@@ -14,6 +14,10 @@ pub(crate) fn start<'py>(
     _call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, this) = (prepared.py(), prepared.get());
+    // The start waits for it as well, but not in slices in which Python handles its signals.
+    if let Some(last) = this.inner.last_started().filter(|last| !last.is_done()) {
+        releasing(py, || waiting::wait(py, &last, None))?;
+    }
     let work = releasing(py, || this.inner.start()).map_err(|error| raise(py, &error))?;
     let timeout = this.timeout.unwrap_or_else(|| this.inner.group().timeout());
     Work::new(work, vec![this.tensor.clone_ref(py)], timeout).into_object(py)

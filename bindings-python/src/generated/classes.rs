@@ -35,9 +35,10 @@ impl P2POp {
 
 #[pymethods]
 impl PreparedOperation {
-    /// Starts the operation, which must not be going on from an earlier start.
+    /// Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
+    /// earlier start that goes on comes first, and what it failed with is raised.
     ///
-    /// Raises `InvalidArgumentError`, `AbortedError`.
+    /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]
     fn py_start<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -46,7 +47,8 @@ impl PreparedOperation {
         bodies::prepared_operation::start(slf, call)
     }
 
-    /// Waits for what was started last; true. Raises what it failed with. As `Work.wait`.
+    /// Waits for what was started last; true, also if nothing was started. Raises what it failed
+    /// with. As `Work.wait`.
     ///
     /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
@@ -757,7 +759,8 @@ impl ProcessGroup {
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
     /// The arguments are checked once, and the tensor is kept; its elements may be changed between
-    /// the end of one start and the next.
+    /// the end of one start and the next. Other ranks may have prepared the call or not. Only the
+    /// checks are saved: a call that is made once, or waits long for the others, gains nothing.
     ///
     /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
     #[pyo3(name = "prepare_allreduce", signature = (*positional, **keywords))]

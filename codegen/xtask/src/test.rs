@@ -173,6 +173,9 @@ fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if let Err(error) = setup::mpi(progress) {
         eprintln!("what needs MPI will be skipped: {error:#}");
     }
+    if let Err(error) = setup::mpi_wheels(workspace, progress) {
+        eprintln!("what needs MPI 5's ABI, or Open MPI 5, will be skipped: {error:#}");
+    }
     packages
 }
 

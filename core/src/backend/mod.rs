@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+#[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod bulletin;
 mod capabilities;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
@@ -36,16 +38,15 @@ mod stall;
 /// Most bytes that a rank gives to what [`Backend::try_small`] carries out.
 pub const AT_ONCE_BYTES: usize = BOARD_BYTES;
 
-/// One collective, checked, with contiguous memory.
-pub struct Call {
+/// What all ranks know of a collective, and must agree on.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
     /// The collective.
     pub collective: Collective,
-    /// The method as it was called, for messages.
-    pub name: &'static str,
     /// The element type.
     pub dtype: DType,
     /// How elements are reduced. The factor of `PremulSum` is applied already, and the division of
-    /// `Avg` happens in `finish`: a backend sums for both, unless it has them natively.
+    /// `Avg` happens at the end: a backend sums for both, unless it has them natively.
     pub reduce_op: ReduceOp,
     /// The root, 0 where there is none.
     pub root: u32,
@@ -55,17 +56,9 @@ pub struct Call {
     pub shared_bytes: Option<u64>,
     /// Hash of what else all ranks must agree on.
     pub detail: u64,
-    /// Blocks of the input buffer.
-    pub input: Vec<Region>,
-    /// Blocks of the output buffer.
-    pub output: Vec<Region>,
-    /// What is left to do on this rank at the end.
-    pub finish: Option<Outcome>,
-    /// The tensors that hold the result.
-    pub outputs: Vec<Tensor>,
 }
 
-impl Call {
+impl Agreed {
     /// What the ranks compare of it, which run it by `algorithm`.
     pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
         Fingerprint {
@@ -80,39 +73,44 @@ impl Call {
     }
 }
 
-/// A collective of few bytes in the caller's memory.
+/// One collective, checked, with contiguous memory. What is agreed on reads as its own.
+pub struct Call {
+    /// What all ranks know of it.
+    pub agreed: Agreed,
+    /// The method as it was called, for messages.
+    pub name: &'static str,
+    /// Blocks of the input buffer.
+    pub input: Vec<Region>,
+    /// Blocks of the output buffer.
+    pub output: Vec<Region>,
+    /// What is left to do on this rank at the end.
+    pub finish: Option<Outcome>,
+    /// The tensors that hold the result.
+    pub outputs: Vec<Tensor>,
+}
+
+impl Deref for Call {
+    type Target = Agreed;
+
+    fn deref(&self) -> &Agreed {
+        &self.agreed
+    }
+}
+
+/// A collective of few bytes in the caller's memory. What is agreed on reads as its own.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallCall {
-    /// The collective.
-    pub collective: Collective,
-    /// The element type.
-    pub dtype: DType,
-    /// How elements are reduced: `Avg` and `PremulSum` as in [`Call::reduce_op`].
-    pub reduce_op: ReduceOp,
-    /// The root, 0 where there is none.
-    pub root: u32,
-    /// Elements on which all ranks must agree.
-    pub elements: u64,
-    /// Bytes that all ranks know.
-    pub shared_bytes: Option<u64>,
-    /// Hash of what else all ranks must agree on.
-    pub detail: u64,
+    /// What all ranks know of it.
+    pub agreed: Agreed,
     /// Whether the caller waits for it at once.
     pub waiting: Waiting,
 }
 
-impl SmallCall {
-    /// What the ranks compare of it, which run it by `algorithm`.
-    pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
-        Fingerprint {
-            collective: self.collective as u8,
-            dtype: self.dtype as u8,
-            reduce_op: self.reduce_op.code(),
-            algorithm,
-            root: self.root,
-            elements: self.elements,
-            detail: self.detail,
-        }
+impl Deref for SmallCall {
+    type Target = Agreed;
+
+    fn deref(&self) -> &Agreed {
+        &self.agreed
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::registry::BackendName;
 use super::stall::{AGAIN, StallInspector};
 use super::{
-    Attempt, Backend, Call, Capabilities, Flat, Issued, Lasting, SmallCall, Transfer, Waiting, meet,
+    Agreed, Attempt, Backend, Call, Capabilities, Flat, Issued, Lasting, SmallCall, Transfer,
+    Waiting, meet,
 };
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::executor::{
@@ -101,7 +102,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
-        let Call { collective, dtype, reduce_op, root, .. } = call;
+        let Agreed { collective, dtype, reduce_op, root, .. } = call.agreed;
         let on_board = self.is_small(collective, call.shared_bytes);
         let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let algorithm = self.algorithm(collective, known, on_board);
@@ -140,7 +141,8 @@ impl Backend for ScheduledBackend {
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
-        let SmallCall { collective, dtype, reduce_op, root, waiting, .. } = *call;
+        let SmallCall { agreed, waiting } = *call;
+        let Agreed { collective, dtype, reduce_op, root, .. } = agreed;
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }

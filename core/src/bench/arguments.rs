@@ -13,9 +13,9 @@ use super::library::{Contender, Language, Library, Manner, Memory, Peer};
 use super::measure::Effort;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
-use super::sizes::{self, Step};
 use crate::DType;
 use crate::schedule::select::Overrides;
+use crate::sizes::{self, Step};
 
 /// More ranks than this are no measurement of one host; sums of small integers would not fit.
 const MOST_RANKS: u32 = 120;

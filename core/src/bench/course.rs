@@ -20,7 +20,7 @@ use super::results::{CaseReport, FORMAT, Measured, MemoryReport, Report};
 use super::scripts::Scripts;
 use super::table::{Table, footer, memory_lines};
 use super::team::{Team, Terms, Trouble};
-use crate::DType;
+use crate::{DType, sizes};
 
 /// One run.
 pub(super) struct Course {
@@ -203,7 +203,7 @@ impl Course {
         teams: &mut Vec<Team>,
     ) -> Result<(), Interrupted> {
         let operation = case.operation;
-        let message = format!("{} {}", operation.name(), super::sizes::show(bytes));
+        let message = format!("{} {}", operation.name(), sizes::show(bytes));
         self.progress.set_message(message);
         let effort = self.benchmark.effort;
         let outcomes = measure(teams, &case, &effort, || self.progress.inc(1))?;

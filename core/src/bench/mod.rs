@@ -32,7 +32,6 @@ mod plot;
 mod rank;
 mod results;
 mod scripts;
-pub(crate) mod sizes;
 #[cfg(target_os = "linux")]
 mod store;
 mod table;

@@ -3,8 +3,8 @@
 
 use super::operation::Form;
 use super::results::{CaseReport, Measured, Report};
-use super::sizes;
 use crate::chart::{Chart, Line, Panel, Scale};
+use crate::sizes;
 
 /// The drawing of a report.
 pub(super) fn plot(report: &Report) -> Chart {

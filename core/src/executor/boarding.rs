@@ -173,7 +173,12 @@ impl Boarded {
     }
 
     /// Whether some rank shows that it runs the schedule of the operation that `fingerprint` is of.
-    fn is_scheduled(&self, small: &Small, sequence: u64, fingerprint: &Fingerprint) -> bool {
+    pub(super) fn is_scheduled(
+        &self,
+        small: &Small,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+    ) -> bool {
         let is_it = |rank| self.board.fingerprint(rank, sequence) == Some(*fingerprint);
         small.may_be_scheduled() && small.sources().any(is_it)
     }

@@ -7,7 +7,7 @@ use super::failure::Cause;
 use super::peers::Incoming;
 use super::running::{Allowed, Running};
 use super::state::{Finished, State, bytes_of};
-use super::{Completion, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
+use super::{Boarding, Completion, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
 use crate::Error;
 use crate::schedule::Action;
 use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
@@ -97,14 +97,18 @@ impl State {
     }
 
     /// A frame of an operation that is on the board here: its sender runs the schedule, and so do
-    /// all.
-    fn follow(&mut self, header: &Header) {
-        let follows = self.in_flight.get(header.sequence).is_some_and(|running| {
-            let boarding = running.boarding.is_some_and(|it| it.small.may_be_scheduled());
-            boarding && running.fingerprint == header.fingerprint
-        });
-        if follows {
+    /// all, as some rank says there. What it says is not written over before this rank is done.
+    fn follow(&mut self, peer: Rank, header: &Header) {
+        let Some(running) = self.in_flight.get(header.sequence) else { return };
+        let Some(Boarding { small, .. }) = running.boarding else { return };
+        if !small.may_be_scheduled() || running.fingerprint != header.fingerprint {
+            return;
+        }
+        let Some(boarded) = &self.boarded else { return };
+        if boarded.is_scheduled(&small, header.sequence, &header.fingerprint) {
             self.leave_board(header.sequence);
+        } else {
+            self.protocol_error(peer, "it runs a schedule that no rank said to run");
         }
     }
 
@@ -133,7 +137,7 @@ impl State {
 
     /// A message that came before its operation.
     fn early_arrived(&mut self, frame: Ahead) {
-        self.follow(&frame.header);
+        self.follow(frame.peer, &frame.header);
         let eager_bytes = self.peers.eager_bytes(frame.peer);
         let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
         let Some(running) = self.in_flight.get_mut(frame.header.sequence) else { return };
@@ -335,7 +339,7 @@ impl State {
             self.check_finished(peer, header);
             return nothing;
         }
-        self.follow(header);
+        self.follow(peer, header);
         let Some(step) = self.receiving_step(peer, header) else { return nothing };
         let Some(running) = self.in_flight.get(header.sequence) else { return nothing };
         let state = running.steps[step as usize];
@@ -438,7 +442,7 @@ impl State {
             return;
         };
         let analysis = running.analysis.clone();
-        self.follow(header);
+        self.follow(peer, header);
         let step = analysis.send_step(peer, header.message);
         let Some(step) = self.agreed(peer, header, step) else { return };
         let Some(running) = self.in_flight.get_mut(header.sequence) else { return };

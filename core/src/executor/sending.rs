@@ -80,6 +80,9 @@ impl State {
             ending,
         });
         self.messages.sendable = true;
+        if self.departed > 0 {
+            self.check_departed_messages();
+        }
     }
 
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.

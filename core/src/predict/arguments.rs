@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::Collective;
-use crate::bench::sizes;
 use crate::schedule::cost::{Calibration, Link, LinkClass, Prices};
 use crate::schedule::{Algorithm, Topology};
+use crate::sizes;
 
 /// The tables of ranks and hosts take some memory for each rank.
 const MOST_RANKS: i64 = 1 << 20;

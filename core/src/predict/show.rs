@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::arguments::Question;
 use super::forecast::{Forecast, Row};
 use crate::Collective;
-use crate::bench::sizes;
 use crate::chart::{Chart, Line, Panel, Scale};
+use crate::sizes;
 
 /// The table for a terminal; the algorithm that polyrank picks has a star.
 pub(super) fn table(forecast: &Forecast) -> String {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::backend::{Agreed, Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
 use crate::clock::Instant;
 use crate::executor::Outcome;
 use crate::kernels;
@@ -98,25 +98,13 @@ impl ProcessGroup {
         let call = self.small_call(plain, lengths)?;
         let deadline = self.deadline(plain.timeout);
         let Lasting { input, output, finish, .. } = self.lasting(plain, kept, deadline);
-        let call = Call {
-            collective: call.collective,
-            name: plain.name,
-            dtype: call.dtype,
-            reduce_op: call.reduce_op,
-            root: call.root,
-            elements: call.elements,
-            shared_bytes: call.shared_bytes,
-            detail: call.detail,
-            input,
-            output,
-            finish,
-            outputs: Vec::new(),
-        };
+        let (agreed, name) = (call.agreed, plain.name);
+        let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let issued = self.inner.cpu.collective(call, deadline, plain.waiting);
         Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
     }
 
-    /// As [`ProcessGroup::run`] of a call in place, if it can be carried out at once.
+    /// As [`ProcessGroup::run`] of a call in place; none if it has to go through a request.
     pub(crate) fn run_in_place(
         &self,
         plain: Option<Plain>,
@@ -124,12 +112,12 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let (dtype, memory) = tensor?;
         let plain = Plain { dtype, ..plain? };
-        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory))?;
-        Some(tried.wait(|| Kept { input: None, output: lend_bytes_mut(memory) }))
+        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory));
+        self.run_kept(&plain, tried, || Kept { input: None, output: lend_bytes_mut(memory) })
     }
 
-    /// As [`ProcessGroup::run`] of a call from one tensor to another, if it can be carried out at
-    /// once.
+    /// As [`ProcessGroup::run`] of a call from one tensor to another; none if it has to go through
+    /// a request.
     pub(crate) fn run_apart(
         &self,
         plain: Option<Plain>,
@@ -138,15 +126,32 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let ((dtype, output), (other, input)) = (output?, input?);
         let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
-        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output))?;
+        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output));
         let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
-        Some(tried.wait(kept))
+        self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
     pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut Flat::InPlace(&mut []))?;
         Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
+    }
+
+    /// Waits for what was tried, or issues what was not and waits for that. The memory of `keep` is
+    /// not used any more when this returns.
+    fn run_kept(
+        &self,
+        plain: &Plain,
+        tried: Option<Tried<'_>>,
+        keep: impl FnOnce() -> Kept,
+    ) -> Option<Result<()>> {
+        match tried {
+            Some(tried) => Some(tried.wait(keep)),
+            None => {
+                let issued = self.issue_plain(plain, keep())?;
+                Some(issued.and_then(|work| work.wait(None)))
+            }
+        }
     }
 
     /// The blocks of `kept`, and what is left to do with them at the end.
@@ -190,7 +195,7 @@ impl ProcessGroup {
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
         };
         let is_shared = facts.sizes != Sizes::Pairwise;
-        Some(SmallCall {
+        let agreed = Agreed {
             collective,
             dtype,
             reduce_op,
@@ -198,8 +203,8 @@ impl ProcessGroup {
             elements: elements as u64,
             shared_bytes: is_shared.then_some((elements * dtype.size_bytes()) as u64),
             detail,
-            waiting,
-        })
+        };
+        Some(SmallCall { agreed, waiting })
     }
 }
 

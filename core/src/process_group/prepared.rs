@@ -29,7 +29,7 @@ pub struct PreparedOperation {
 /// What was started of a prepared operation.
 #[derive(Default)]
 struct Started {
-    /// What was started last, if it was not done at once.
+    /// What was started last, unless it succeeded at once.
     last: Option<Work>,
     /// Whether a thread is in between: nobody holds the lock while callbacks may run.
     starting: bool,
@@ -70,11 +70,15 @@ impl ProcessGroup {
 }
 
 impl PreparedOperation {
-    /// Starts the operation.
+    /// Starts the operation. Its outcome is in [`PreparedOperation::tensor`]; that
+    /// work's [`Work::result`] is empty if the tensor is contiguous.
+    ///
+    /// An earlier start that goes on is waited for first: starts are as many operations on every
+    /// rank, whoever is faster.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it was started before and is not complete; the failure of a
-    /// broken group.
+    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it; the
+    /// failure of a broken group.
     pub fn start(&self) -> Result<Work> {
         // A loop that repeats one call waits for each before the next.
         self.start_as(Waiting::Likely)
@@ -97,7 +101,7 @@ impl PreparedOperation {
         last.map_or(Ok(()), |work| work.wait(timeout))
     }
 
-    /// What was started last, if it was not done at once.
+    /// What was started last, unless it succeeded at once.
     pub fn last_started(&self) -> Option<Work> {
         self.started().last.clone()
     }
@@ -115,30 +119,34 @@ impl PreparedOperation {
     fn start_as(&self, waiting: Waiting) -> Result<Work> {
         let mut started = self.started();
         if started.starting {
-            return Err(self.too_early());
+            return Err(self.is_being_started());
         }
         started.starting = true;
         let last = started.last.clone();
         let mut scratch = std::mem::take(&mut started.scratch);
         drop(started);
-        let result = match last.as_ref().is_some_and(|work| !work.is_completed()) {
-            true => Err(self.too_early()),
-            false => self.start_anew(waiting, &mut scratch),
-        };
+        // A device does in order what it is told in order.
+        let last = last.filter(|work| work.is_done() || self.tensor.region().device().is_none());
+        let over = last.map_or(Ok(()), |work| work.wait(None));
+        let result = over.and_then(|()| self.start_anew(waiting, &mut scratch));
         let mut started = self.started();
         started.starting = false;
         started.scratch = scratch;
         if let Ok(work) = &result {
-            started.last = (!work.is_done()).then(|| work.clone());
+            started.last = (!work.is_success()).then(|| work.clone());
         }
         result
     }
 
     fn start_anew(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Result<Work> {
-        match self.try_at_once(waiting, scratch) {
-            Some(work) => Ok(work),
-            None => self.group.issue_as(self.request.clone(), waiting),
+        if let Some(work) = self.try_at_once(waiting, scratch) {
+            return Ok(work);
         }
+        let issued = self.plain.as_ref().and_then(|(plain, region)| {
+            let kept = Kept { input: None, output: region.clone() };
+            self.group.issue_plain(&Plain { waiting, ..*plain }, kept)
+        });
+        issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
     }
 
     fn try_at_once(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Option<Work> {
@@ -154,9 +162,9 @@ impl PreparedOperation {
         Some(tried.work(|| Kept { input: None, output: region.clone() }))
     }
 
-    fn too_early(&self) -> Error {
+    fn is_being_started(&self) -> Error {
         let name = self.request.name;
-        let message = format!("{name}: it was started before, and is not complete; wait for it");
+        let message = format!("{name}: another thread is starting it; start it from one at a time");
         Error::InvalidArgument { message }
     }
 

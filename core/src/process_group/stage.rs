@@ -2,7 +2,7 @@
 
 use super::check::Checked;
 use super::messages::contiguous_on_device;
-use crate::backend::Call;
+use crate::backend::{Agreed, Call};
 use crate::executor::Outcome;
 use crate::kernels::{self, Order};
 use crate::wire::fingerprint::digest;
@@ -14,7 +14,7 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
     let facts = request.collective.facts();
     let Checked { dtype, input, output, local } = checked;
     let in_place = facts.input == Blocks::None;
-    let agreed = agreed(request, &input, &output);
+    let agreed = agreed(request, dtype, &input, &output);
 
     let mut finish: Vec<Outcome> = Vec::new();
     let output_regions: Vec<Region> =
@@ -52,14 +52,8 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
         finish.push(spread_at_the_end(output_regions.clone(), local.clone()));
     }
     Ok(Call {
-        collective: request.collective,
+        agreed,
         name: request.name,
-        dtype,
-        reduce_op: request.reduce_op,
-        root: if facts.rooted { request.root } else { 0 },
-        elements: agreed.elements,
-        shared_bytes: agreed.elements_total.map(|elements| elements * dtype.size_bytes() as u64),
-        detail: agreed.detail,
         input: input_regions,
         output: output_regions,
         finish: join(finish),
@@ -102,17 +96,11 @@ pub(super) fn stage_on_device(
             }
         }
     }
-    let agreed = agreed(request, &input, &output);
+    let agreed = agreed(request, dtype, &input, &output);
     let regions = |tensors: &[Tensor]| tensors.iter().map(|it| it.region().clone()).collect();
     Ok(Call {
-        collective: request.collective,
+        agreed,
         name: request.name,
-        dtype,
-        reduce_op: request.reduce_op,
-        root: if facts.rooted { request.root } else { 0 },
-        elements: agreed.elements,
-        shared_bytes: agreed.elements_total.map(|elements| elements * dtype.size_bytes() as u64),
-        detail: agreed.detail,
         input: regions(&input),
         output: regions(&output),
         finish: None,
@@ -144,19 +132,13 @@ fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
 }
 
 /// What goes into the fingerprint, and what the choice of an algorithm may depend on.
-struct Agreed {
-    elements: u64,
-    elements_total: Option<u64>,
-    detail: u64,
-}
-
-fn agreed(request: &Request, input: &[Tensor], output: &[Tensor]) -> Agreed {
+fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) -> Agreed {
     let facts = request.collective.facts();
     let mut words = Vec::new();
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
         words.push(factor.to_bits());
     }
-    let (elements, elements_total) = match facts.sizes {
+    let (elements, total) = match facts.sizes {
         Sizes::Equal => {
             let elements = output.iter().chain(input).next().map_or(0, Tensor::elements) as u64;
             (elements, Some(elements))
@@ -169,7 +151,15 @@ fn agreed(request: &Request, input: &[Tensor], output: &[Tensor]) -> Agreed {
         }
         Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
     };
-    Agreed { elements, elements_total, detail: digest(&words) }
+    Agreed {
+        collective: request.collective,
+        dtype,
+        reduce_op: request.reduce_op,
+        root: if facts.rooted { request.root } else { 0 },
+        elements,
+        shared_bytes: total.map(|elements| elements * dtype.size_bytes() as u64),
+        detail: digest(&words),
+    }
 }
 
 fn stage_output(tensor: &Tensor, in_place: bool, finish: &mut Vec<Outcome>) -> Region {

@@ -2,6 +2,10 @@
 
 mod buffers;
 #[cfg(all(unix, feature = "cuda"))]
+#[cfg_attr(
+    not(feature = "nccl"),
+    allow(dead_code, unused_imports, reason = "streams are for the backend")
+)]
 pub mod cuda;
 mod element;
 mod overlaps;

@@ -45,6 +45,22 @@ impl Tensor {
         Tensor { region, dtype, shape, strides: None, origin: 0, read_only: false }
     }
 
+    /// A contiguous tensor of zeros. A large one lies where the other ranks of this host can read
+    /// it, so that operations copy less, see [`Region::for_elements`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is not so much memory.
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Tensor> {
+        let times = |bytes: usize, length: &usize| bytes.checked_mul(*length);
+        let bytes = shape.iter().try_fold(dtype.size_bytes(), times);
+        let region = bytes.and_then(Region::for_elements).ok_or_else(|| {
+            let name = dtype.name();
+            let message = format!("zeros: there is no memory for {name} of shape {shape:?}");
+            Error::InvalidArgument { message }
+        })?;
+        Ok(Tensor::contiguous(region, dtype, shape.to_vec()))
+    }
+
     /// A tensor with strides, in elements. `region` spans from its lowest to its highest element;
     /// `origin` is the element of `region` that has index (0, …, 0).
     pub fn strided(
@@ -238,6 +254,32 @@ impl View for Tensor {
             Some(strides) => {
                 strided::visit(&self.shape, strides, self.origin, |at| f(start + at * size, size));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn zeros_of_any_shape() {
+        for shape in [&[][..], &[0], &[3, 0, 2], &[5, 7], &[1000, 1000]] {
+            let tensor = Tensor::zeros(DType::F64, shape).unwrap();
+            assert_eq!(tensor.shape(), shape);
+            assert_eq!(tensor.region().len(), 8 * shape.iter().product::<usize>());
+            assert!(tensor.is_contiguous());
+            assert!(tensor.region().read(|bytes| bytes.iter().all(|byte| *byte == 0)));
+        }
+    }
+
+    #[test]
+    fn a_shape_that_no_memory_holds_is_an_error() {
+        for shape in [&[usize::MAX, 2][..], &[1 << 60, 2]] {
+            let error = Tensor::zeros(DType::F32, shape).unwrap_err().to_string();
+            assert!(error.contains("f32 of shape ["), "{error}");
         }
     }
 }

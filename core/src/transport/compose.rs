@@ -173,6 +173,7 @@ fn listening(
     mixed(tcp, ways.collect(), token, generation, options)
 }
 
+#[cfg(feature = "tcp")]
 fn listens(card: &Card) -> bool {
     !card.tcp.is_empty()
 }

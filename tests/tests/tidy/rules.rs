@@ -151,6 +151,11 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "the launcher knows processes; the ranks meet by themselves",
     },
     Room {
+        place: "core/src/predict",
+        forbidden: &["crate::bench"],
+        why: "what both need is neither's",
+    },
+    Room {
         place: "bindings-python/src",
         forbidden: &["polyrank_codegen", "rustix", "socket2", "tokio"],
         why: "bindings use only what polyrank exports",

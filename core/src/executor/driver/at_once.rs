@@ -18,7 +18,7 @@ const LOOKS: u32 = 256;
 /// As [`LOOKS`], where the other rank may need this core.
 const YIELDS: u32 = 16;
 
-/// After how many small operations frames are looked at.
+/// After how many small operations, or calls that send short messages, frames are looked at.
 const LOOK_AT_FRAMES: u64 = 64;
 
 impl Driver {
@@ -59,12 +59,20 @@ impl Driver {
         if !self.is_inherited()
             && let Some(executor) = self.try_lock()
         {
-            self.activity.fetch_add(1, Ordering::Relaxed);
+            let calls = self.activity.fetch_add(1, Ordering::Relaxed);
+            let looks = calls.is_multiple_of(LOOK_AT_FRAMES);
             self.act_on(executor, &mut settling.finished, |executor, now| {
                 sent = executor.send_short(to, payload, now);
+                if looks {
+                    // Who only sends hears in this way that the group broke.
+                    return executor.advance(now);
+                }
                 // Whether there is more to do is known to whoever has moved things.
                 Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
             });
+            if looks && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+                self.attend();
+            }
         }
         (sent, settling)
     }

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::boards::drivers;
+use super::boards::{self, drivers, small, take_turn};
 use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{
-    Bindings, Boarding, Completion, Driver, Flat, Message, Operation, Small, Waiting,
-};
+use crate::executor::{Completion, Driver, Message, Small, Waiting};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 
@@ -21,7 +19,7 @@ use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, Error, ReduceOp, Region};
 
 /// A call of `rank`, with blocks of these numbers of elements to and from each rank.
-fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
+pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
     let (size, collective) = (to.len() as u32, Collective::Alltoall);
     let mut schedules = Cache::new(Arc::new(Topology::one_host(size)));
     let place = Place { rank, size, root: 0 };
@@ -105,8 +103,7 @@ fn whoever_fits_and_whoever_does_not_come_to_the_same() {
     });
 }
 
-/// One turn of `rank` as the backend does it, at once or else in flight: it takes what every rank
-/// gave it.
+/// One turn of `rank`: it takes what every rank gave it.
 fn exchange(
     driver: &Driver,
     (rank, size): (u32, u32),
@@ -114,47 +111,11 @@ fn exchange(
     fits: bool,
     waiting: Waiting,
 ) -> Vec<i32> {
-    let value = |from: u32, to: u32| value(from, to, sequence as usize);
-    let given: Vec<u8> = (0..size).flat_map(|to| value(rank, to).to_le_bytes()).collect();
-    let mut taken = vec![0; given.len()];
-    let Call { schedule, fingerprint, small, .. } =
-        call(rank, fits, 0, &[1; 8][..size as usize], &[]);
-    let small = small.unwrap();
-    let mut tried = None;
-    if fits {
-        let mut flat = Flat::Apart(&given, &mut taken);
-        let settling;
-        (tried, settling) = driver.try_small((sequence, &fingerprint), &small, &mut flat, waiting);
-        drop(settling);
-        // Whoever is between the two steps may lose the executor to others.
-        if sequence.is_multiple_of(7) {
-            thread::yield_now();
-        }
-    }
-    if tried == Some(true) {
-        return values(&Region::from_vec(taken));
-    }
-    let blocks = |bytes: Vec<u8>| -> Vec<Region> {
-        bytes.chunks(4).map(|block| Region::from_vec(block.to_vec())).collect()
-    };
-    let output = blocks(taken);
-    let completion = Arc::new(Completion::new());
-    let operation = Operation {
-        sequence,
-        fingerprint,
-        schedule,
-        boarding: Some(Boarding { small, fits, shown: tried.is_some() }),
-        bindings: Bindings { input: blocks(given), output: output.clone() },
-        dtype: DType::I32,
-        reduce_op: ReduceOp::Sum,
-        deadline: Instant::now() + PATIENCE,
-        finish: None,
-        completion: completion.clone(),
-    };
-    drop(driver.submit(operation, waiting));
-    wait(driver, &completion);
-    assert_eq!(completion.result(), Some(Ok(())), "{sequence} of rank {rank}");
-    output.iter().flat_map(values).collect()
+    let ones = &[1; 8][..size as usize];
+    let input = (0..size).map(|to| memory([value(rank, to, sequence as usize)])).collect();
+    let call = Call { input, ..call(rank, fits, 0, ones, ones) };
+    let taken = take_turn(driver, sequence, call, waiting);
+    taken.unwrap_or_else(|error| panic!("{sequence} of rank {rank}: {error}"))
 }
 
 #[test]
@@ -244,4 +205,63 @@ fn a_death_names_the_rank_whoever_fits() {
             }
         }
     });
+}
+
+#[test]
+fn frames_of_what_was_tried_wait_until_it_is_submitted() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5] {
+            let mut world = World::with_board(size, seed);
+            let ones = vec![1; size as usize];
+            let mut calls = vec![call(0, true, 0, &ones, &ones)];
+            assert_eq!(world.try_small(0, &mut calls[0]), Some(false));
+            // Rank 1 runs the schedule, and so do all: rank 0 has the frames before it submits.
+            calls.extend((1..size).map(|rank| call(rank, rank != 1, 0, &ones, &ones)));
+            let output: Vec<_> = calls.iter().map(|call| call.output.clone()).collect();
+            let mut calls = (0..).zip(calls);
+            let first = calls.next();
+            let mut issued: Vec<_> = calls.map(|(rank, call)| world.issue(rank, call)).collect();
+            world.settle();
+            issued.extend(first.map(|(rank, call)| world.issue(rank, call)));
+            world.run(&issued);
+            assert_ok(&issued);
+            for (to, output) in (0..).zip(output) {
+                let got: Vec<i32> = output.iter().flat_map(values).collect();
+                let all = (0..size).map(|from| value(from, to, 0));
+                assert_eq!(got, all.collect::<Vec<_>>(), "{size} ranks");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_was_tried_is_read_before_it_is_written_again() {
+    let mut world = World::with_board(2, 0);
+    let reduce = |rank: u32| {
+        let output = if rank == 0 { vec![Region::zeroed(8)] } else { vec![] };
+        boards::call(small(Collective::Reduce, rank, 2, 0), 2, vec![memory([1, 2])], output)
+    };
+    let broadcast = |rank: u32, number: u64| {
+        let own = if rank == 0 { number as i32 } else { 0 };
+        boards::call(small(Collective::Broadcast, rank, 2, 0), 1, vec![], vec![memory([own])])
+    };
+    // Rank 1 needs nobody for the first call, and has to look at what the other showed later.
+    assert_eq!(world.try_small(1, &mut reduce(1)), Some(true));
+    let mut tried = broadcast(1, 2);
+    assert_eq!(world.try_small(1, &mut tried), Some(false));
+    // Rank 0 waits for nobody, and writes as far as it is let.
+    let mut all = vec![world.issue(0, reduce(0))];
+    let numbers = 2..=2 + BOARD_PLACES;
+    all.extend(numbers.clone().map(|number| world.issue(0, broadcast(0, number))));
+    for rank in [0, 1, 0, 1, 0] {
+        world.step(rank);
+    }
+    let calls = [tried].into_iter().chain(numbers.clone().skip(1).map(|it| broadcast(1, it)));
+    for (number, call) in numbers.zip(calls) {
+        let output = call.output[0].clone();
+        all.push(world.issue(1, call));
+        world.run(&all);
+        assert_eq!(values(&output), [number as i32]);
+    }
+    assert_ok(&all);
 }

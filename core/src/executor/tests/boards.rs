@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::drivers::{PATIENCE, SPINS, on_threads, tcp, wait};
+use super::drivers::{SPINS, on_threads, tcp, wait};
 use super::schedules::ring_allreduce;
-use super::world::{assert_ok, errors, memory, values};
+use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::executor::{
-    Bindings, Boarding, Completion, Driver, Executor, Flat, GroupIdentity, ON_BOARD, Operation,
-    Small, SpinPolicy, Waiting,
+    Completion, Driver, Executor, GroupIdentity, ON_BOARD, Small, SpinPolicy, Waiting,
 };
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
-fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
+pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
     let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);
     Small { collective, dtype, reduce_op, root, rank, size }
 }
@@ -35,7 +34,7 @@ fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprin
 }
 
 /// A call of `rank` over the board.
-fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
+pub(super) fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
     let none = Arc::default();
     Call {
         fingerprint: fingerprint(small.collective, elements, small.root),
@@ -319,36 +318,43 @@ pub(super) fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
     both.map(driver).collect()
 }
 
-/// An allreduce of one number as the backend does it: at once, or else in flight.
-fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -> Result<i32> {
-    let small = small(Collective::Allreduce, rank, size, 0);
-    let fingerprint = fingerprint(Collective::Allreduce, 1, 0);
-    let mut number = (rank as i32 + sequence as i32).to_le_bytes();
-    let mut flat = Flat::InPlace(&mut number);
-    let numbered = (sequence, &fingerprint);
-    let (tried, settling) = driver.try_small(numbered, &small, &mut flat, waiting);
-    drop(settling);
-    if tried == Some(true) {
-        return Ok(i32::from_le_bytes(number));
+/// Carries out a call over the board as the backend does it: at once, or else in flight. What it
+/// takes.
+pub(super) fn take_turn(
+    driver: &Driver,
+    sequence: u64,
+    mut call: Call,
+    waiting: Waiting,
+) -> Result<Vec<i32>> {
+    if call.fits {
+        let (given, mut taken) = call.flat();
+        let (numbered, small) = ((sequence, &call.fingerprint), call.small.unwrap());
+        let mut flat = lend(&given, &mut taken);
+        let (tried, settling) = driver.try_small(numbered, &small, &mut flat, waiting);
+        drop(settling);
+        if tried == Some(true) {
+            return Ok(values(&Region::from_vec(taken)));
+        }
+        call.shown = tried.is_some();
+        // Whoever is between the two steps may lose the executor to others.
+        if sequence.is_multiple_of(7) {
+            thread::yield_now();
+        }
     }
-    let tensor = Region::from_vec(number.to_vec());
-    let completion = Arc::new(Completion::new());
-    let operation = Operation {
-        sequence,
-        fingerprint,
-        schedule: Arc::default(),
-        boarding: Some(Boarding { small, fits: true, shown: tried.is_some() }),
-        bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
-        dtype: DType::I32,
-        reduce_op: ReduceOp::Sum,
-        deadline: Instant::now() + PATIENCE,
-        finish: None,
-        completion: completion.clone(),
-    };
+    let output = call.output.clone();
+    let (operation, completion) = call.into_operation(sequence, Instant::now());
     drop(driver.submit(operation, waiting));
     wait(driver, &completion);
     completion.result().unwrap()?;
-    Ok(values(&tensor)[0])
+    Ok(output.iter().flat_map(values).collect())
+}
+
+/// An allreduce of one number.
+fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -> Result<i32> {
+    let small = small(Collective::Allreduce, rank, size, 0);
+    let tensor = memory([rank as i32 + sequence as i32]);
+    let sum = take_turn(driver, sequence, call(small, 1, vec![], vec![tensor]), waiting)?;
+    Ok(sum[0])
 }
 
 #[test]

@@ -322,3 +322,26 @@ fn frames_of_another_generation_are_dropped() {
     world.run(&calls);
     assert_ok(&calls);
 }
+
+#[test]
+fn a_message_to_who_left_fails_as_one_from_it_does() {
+    with_seeds(|seed| {
+        for bytes in [0, 10, 100_000] {
+            for receives in [false, true] {
+                let mut world = World::new(3, seed);
+                let now = world.now;
+                world.executor(2).leave(now);
+                world.settle();
+                let region = Region::zeroed(bytes);
+                let call = match receives {
+                    true => world.recv(0, Some(2), 7, &region),
+                    false => world.send(0, 2, 7, &region),
+                };
+                world.run(std::slice::from_ref(&call));
+                let error = &errors(&[call])[0];
+                assert!(matches!(error, Error::RankFailed { rank: 2, .. }), "{error}");
+                assert!(error.to_string().contains("left"), "{error}");
+            }
+        }
+    });
+}

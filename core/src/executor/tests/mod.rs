@@ -6,6 +6,8 @@
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod board_alltoall;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod board_frames;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards;
 mod collectives;
 mod contracts;
@@ -17,6 +19,8 @@ mod network;
 mod schedules;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod short_messages;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod short_threads;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod sleeping;
 mod world;

@@ -24,7 +24,7 @@ fn move_all(executors: &mut [Executor; 2]) {
 }
 
 /// Two ranks whose connection stands.
-fn connected() -> [Executor; 2] {
+pub(super) fn connected() -> [Executor; 2] {
     let mut executors = pair();
     while !executors[0].send_short((1, 9), &[], Instant::now()) {
         move_all(&mut executors);
@@ -37,7 +37,7 @@ fn receive(executor: &mut Executor, from: Option<u32>, tag: u32, into: &mut [u8]
     executor.receive_short((from, tag), into, (16, std::hint::spin_loop), Instant::now())
 }
 
-fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>) {
+pub(super) fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>) {
     let completion = message.completion.clone();
     (Message { tag, ..message }, completion)
 }

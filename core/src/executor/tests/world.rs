@@ -37,6 +37,8 @@ pub(super) struct Call {
     pub(super) small: Option<Small>,
     /// Whether what this rank gives fits the board then.
     pub(super) fits: bool,
+    /// Whether it has begun at once, see [`World::try_small`].
+    pub(super) shown: bool,
 }
 
 impl Call {
@@ -50,8 +52,48 @@ impl Call {
             timeout: Duration::from_secs(60),
             small: None,
             fits: true,
+            shown: false,
         }
     }
+
+    /// What is given and where the outcome goes, one block after the other.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) fn flat(&self) -> (Vec<u8>, Vec<u8>) {
+        let join = |blocks: &[Region]| {
+            blocks.iter().flat_map(|block| block.read(<[u8]>::to_vec)).collect::<Vec<_>>()
+        };
+        (join(&self.input), join(&self.output))
+    }
+
+    /// The operation with this number, issued at `now`.
+    pub(super) fn into_operation(
+        self,
+        sequence: u64,
+        now: Instant,
+    ) -> (Operation, Arc<Completion>) {
+        let Call { fits, shown, .. } = self;
+        let completion = Arc::new(Completion::new());
+        let operation = Operation {
+            sequence,
+            fingerprint: self.fingerprint,
+            schedule: self.schedule,
+            boarding: self.small.map(|small| Boarding { small, fits, shown }),
+            bindings: Bindings { input: self.input, output: self.output },
+            dtype: DType::I32,
+            reduce_op: ReduceOp::Sum,
+            deadline: now + self.timeout,
+            finish: None,
+            completion: completion.clone(),
+        };
+        (operation, completion)
+    }
+}
+
+/// What [`Call::flat`] gave, for an operation that is tried at once.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::executor::Flat<'a> {
+    use crate::executor::Flat;
+    if given.is_empty() { Flat::InPlace(taken) } else { Flat::Apart(given, taken) }
 }
 
 impl World {
@@ -121,23 +163,26 @@ impl World {
 
     /// Issues `call` on `rank`.
     pub(super) fn issue(&mut self, rank: Rank, call: Call) -> Arc<Completion> {
-        let completion = Arc::new(Completion::new());
         self.issued[rank as usize] += 1;
-        let operation = Operation {
-            sequence: self.issued[rank as usize],
-            fingerprint: call.fingerprint,
-            schedule: call.schedule,
-            boarding: call.small.map(|small| Boarding { small, fits: call.fits, shown: false }),
-            bindings: Bindings { input: call.input, output: call.output },
-            dtype: DType::I32,
-            reduce_op: ReduceOp::Sum,
-            deadline: self.now + call.timeout,
-            finish: None,
-            completion: completion.clone(),
-        };
         let now = self.now;
+        let (operation, completion) = call.into_operation(self.issued[rank as usize], now);
         self.executor(rank).submit(operation, now);
         completion
+    }
+
+    /// Tries `call` on `rank` at once, which is to be issued if it has only begun: whether it is
+    /// over, if anything was done.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) fn try_small(&mut self, rank: Rank, call: &mut Call) -> Option<bool> {
+        let (given, mut taken) = call.flat();
+        let (small, fingerprint) = (call.small.unwrap(), call.fingerprint);
+        let numbered = (self.issued[rank as usize] + 1, &fingerprint);
+        let mut memory = lend(&given, &mut taken);
+        let executor = self.executor(rank);
+        let tried = executor.try_small(numbered, &small, &mut memory, 0, std::hint::spin_loop);
+        self.issued[rank as usize] += u64::from(tried == Some(true));
+        call.shown = tried == Some(false);
+        tried
     }
 
     pub(super) fn send(

@@ -1,5 +1,5 @@
 //! Sizes as people write them ("4", "64K", "1.5M", "16MiB") and the ladder from one size to
-//! another. Knows nothing of what the sizes are for.
+//! another. Knows nothing of what the sizes are for, nor of who measures or predicts them.
 
 /// Bytes of the largest tensor that is measured: one buffer must fit in memory several times.
 const MOST_BYTES: u64 = 1 << 40;
@@ -42,7 +42,7 @@ pub(crate) fn show(bytes: u64) -> String {
 
 /// How sizes follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Each so many times the last.
     Factor(f64),
     /// Each so many bytes more.
@@ -50,7 +50,7 @@ pub(super) enum Step {
 }
 
 /// The sizes from `first` to `last`, both included if the steps meet it.
-pub(super) fn ladder(first: u64, last: u64, step: Step) -> Result<Vec<u64>, String> {
+pub(crate) fn ladder(first: u64, last: u64, step: Step) -> Result<Vec<u64>, String> {
     if first > last {
         return Err(format!("the smallest size, {first}, is larger than the largest, {last}"));
     }

@@ -1,0 +1,95 @@
+//! Short messages of a group that ended: what cannot be sent or received at once is not, and the
+//! longer way says why. Ranks are threads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use polyrank::{Error, ProcessGroup};
+use polyrank_tests::ranks;
+
+/// A group of two whose ranks have each had a message of the other.
+fn connected(rank_main: impl Fn(&ProcessGroup, u32) + Sync) {
+    ranks(2, |group| {
+        let peer = 1 - group.rank();
+        group.send(&[7_u8], peer, 1).unwrap();
+        group.recv(&mut [0_u8], peer, 1).unwrap();
+        group.get_group_store().barrier("both had one", 2, None).unwrap();
+        rank_main(&group, peer);
+    });
+}
+
+/// What sending again and again ends with.
+fn send_until_it_fails(group: &ProcessGroup, peer: u32) -> Error {
+    loop {
+        if let Err(error) = group.send(&[1_u8; 100], peer, 1) {
+            return error;
+        }
+    }
+}
+
+/// Nothing goes at once, and every longer way ends with an error that `is_right`.
+fn assert_all_fail(group: &ProcessGroup, peer: u32, is_right: impl Fn(&Error) -> bool) {
+    assert!(!group.send_short(&[1], peer, 1));
+    assert_eq!(group.receive_short(&mut [0], Some(peer), 1), None);
+    assert_eq!(group.receive_short(&mut [0], None, 1), None);
+    let errors = [
+        group.send(&[1_u8], peer, 1).unwrap_err(),
+        group.recv(&mut [0_u8], peer, 1).unwrap_err(),
+        group.recv_anysource(&mut [0_u8], 1).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(is_right(&error), "{error}");
+    }
+}
+
+#[test]
+fn after_an_abort_both_ranks_say_who_called_it() {
+    connected(|group, peer| {
+        let is_right = |error: &Error| matches!(error, Error::Aborted { rank: 0, .. });
+        match group.rank() {
+            0 => group.abort(),
+            _ => {
+                let error = send_until_it_fails(group, peer);
+                assert!(is_right(&error), "{error}");
+            }
+        }
+        assert_all_fail(group, peer, is_right);
+    });
+}
+
+#[test]
+fn after_it_was_left_a_group_has_no_messages() {
+    connected(|group, peer| {
+        group.shutdown();
+        let rank = group.rank();
+        assert_all_fail(group, peer, |error| {
+            matches!(error, Error::Aborted { rank: of, why, .. }
+                if *of == rank && why.contains("destroyed"))
+        });
+    });
+}
+
+#[test]
+fn who_is_left_alone_is_told_who_left() {
+    connected(|group, peer| {
+        if group.rank() == 1 {
+            group.shutdown();
+            return;
+        }
+        let is_right = |error: &Error| matches!(error, Error::RankFailed { rank: 1, .. });
+        let error = send_until_it_fails(group, peer);
+        assert!(is_right(&error), "{error}");
+        assert_all_fail(group, peer, is_right);
+    });
+}
+
+#[test]
+fn a_receive_from_who_left_fails_too() {
+    connected(|group, peer| {
+        if group.rank() == 1 {
+            group.shutdown();
+            return;
+        }
+        let error = group.recv(&mut [0_u8], peer, 1).unwrap_err();
+        assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}");
+    });
+}
