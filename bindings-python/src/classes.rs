@@ -35,8 +35,8 @@ pub(crate) struct Work {
     pub(crate) inner: polyrank::Work,
     /// The objects that hold the result, in one flat list.
     outputs: Vec<Py<PyAny>>,
-    /// The type of what is sent, where that is a tensor on a device: outputs tell their own.
-    sent: Option<Py<PyType>>,
+    /// The type of what is only read, where that is a tensor on a device: outputs tell their own.
+    read: Option<Py<PyType>>,
     /// The limit of the operation.
     pub(crate) timeout: Duration,
 }
@@ -117,12 +117,12 @@ pub(crate) struct P2POp {
 impl Work {
     /// A handle on `inner`, whose results are in the memory of `outputs`.
     pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>, timeout: Duration) -> Work {
-        Work { inner, outputs, sent: None, timeout }
+        Work { inner, outputs, read: None, timeout }
     }
 
-    /// This handle, on the sending of a device's tensor of this type.
-    pub(crate) fn sending(self, sent: Option<Py<PyType>>) -> Work {
-        Work { sent, ..self }
+    /// This handle, on what only reads a device's tensor of this type.
+    pub(crate) fn reading(self, read: Option<Py<PyType>>) -> Work {
+        Work { read, ..self }
     }
 
     /// The streams that are current now in the libraries of tensors on devices.
@@ -133,8 +133,8 @@ impl Work {
         }
         indices.dedup();
         let outputs = self.outputs.iter().map(|object| object.bind(py).get_type());
-        let sent = self.sent.iter().map(|class| class.bind(py).clone());
-        current_streams(outputs.chain(sent), &indices)
+        let read = self.read.iter().map(|class| class.bind(py).clone());
+        current_streams(outputs.chain(read), &indices)
     }
 
     /// This handle as a Python object.

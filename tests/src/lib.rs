@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 pub mod cases;
+pub mod folder;
 pub mod languages;
 pub mod mpi;
 pub mod nccl;

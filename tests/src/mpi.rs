@@ -11,6 +11,7 @@ use polyrank::distributed::{
     InitOptions, destroy_process_group, init_process_group, is_initialized,
 };
 
+use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
 
 /// Which test a started process is to be a rank of.
@@ -108,7 +109,7 @@ impl Mpi {
 
     /// A folder in which MPICH's library has its usual name, for programs that know no other, where
     /// it is installed under Debian's alone.
-    pub fn usual_name(self) -> Option<PathBuf> {
+    pub fn usual_name(self) -> Option<Folder> {
         let list = Command::new("/sbin/ldconfig").arg("-p").output().ok()?.stdout;
         let list = String::from_utf8_lossy(&list).into_owned();
         let find = |name: &str| list.lines().find(|line| line.trim_start().starts_with(name));
@@ -116,9 +117,8 @@ impl Mpi {
             return None;
         }
         let (_, path) = find("libmpich.so.12 ")?.split_once("=> ")?;
-        let folder = std::env::temp_dir().join(format!("polyrank-mpich-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).ok()?;
-        let _ = std::os::unix::fs::symlink(path, folder.join("libmpi.so.12"));
+        let folder = Folder::new();
+        std::os::unix::fs::symlink(path, folder.path().join("libmpi.so.12")).ok()?;
         Some(folder)
     }
 
@@ -233,12 +233,15 @@ pub fn program(mpi: Mpi, language: Language, program: Program, size: u32) -> Opt
     Some(run(command))
 }
 
-/// Runs a job to its end.
+/// Runs a job to its end. What launcher and ranks leave below the system's folder for temporary
+/// files, also where they are killed, goes with it.
 pub fn run(mut command: Command) -> Job {
     // Jobs side by side would have more ranks than there are cores, and ranks of MPI never sleep.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let output = command.stdin(Stdio::null()).output().expect("the launcher starts");
+    let folder = Folder::new();
+    command.env("TMPDIR", folder.path()).stdin(Stdio::null());
+    let output = command.output().expect("the launcher starts");
     let said = String::from_utf8_lossy(&output.stdout);
     let reports = said.lines().filter_map(|line| {
         let (rank, text) = line.strip_prefix("REPORT ")?.split_once(' ')?;

@@ -7,32 +7,39 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrank::ProcessGroup;
 use polyrank::backend::nccl::NcclOptions;
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
+use polyrank::tensor::cuda;
+use polyrank::{Collective, DType, ProcessGroup, Request, Tensor};
 
+use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
-use super::processes::{Ended, bare_processes, variables, with_variable};
+use super::processes::{Ended, bare_processes, is_rank, variables, with_variable};
 
-/// Runs `run`, whose started processes find the double instead of NCCL and the driver.
+/// Runs `run`, whose started processes find the double instead of NCCL and the driver, and leave
+/// what they write in a folder that is gone afterwards.
 fn with_double<R>(run: impl FnOnce() -> R) -> R {
+    if is_rank() {
+        return run();
+    }
     let suffix = std::env::consts::DLL_SUFFIX;
     let library = PathBuf::from(built(&format!("examples/libnccl_double{suffix}")));
-    // The driver is looked for by its name alone. Beside the library, so that it is the same one:
-    // both have to know the same streams.
-    let folder = PathBuf::from(built("examples")).join("nccl_double_as_driver");
-    std::fs::create_dir_all(&folder).expect("a folder can be made");
-    // It is there already, or another test makes it now.
-    let _ = std::os::unix::fs::symlink(&library, folder.join(format!("libcuda{suffix}")));
-    let mut paths = vec![folder];
+    // The driver is looked for by its name alone. It is the same library, for both have to know the
+    // same streams.
+    let folder = Folder::new();
+    let driver = folder.path().join(format!("libcuda{suffix}"));
+    std::os::unix::fs::symlink(&library, driver).expect("the folder is new");
+    let mut paths = vec![folder.path().to_owned()];
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     paths.extend(std::env::split_paths(&before));
     let paths = std::env::join_paths(paths).expect("paths without colons");
     let (paths, library) = (paths.to_string_lossy(), library.to_string_lossy());
     with_variable("LD_LIBRARY_PATH", &paths, || {
-        with_variable("POLYRANK_NCCL_LIBRARY", &library, run)
+        with_variable("TMPDIR", &folder.path().to_string_lossy(), || {
+            with_variable("POLYRANK_NCCL_LIBRARY", &library, run)
+        })
     })
 }
 
@@ -47,6 +54,59 @@ pub fn in_double(test: &str, main: impl FnOnce()) {
 pub fn in_double_as(test: &str, main: impl FnOnce()) -> Ended {
     let ended = with_double(|| bare_processes(test, 1, main));
     ended.into_iter().next().expect("there was one process")
+}
+
+/// As [`in_double`], where the double notes what is called, for [`calls`].
+pub fn in_double_with_log(test: &str, main: impl FnOnce()) {
+    if is_rank() {
+        return in_double(test, main);
+    }
+    let folder = Folder::new();
+    with_variable(LOG, &folder.text_of("log"), || in_double(test, main));
+}
+
+/// What was called since [`forget_calls`], in [`in_double_with_log`].
+pub fn calls() -> Vec<String> {
+    let text = std::fs::read_to_string(log_path()).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// How many of [`calls`] begin like this.
+pub fn count(start: &str) -> usize {
+    calls().iter().filter(|call| call.starts_with(start)).count()
+}
+
+/// Begins [`calls`] anew.
+pub fn forget_calls() {
+    // There is none before the first call.
+    let _ = std::fs::remove_file(log_path());
+}
+
+/// The variable that names the double's log.
+const LOG: &str = "NCCL_DOUBLE_LOG";
+
+fn log_path() -> PathBuf {
+    std::env::var_os(LOG).expect("there is a log").into()
+}
+
+/// A tensor with these elements on a device.
+pub fn on_device(index: u32, numbers: &[f32]) -> Tensor {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    let region = cuda::upload(&bytes, index).expect("the double has the device");
+    Tensor::contiguous(region, DType::F32, vec![numbers.len()])
+}
+
+/// The elements of a tensor on a device, after what its stream was issued.
+pub fn numbers(tensor: &Tensor) -> Vec<f32> {
+    let bytes = cuda::download(tensor.region()).expect("it is on a device");
+    bytes.as_chunks::<4>().0.iter().map(|four| f32::from_ne_bytes(*four)).collect()
+}
+
+/// A collective on `tensor`, in place.
+pub fn request(collective: Collective, tensor: &Tensor) -> Request {
+    let mut request = Request::new(collective);
+    request.outputs = vec![vec![tensor.clone()]];
+    request
 }
 
 /// Runs `rank_main` on `size` processes with the double and the default group, made with `options`
@@ -94,13 +154,13 @@ pub struct Made {
     pub bound: bool,
     /// Limit of the group and of its operations.
     pub timeout: Duration,
-    /// How communicators are made.
-    pub nccl: NcclOptions,
+    /// How communicators are made, if something is chosen.
+    pub nccl: Option<NcclOptions>,
 }
 
 impl Default for Made {
     fn default() -> Made {
-        Made { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: NcclOptions::default() }
+        Made { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: None }
     }
 }
 
@@ -119,10 +179,8 @@ pub fn nccl_ranks<R: Send>(
                 let store = store.clone();
                 scope.spawn(move || {
                     let spec = made.backend.parse().expect("a backend");
-                    let mut options = GroupOptions::default()
-                        .backend(spec)
-                        .timeout(made.timeout)
-                        .nccl(made.nccl.clone());
+                    let mut options = GroupOptions::default().backend(spec).timeout(made.timeout);
+                    options.nccl = made.nccl.clone();
                     if made.bound {
                         options = options.device(polyrank::Device::Cuda(rank));
                     }

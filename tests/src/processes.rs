@@ -63,6 +63,11 @@ pub fn bare_processes(test: &str, size: u32, rank_main: impl FnOnce()) -> Vec<En
     readers.drain(..).map(|reader| reader.join().expect("the reader did not panic")).collect()
 }
 
+/// Whether this process is a rank that a test started, not the test itself.
+pub fn is_rank() -> bool {
+    std::env::var_os(ROLE).is_some()
+}
+
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");

@@ -11,6 +11,7 @@ use polyrank::distributed::{
 };
 use polyrank::store::{FileStore, PrefixStore, Store};
 use polyrank::{Collective, Error, GroupOptions, ProcessGroup, Request, Tensor, rendezvous};
+use polyrank_tests::folder::Folder;
 use polyrank_tests::languages::{Language, Program, built, say_skipped};
 use polyrank_tests::mpi::{HUNG, Job, Mpi, ROLE, bare_ranks, launched, ranks, report, run};
 
@@ -390,8 +391,8 @@ const FILE: &str = "POLYRANK_TEST_FILE";
 fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout() {
     for mpi in Mpi::ALL {
         let test = "a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout";
-        let name = format!("polyrank-{}-{mpi:?}", std::process::id());
-        let file = std::env::temp_dir().join(name).to_string_lossy().into_owned();
+        let folder = Folder::new();
+        let file = folder.text_of("store");
         let job = bare_ranks(mpi, test, 2, &[(FILE, &file)], || {
             let (rank, size) = polyrank::backend::mpi::place().unwrap();
             let file = FileStore::new(std::env::var(FILE).unwrap(), Some(size)).unwrap();
@@ -411,7 +412,6 @@ fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout
             rendezvous::join(&group, "test", rank, size, polyrank_tests::LIMIT).unwrap();
             store.wait(&["gave up"], None).unwrap();
         });
-        let _ = std::fs::remove_file(&file);
         let Some(job) = job else { continue };
         assert_ne!(job.code, Some(HUNG), "{mpi:?}: {}", job.output);
         let line = only(&job, 0);
@@ -497,8 +497,9 @@ fn mpi4py_and_polyrank_share_one_library_whoever_begins_or_ends_it() {
             if mpi == Mpi::OpenMpi5 {
                 command.env("MPI4PY_LIBMPI", mpi.library());
             }
-            if let Some(folder) = mpi.usual_name() {
-                command.env("LD_LIBRARY_PATH", folder);
+            let folder = mpi.usual_name();
+            if let Some(folder) = &folder {
+                command.env("LD_LIBRARY_PATH", folder.path());
             }
             let job = run(command);
             assert_eq!(job.code, Some(0), "{mpi:?} {order}: {}", job.output);

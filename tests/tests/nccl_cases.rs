@@ -7,9 +7,11 @@
 use polyrank::backend::{Direction, Waiting, nccl};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, Device, Error, ProcessGroup, Region, Request, Tensor};
+use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
 use polyrank_tests::cases::{self, Case};
-use polyrank_tests::nccl::{Made, in_double, nccl_ranks, python_ranks};
+use polyrank_tests::nccl::{
+    Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
+};
 
 /// Runs a case on this rank's device. What NCCL does not have must be a typed error.
 fn check(group: &ProcessGroup, case: &Case) {
@@ -25,23 +27,6 @@ fn check(group: &ProcessGroup, case: &Case) {
         Ok(Err(difference)) => panic!("{case}, world {world}: {difference}"),
         Err(error) => panic!("{case}, world {world}: {error}"),
     }
-}
-
-fn on_device(index: u32, numbers: &[f32]) -> Tensor {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    let region = cuda::upload(&bytes, index).unwrap();
-    Tensor::contiguous(region, DType::F32, vec![numbers.len()])
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f32> {
-    let bytes = cuda::download(tensor.region()).unwrap();
-    bytes.as_chunks::<4>().0.iter().map(|four| f32::from_ne_bytes(*four)).collect()
-}
-
-fn request(collective: Collective, tensor: &Tensor) -> Request {
-    let mut request = Request::new(collective);
-    request.outputs = vec![vec![tensor.clone()]];
-    request
 }
 
 #[test]

@@ -4,16 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::process_group::{GroupOptions, SplitOptions};
 use polyrank::store::{HashStore, Store};
-use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, Device, Error, OnDevice, ProcessGroup, Request, Tensor, Work};
+use polyrank::{Collective, Device, Error, OnDevice, ProcessGroup, Request, Tensor, Work};
 use polyrank_tests::LIMIT;
-use polyrank_tests::nccl::{Made, in_double, nccl_ranks};
+use polyrank_tests::nccl::{
+    Made, calls, count, forget_calls, in_double, in_double_with_log, nccl_ranks, numbers,
+    on_device, request,
+};
 use polyrank_tests::processes::with_variable;
 
 /// Runs `main` on so many ranks, each a thread that has its group alone and drops it, and a store
@@ -40,48 +41,11 @@ fn ranks_with_groups_of_their_own(
     });
 }
 
-/// Runs `main` in the double, which notes what is called in a file.
-fn in_double_with_log(test: &str, main: impl FnOnce()) {
-    let log = std::env::temp_dir().join(format!("polyrank-{test}-{}", std::process::id()));
-    with_variable("NCCL_DOUBLE_LOG", &log.to_string_lossy(), || in_double(test, main));
-    let _ = std::fs::remove_file(log);
-}
-
-fn log_path() -> PathBuf {
-    std::env::var_os("NCCL_DOUBLE_LOG").expect("there is a log").into()
-}
-
-/// What was called since the log was removed.
-fn calls() -> Vec<String> {
-    let text = std::fs::read_to_string(log_path()).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
-
-fn count(name: &str) -> usize {
-    calls().iter().filter(|call| call.starts_with(name)).count()
-}
-
 /// Waits until something that happens on another thread has happened.
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         std::thread::yield_now();
     }
-}
-
-fn on_device(index: u32, numbers: &[f32]) -> Tensor {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    Tensor::contiguous(cuda::upload(&bytes, index).unwrap(), DType::F32, vec![numbers.len()])
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f32> {
-    let bytes = cuda::download(tensor.region()).unwrap();
-    bytes.as_chunks::<4>().0.iter().map(|four| f32::from_ne_bytes(*four)).collect()
-}
-
-fn request(collective: Collective, tensor: &Tensor) -> Request {
-    let mut request = Request::new(collective);
-    request.outputs = vec![vec![tensor.clone()]];
-    request
 }
 
 fn issue(group: &ProcessGroup, collective: Collective, tensor: &Tensor) -> Work {
@@ -172,7 +136,7 @@ fn what_was_enqueued_in_part_keeps_its_memory_until_the_device_lets_go() {
                 }
                 // What the first operation used is freed by now.
                 store.wait(&["begun"], None).unwrap();
-                let _ = std::fs::remove_file(log_path());
+                forget_calls();
                 let tensor = on_device(0, &[1.0; 1000]);
                 let error = group.issue(request(Collective::Broadcast, &tensor)).unwrap_err();
                 drop(tensor);
@@ -230,6 +194,28 @@ fn who_waits_in_a_split_hears_of_an_abort() {
                 store.set("heard", b"").unwrap();
             }
             _ => store.wait(&["heard"], None).unwrap(),
+        });
+    });
+}
+
+#[test]
+fn a_failure_while_ranks_meet_is_that_of_the_rank_that_failed() {
+    let test = "a_failure_while_ranks_meet_is_that_of_the_rank_that_failed";
+    with_variable("NCCL_DOUBLE_MEETING_FAILS", "1", || {
+        in_double(test, || {
+            ranks_with_groups_of_their_own(3, false, |group, store| {
+                let tensor = on_device(group.rank(), &[1.0]);
+                let error = group.issue(request(Collective::Allreduce, &tensor)).unwrap_err();
+                // The library tells the others only that another rank failed, before that one can.
+                match group.rank() {
+                    1 => assert!(matches!(error, Error::Network { .. }), "{error}"),
+                    _ => assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}"),
+                }
+                assert!(error.to_string().contains("NCCL failed with code 2"), "{error}");
+                // Whoever is told needs the group of the one that tells.
+                store.set(&format!("heard/{}", group.rank()), b"").unwrap();
+                store.wait(&["heard/0", "heard/1", "heard/2"], None).unwrap();
+            });
         });
     });
 }

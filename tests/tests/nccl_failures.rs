@@ -12,22 +12,18 @@ use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
 use polyrank::{Collective, DType, Device, Error, ProcessGroup, Request, Tensor};
-use polyrank_tests::nccl::{Made, in_double, in_double_as, nccl_processes, nccl_ranks};
+use polyrank_tests::nccl::{
+    Made, count, forget_calls, in_double, in_double_as, in_double_with_log, nccl_processes,
+    nccl_ranks, numbers, on_device, request,
+};
 use polyrank_tests::processes::{bare_processes, report, with_variable};
 
-fn on_device(index: u32, elements: usize) -> Tensor {
-    let region = cuda::upload(&1_f32.to_ne_bytes().repeat(elements), index).unwrap();
-    Tensor::contiguous(region, DType::F32, vec![elements])
-}
-
 fn allreduce(group: &ProcessGroup, elements: usize) -> Request {
-    let mut request = Request::new(Collective::Allreduce);
-    request.outputs = vec![vec![on_device(group.rank(), elements)]];
-    request
+    request(Collective::Allreduce, &on_device(group.rank(), &vec![1.0; elements]))
 }
 
 fn broadcast(group: &ProcessGroup, elements: usize) -> Request {
-    Request { collective: Collective::Broadcast, name: "broadcast", ..allreduce(group, elements) }
+    request(Collective::Broadcast, &on_device(group.rank(), &vec![1.0; elements]))
 }
 
 /// Issues `request`, and waits until it is done on the device.
@@ -97,9 +93,8 @@ fn a_backend_for_the_other_kind_of_device_is_refused() {
 fn two_ranks_on_one_device_are_found_when_they_meet() {
     in_double("two_ranks_on_one_device_are_found_when_they_meet", || {
         let errors = nccl_ranks(3, &Made::default(), |group| {
-            let mut request = Request::new(Collective::Allreduce);
-            request.outputs = vec![vec![on_device(group.rank() % 2, 1)]];
-            said(&group.run(request).unwrap_err())
+            let tensor = on_device(group.rank() % 2, &[1.0]);
+            said(&group.run(request(Collective::Allreduce, &tensor)).unwrap_err())
         });
         for error in errors {
             assert!(error.starts_with("InvalidArgument: ranks 0 and 2 both use"), "{error}");
@@ -108,9 +103,8 @@ fn two_ranks_on_one_device_are_found_when_they_meet() {
         // A rank has one device.
         nccl_ranks(1, &Made::default(), |group| {
             finish(&group, allreduce(&group, 1)).unwrap();
-            let mut request = Request::new(Collective::Allreduce);
-            request.outputs = vec![vec![on_device(3, 1)]];
-            let error = group.run(request).unwrap_err().to_string();
+            let elsewhere = request(Collective::Allreduce, &on_device(3, &[1.0]));
+            let error = group.run(elsewhere).unwrap_err().to_string();
             assert!(
                 error.contains("uses cuda:0 in the group, and a tensor is on cuda:3"),
                 "{error}"
@@ -291,39 +285,26 @@ fn a_rank_that_left_is_named() {
 #[test]
 fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
     let test = "bound_groups_split_their_communicator_and_others_make_a_new_one";
-    let log = std::env::temp_dir().join(format!("polyrank-nccl-log-{}", std::process::id()));
-    let path = log.to_string_lossy().into_owned();
-    with_variable("NCCL_DOUBLE_LOG", &path, || {
-        in_double(test, || {
-            let path = std::env::var("NCCL_DOUBLE_LOG").unwrap();
-            let calls = |start: &str| {
-                let text = std::fs::read_to_string(&path).unwrap_or_default();
-                text.lines().filter(|line| line.starts_with(start)).count()
-            };
-            for bound in [true, false] {
-                let _ = std::fs::remove_file(&path);
-                let nccl = NcclOptions::default().is_high_priority_stream(true);
-                nccl_ranks(3, &Made { bound, nccl, ..Made::default() }, |group| {
-                    let child = group.split_group(&[2, 0], Default::default()).unwrap();
-                    assert_eq!(child.is_none(), group.rank() == 1);
-                    let Some(child) = child else { return };
-                    assert_eq!(child.rank(), u32::from(group.rank() == 0));
-                    let tensor = on_device(group.rank(), 4);
-                    let mut request = Request::new(Collective::Allreduce);
-                    request.outputs = vec![vec![tensor.clone()]];
-                    child.run(request).unwrap();
-                    let sum = 2_f32.to_ne_bytes().repeat(4);
-                    assert_eq!(cuda::download(tensor.region()).unwrap(), sum);
-                    child.shutdown();
-                });
-                let made = (calls("ncclCommSplit"), calls("ncclCommInitRankConfig"));
-                assert_eq!(made, if bound { (3, 3) } else { (0, 2) });
-                assert_eq!(calls("cuStreamCreateWithPriority 0"), 0);
-                assert_eq!(calls("ncclCommAbort"), 0, "all left in order");
-            }
-        });
+    in_double_with_log(test, || {
+        for bound in [true, false] {
+            forget_calls();
+            let nccl = Some(NcclOptions::default().is_high_priority_stream(true));
+            nccl_ranks(3, &Made { bound, nccl, ..Made::default() }, |group| {
+                let child = group.split_group(&[2, 0], Default::default()).unwrap();
+                assert_eq!(child.is_none(), group.rank() == 1);
+                let Some(child) = child else { return };
+                assert_eq!(child.rank(), u32::from(group.rank() == 0));
+                let tensor = on_device(group.rank(), &[1.0; 4]);
+                child.run(request(Collective::Allreduce, &tensor)).unwrap();
+                assert_eq!(numbers(&tensor), [2.0; 4]);
+                child.shutdown();
+            });
+            let made = (count("ncclCommSplit"), count("ncclCommInitRankConfig"));
+            assert_eq!(made, if bound { (3, 3) } else { (0, 2) });
+            assert_eq!(count("cuStreamCreateWithPriority 0"), 0);
+            assert_eq!(count("ncclCommAbort"), 0, "all left in order");
+        }
     });
-    let _ = std::fs::remove_file(log);
 }
 
 #[test]
@@ -336,12 +317,9 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
             };
             let child = group.split_group(list, Default::default()).unwrap().unwrap();
             assert_eq!(child.size(), 2);
-            let tensor = on_device(group.rank(), 4);
-            let mut request = Request::new(Collective::Allreduce);
-            request.outputs = vec![vec![tensor.clone()]];
-            child.run(request).unwrap();
-            let sum = 2_f32.to_ne_bytes().repeat(4);
-            assert_eq!(cuda::download(tensor.region()).unwrap(), sum);
+            let tensor = on_device(group.rank(), &[1.0; 4]);
+            child.run(request(Collective::Allreduce, &tensor)).unwrap();
+            assert_eq!(numbers(&tensor), [2.0; 4]);
             child.shutdown();
         });
     });
@@ -350,7 +328,7 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
 #[test]
 fn with_blocking_wait_the_thread_waits_for_the_device() {
     in_double("with_blocking_wait_the_thread_waits_for_the_device", || {
-        let nccl = NcclOptions::default().blocking_wait(true);
+        let nccl = Some(NcclOptions::default().blocking_wait(true));
         nccl_ranks(2, &Made { nccl, ..Made::default() }, |group| {
             let work = group.issue(allreduce(&group, 1000)).unwrap();
             work.wait(None).unwrap();

@@ -427,7 +427,7 @@ fn on_device<'py>(
             false => vec![operation.tensor.clone_ref(py)],
         };
         let sent = operation.is_send.then(|| operation.tensor.bind(py).get_type().unbind());
-        crate::classes::Work::new(work, outputs, group.timeout()).sending(sent)
+        crate::classes::Work::new(work, outputs, group.timeout()).reading(sent)
     });
     Ok(Some(works.collect()))
 }

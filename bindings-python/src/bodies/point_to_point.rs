@@ -19,7 +19,7 @@ pub(super) fn send(
     let tensor = call.tensor(0)?;
     let sent = call.type_on_device(&tensor);
     let work = detached(py, || group.issue_send(tensor, peer, tag, None, waiting))?;
-    Ok(Work::new(work, Vec::new(), group.timeout()).sending(sent))
+    Ok(Work::new(work, Vec::new(), group.timeout()).reading(sent))
 }
 
 /// Receives from `peer`, a rank in the group; from whoever sends first if there is none. The caller

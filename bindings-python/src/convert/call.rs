@@ -211,6 +211,18 @@ impl<'py> Call<'py> {
         Some(object.get_type().unbind())
     }
 
+    /// The type of the first tensor's object of a call, if it is on a device: for a rank that only
+    /// reads, as one that is not the root of a gather, and has no output that tells its own.
+    pub(crate) fn first_type_on_device(&self) -> Option<Py<PyType>> {
+        let mut first = None;
+        for (_, value) in self.parameters() {
+            for_each_tensor(value, &mut |tensor| {
+                first = first.take().or_else(|| self.type_on_device(tensor));
+            });
+        }
+        first
+    }
+
     /// The objects whose memory the call writes, in one flat list.
     pub(crate) fn outputs(&self) -> Vec<Py<PyAny>> {
         let mut outputs = Vec::new();

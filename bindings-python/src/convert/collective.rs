@@ -34,10 +34,11 @@ pub(crate) fn collective<'py>(
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
         let outputs = call.outputs();
+        let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
         let resolved = call.into_resolved();
         let issued = py.detach(|| issue(group, resolved.request(group.size())?, Waiting::Later));
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-        Work::new(work, outputs, timeout).into_object(py)
+        Work::new(work, outputs, timeout).reading(read).into_object(py)
     })
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn collective_of_default<'py>(
         }
         let group = call.group()?;
         let outputs = call.outputs();
+        let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
         let resolved = call.into_resolved();
         let async_op = resolved.async_op();
         let waiting = if async_op { Waiting::Later } else { Waiting::Soon };
@@ -83,7 +85,7 @@ pub(crate) fn collective_of_default<'py>(
         });
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         if async_op {
-            return Work::new(work, outputs, timeout).into_object(py);
+            return Work::new(work, outputs, timeout).reading(read).into_object(py);
         }
         wait(py, &work, None)?;
         Ok(py.None().into_bound(py))

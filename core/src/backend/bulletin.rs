@@ -29,9 +29,11 @@ pub(super) const STALL: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(150);
 /// How long the others have to answer when a rank's library says that something failed.
 const ROLL_CALL: Duration = Duration::from_millis(600);
-/// How much longer than that it is waited for an answer while several are silent, or the store does
-/// not answer either: the slow ones are not to be taken for the one that is gone.
-const LAST_CALL: Duration = Duration::from_secs(10);
+/// How long after the last answer that is, while several are silent: the slow ones are not to be
+/// taken for the one that is gone.
+const LAST_CALL: Duration = Duration::from_secs(2);
+/// How long in all, whoever answers then, and how long it is tried where the store does not.
+const END_OF_CALL: Duration = Duration::from_secs(10);
 /// How often it is looked who has answered.
 const AGAIN_SOON: Duration = Duration::from_millis(20);
 /// Limit of one request to the store.
@@ -265,45 +267,69 @@ impl Bulletin {
 
     fn roll_call(&self) -> Result<Answers> {
         let since = Instant::now();
+        let mut silent: Vec<u32> = (0..self.size).filter(|&rank| rank != self.rank).collect();
+        let mut last_answer = since;
         loop {
-            let waited = since.elapsed();
-            match self.answers() {
-                Ok((answers, silent)) => {
-                    let limit = if silent > 1 { LAST_CALL } else { ROLL_CALL };
-                    if answers.told.is_some() || silent == 0 || waited >= limit {
+            let (before, waited) = (silent.len(), since.elapsed());
+            match self.answers(&mut silent) {
+                Ok(answers) => {
+                    if silent.len() < before {
+                        last_answer = Instant::now();
+                    }
+                    let is_over = match silent.len() {
+                        0 => true,
+                        // Whoever is known to have left is to blame, also where others are silent.
+                        _ if answers.has_left || silent.len() == 1 => waited >= ROLL_CALL,
+                        _ => last_answer.elapsed() >= LAST_CALL || waited >= END_OF_CALL,
+                    };
+                    if answers.told.is_some() || is_over {
                         return Ok(answers);
                     }
                 }
-                Err(Error::StoreTimeout { .. }) if waited < LAST_CALL => {}
+                Err(Error::StoreTimeout { .. }) if waited < END_OF_CALL => {}
                 Err(error) => return Err(error),
             }
             std::thread::sleep(AGAIN_SOON);
         }
     }
 
-    /// Answers to a roll call, and says who else has and how many have not.
-    fn answers(&self) -> Result<(Answers, usize)> {
+    /// Answers to a roll call, and asks those that were `silent` until now.
+    fn answers(&self, silent: &mut Vec<u32>) -> Result<Answers> {
         let store = &self.own;
         let failed = |rank: u32| self.key(&format!("failed/{rank}"));
         store.set(&failed(self.rank), b"")?;
         let told = self.told()?;
-        let mut silent = Vec::new();
-        for rank in (0..self.size).filter(|&rank| rank != self.rank) {
+        let mut still = Vec::with_capacity(silent.len());
+        for &rank in &*silent {
             if !store.check(&[&failed(rank)])? {
-                silent.push(rank);
+                still.push(rank);
             }
         }
-        let how = |left| if left { "it left the group" } else { "it does not answer" };
-        // Of several, one that is known to have left is to blame.
-        let mut missing = silent.first().map(|&rank| (rank, how(false)));
-        for &rank in &silent {
+        *silent = still;
+        let mut missing = silent.first().map(|&rank| (rank, "it does not answer"));
+        let mut has_left = false;
+        for &rank in &*silent {
             if store.check(&[&self.left_key(rank)])? {
-                missing = Some((rank, how(true)));
+                (missing, has_left) = (Some((rank, "it left the group")), true);
                 break;
             }
         }
-        let undecided = if missing.is_some_and(|it| it.1 == how(true)) { 1 } else { silent.len() };
-        Ok((Answers { told, missing }, undecided))
+        Ok(Answers { told, missing, has_left })
+    }
+
+    /// Waits for a rank to tell why the group broke, as one that breaks it does before its library
+    /// fails on the others. None if nobody does within the time of a roll call, or without a store.
+    #[cfg(feature = "nccl")]
+    pub(super) fn wait_for_reason(&self) -> Option<(Abort, Found)> {
+        let since = Instant::now();
+        loop {
+            match self.told() {
+                Ok(Some(abort)) => return Some((abort, Found::Elsewhere)),
+                Err(error) if !matches!(error, Error::StoreTimeout { .. }) => return None,
+                _ if since.elapsed() >= ROLL_CALL => return None,
+                _ => std::thread::sleep(AGAIN_SOON),
+            }
+        }
     }
 
     /// Why the group broke, if a rank has told.
@@ -439,6 +465,8 @@ struct Answers {
     told: Option<Abort>,
     /// A rank that does not answer, and what is known of it.
     missing: Option<(u32, &'static str)>,
+    /// Whether that one is known to have left.
+    has_left: bool,
 }
 
 fn last_of(bytes: &[u8]) -> u64 {

@@ -245,8 +245,8 @@ pub trait Backend: Send + Sync {
         None
     }
     /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,
-    /// those of the new group with a color, and `key` is their rank there; `nccl` is what was chosen
-    /// for it. `None` if such groups begin anew.
+    /// those of the new group with a color, and `key` is their rank there; `nccl` is what was
+    /// chosen for it. `None` if such groups begin anew.
     ///
     /// # Errors
     /// Those of the library.

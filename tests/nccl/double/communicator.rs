@@ -73,6 +73,9 @@ impl Communicator {
     fn meet(&self, id: &[u8; ID_BYTES], rank: usize, size: usize) {
         let met = || -> io::Result<Meshes> {
             let data = Mesh::join(id, rank, size)?;
+            if is_to_fail(rank) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             // The first rank opens a second meeting, of which the others hear in the first.
             let second = if rank == 0 { new_id()?.to_vec() } else { Vec::new() };
             let second = data.gather(rank, &second)?.swap_remove(0);
@@ -85,7 +88,9 @@ impl Communicator {
                 let _ = self.meshes.set(meshes);
                 SUCCESS
             }
-            Err(_) => SYSTEM_ERROR,
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => SYSTEM_ERROR,
+            // It is gone, or failed.
+            Err(_) => REMOTE_ERROR,
         };
         self.state.store(state, Ordering::SeqCst);
     }
@@ -208,4 +213,10 @@ impl Communicator {
         let (made_for, factor) = operators.get(&number).copied()?;
         (made_for == dtype).then_some(Operator::Premul(factor))
     }
+}
+
+/// Whether the environment wants the making of communicators to fail at this rank.
+fn is_to_fail(rank: usize) -> bool {
+    let named = std::env::var("NCCL_DOUBLE_MEETING_FAILS").ok();
+    named.and_then(|text| text.parse().ok()) == Some(rank)
 }

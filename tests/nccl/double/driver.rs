@@ -1,12 +1,10 @@
 //! The functions of the CUDA driver. Knows no communicator.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
-use super::stream;
+use super::{memory, stream};
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
@@ -19,8 +17,6 @@ const NOT_READY: c_int = 600;
 const DEVICES: c_int = 8;
 /// What a context's handle is more than its device's number.
 const CONTEXT: usize = 0xC000;
-/// What freed memory is overwritten with.
-const FREED: u8 = 0xDE;
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
@@ -130,12 +126,16 @@ unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(made: *mut usize, _flags: c_uint) -> c_int {
+fn create_stream(made: *mut usize) -> c_int {
     in_context(|| {
         unsafe { *made = stream::create() };
         SUCCESS
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamCreate(made: *mut usize, _flags: c_uint) -> c_int {
+    create_stream(made)
 }
 
 #[unsafe(no_mangle)]
@@ -148,10 +148,7 @@ unsafe extern "C" fn cuStreamCreateWithPriority(
         return INVALID_VALUE;
     }
     super::nccl::log(&format!("cuStreamCreateWithPriority {priority}"));
-    in_context(|| {
-        unsafe { *made = stream::create() };
-        SUCCESS
-    })
+    create_stream(made)
 }
 
 #[unsafe(no_mangle)]
@@ -198,34 +195,13 @@ unsafe extern "C" fn cuEventRecord(event: usize, of: usize) -> c_int {
     outcome(stream::record(event, of))
 }
 
-fn layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, 256).expect("a size that can be")
-}
-
-fn allocated() -> &'static Mutex<HashMap<usize, usize>> {
-    static ALLOCATED: OnceLock<Mutex<HashMap<usize, usize>>> = OnceLock::new();
-    ALLOCATED.get_or_init(Mutex::default)
-}
-
-fn free(address: usize) -> bool {
-    let Some(bytes) = allocated().lock().unwrap().remove(&address) else { return false };
-    let at = address as *mut u8;
-    unsafe {
-        at.write_bytes(FREED, bytes);
-        dealloc(at, layout(bytes));
-    }
-    true
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
     if bytes == 0 {
         return INVALID_VALUE;
     }
     in_context(|| {
-        let at = unsafe { alloc(layout(bytes)) } as usize;
-        allocated().lock().unwrap().insert(at, bytes);
-        unsafe { *address = at as u64 };
+        unsafe { *address = memory::allocate(bytes) as u64 };
         SUCCESS
     })
 }
@@ -238,25 +214,22 @@ unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, _of: usize
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFree_v2(address: u64) -> c_int {
     super::nccl::log("cuMemFree of a device");
-    outcome(free(address as usize))
+    outcome(memory::free(address as usize))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFreeAsync(address: u64, of: usize) -> c_int {
-    let known = stream::push(of, Box::new(move || assert!(free(address as usize), "freed once")));
+    let known =
+        stream::push(of, Box::new(move || assert!(memory::free(address as usize), "freed once")));
     if !known {
         super::nccl::log("cuMemFreeAsync on no stream");
     }
     outcome(known)
 }
 
-unsafe fn copy(from: usize, into: usize, bytes: usize) {
-    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, bytes) };
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyHtoD_v2(into: u64, from: *const c_void, bytes: usize) -> c_int {
-    unsafe { copy(from as usize, into as usize, bytes) };
+    memory::copy(from as usize, into as usize, bytes);
     SUCCESS
 }
 
@@ -269,7 +242,7 @@ unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
 ) -> c_int {
     // Memory that is not pinned is read before the call returns.
     let staged = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
-    let job = move || unsafe { copy(staged.as_ptr() as usize, into as usize, staged.len()) };
+    let job = move || memory::copy(staged.as_ptr() as usize, into as usize, staged.len());
     outcome(stream::push(of, Box::new(job)))
 }
 
@@ -281,14 +254,14 @@ unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     of: usize,
 ) -> c_int {
     let into = into as usize;
-    let job = move || unsafe { copy(from as usize, into, bytes) };
+    let job = move || memory::copy(from as usize, into, bytes);
     // Into memory that is not pinned the copy is done when the call returns.
     outcome(stream::push(of, Box::new(job)) && stream::synchronize(of))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyDtoDAsync_v2(into: u64, from: u64, bytes: usize, of: usize) -> c_int {
-    let job = move || unsafe { copy(from as usize, into as usize, bytes) };
+    let job = move || memory::copy(from as usize, into as usize, bytes);
     outcome(stream::push(of, Box::new(job)))
 }
 
@@ -314,6 +287,5 @@ unsafe extern "C" fn cuGetErrorName(code: c_int, text: *mut *const c_char) -> c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(code: c_int, text: *mut *const c_char) -> c_int {
-    unsafe { *text = name(code).as_ptr() };
-    SUCCESS
+    unsafe { cuGetErrorName(code, text) }
 }

@@ -16,6 +16,7 @@
 
 mod communicator;
 mod driver;
+mod memory;
 mod mesh;
 mod nccl;
 mod operation;

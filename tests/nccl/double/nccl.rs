@@ -12,7 +12,7 @@ use super::communicator::{
 };
 use super::driver::{current_device, forbid_children};
 use super::mesh::{ID_BYTES, new_id};
-use super::operation::{Kind, Operation, Operator};
+use super::operation::{Kind, Operation};
 use super::{reduce, stream};
 
 const VERSION: c_int = 2_23_04;
@@ -186,22 +186,27 @@ unsafe extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclCommCount(comm: usize, count: *mut c_int) -> c_int {
+/// Writes a part of the place that a communicator has.
+unsafe fn tell_place(
+    comm: usize,
+    into: *mut c_int,
+    part: impl FnOnce((usize, usize)) -> usize,
+) -> c_int {
     with(comm, |it| {
-        let Some((_, size)) = it.place() else { return INVALID_USAGE };
-        unsafe { *count = size as c_int };
+        let Some(place) = it.place() else { return INVALID_USAGE };
+        unsafe { *into = part(place) as c_int };
         SUCCESS
     })
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommCount(comm: usize, count: *mut c_int) -> c_int {
+    unsafe { tell_place(comm, count, |(_, size)| size) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommUserRank(comm: usize, rank: *mut c_int) -> c_int {
-    with(comm, |it| {
-        let Some((place, _)) = it.place() else { return INVALID_USAGE };
-        unsafe { *rank = place as c_int };
-        SUCCESS
-    })
+    unsafe { tell_place(comm, rank, |(rank, _)| rank) }
 }
 
 #[unsafe(no_mangle)]
@@ -306,7 +311,8 @@ fn call(comm: usize, of: *mut c_void, operation: Operation) -> c_int {
     if grouped { SUCCESS } else { launch(vec![item]) }
 }
 
-fn reducing(
+/// Takes one call; `number` is the operator's, `other` the root or the peer.
+fn called(
     kind: Kind,
     (from, into, count): (*const c_void, *mut c_void, usize),
     (dtype, number, other): (c_int, c_int, c_int),
@@ -334,7 +340,7 @@ unsafe extern "C" fn ncclAllReduce(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    reducing(Kind::AllReduce, (from, into, count), (dtype, operator, 0), comm, of)
+    called(Kind::AllReduce, (from, into, count), (dtype, operator, 0), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -348,7 +354,7 @@ unsafe extern "C" fn ncclReduce(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    reducing(Kind::Reduce, (from, into, count), (dtype, operator, root), comm, of)
+    called(Kind::Reduce, (from, into, count), (dtype, operator, root), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -361,7 +367,7 @@ unsafe extern "C" fn ncclReduceScatter(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    reducing(Kind::ReduceScatter, (from, into, count), (dtype, operator, 0), comm, of)
+    called(Kind::ReduceScatter, (from, into, count), (dtype, operator, 0), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -374,7 +380,7 @@ unsafe extern "C" fn ncclBroadcast(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    reducing(Kind::Broadcast, (from, into, count), (dtype, 0, root), comm, of)
+    called(Kind::Broadcast, (from, into, count), (dtype, 0, root), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -386,7 +392,7 @@ unsafe extern "C" fn ncclAllGather(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    reducing(Kind::AllGather, (from, into, count), (dtype, 0, 0), comm, of)
+    called(Kind::AllGather, (from, into, count), (dtype, 0, 0), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -398,9 +404,7 @@ unsafe extern "C" fn ncclSend(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    let (operator, other) = (Operator::Number(0), peer as usize);
-    let from = from as usize;
-    call(comm, of, Operation { kind: Kind::Send, from, into: 0, count, dtype, operator, other })
+    called(Kind::Send, (from, std::ptr::null_mut(), count), (dtype, 0, peer), comm, of)
 }
 
 #[unsafe(no_mangle)]
@@ -412,9 +416,7 @@ unsafe extern "C" fn ncclRecv(
     comm: usize,
     of: *mut c_void,
 ) -> c_int {
-    let (operator, other) = (Operator::Number(0), peer as usize);
-    let into = into as usize;
-    call(comm, of, Operation { kind: Kind::Recv, from: 0, into, count, dtype, operator, other })
+    called(Kind::Recv, (std::ptr::null(), into, count), (dtype, 0, peer), comm, of)
 }
 
 #[unsafe(no_mangle)]

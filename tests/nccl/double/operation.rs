@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
 
+use super::memory::copy;
 use super::mesh::{Mesh, read_number, read_text, write_number, write_text};
 use super::reduce;
 
@@ -233,13 +234,4 @@ impl Operation {
         }
         ours
     }
-}
-
-fn copy(from: usize, into: usize, bytes: usize) {
-    if from == into || bytes == 0 {
-        return;
-    }
-    // SAFETY: whoever issued the operation keeps the memory until it is over, and gives places that
-    // do not overlap otherwise.
-    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, bytes) };
 }

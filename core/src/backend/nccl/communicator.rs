@@ -193,6 +193,24 @@ impl Communicator {
     /// # Errors
     /// [`Error::Network`] with what failed, here or at another rank.
     pub(super) fn is_settled(&self) -> Result<bool> {
+        self.with_state(|functions, comm, state| match state {
+            code::SUCCESS => Ok(true),
+            code::IN_PROGRESS => Ok(false),
+            failed => {
+                let why = if failed == code::REMOTE_ERROR { "another rank" } else { "NCCL" };
+                check(functions, comm, failed, why).map(|()| false)
+            }
+        })
+    }
+
+    /// Whether the library says that it failed at another rank, not here.
+    fn failed_elsewhere(&self) -> bool {
+        let state = self.with_state(|_, _, state| Ok(state));
+        state.is_ok_and(|state| state == code::REMOTE_ERROR)
+    }
+
+    /// Runs `run` with what the library says of the last call. Nobody else has the handle then.
+    fn with_state<R>(&self, run: impl FnOnce(&Functions, Comm, c_int) -> Result<R>) -> Result<R> {
         let raw = self.lock();
         let Some(Handle(comm)) = *raw else { return Err(gone()) };
         let functions = &self.found.functions;
@@ -200,14 +218,7 @@ impl Communicator {
         // SAFETY: the handle is ours, and the second argument is where a result goes.
         let answer = unsafe { (functions.comm_async_error)(comm, &raw mut state) };
         check(functions, comm, answer, "ncclCommGetAsyncError")?;
-        match state {
-            code::SUCCESS => Ok(true),
-            code::IN_PROGRESS => Ok(false),
-            failed => {
-                let why = if failed == code::REMOTE_ERROR { "another rank" } else { "NCCL" };
-                check(functions, comm, failed, why).map(|()| false)
-            }
-        }
+        run(functions, comm, state)
     }
 
     /// Ends what is under way on the device, and the communicator. May take a while.
@@ -246,6 +257,9 @@ impl Communicator {
         if let Err(error) = self.settle(patience) {
             let is_late =
                 Instant::now() >= patience.until && matches!(self.is_settled(), Ok(false));
+            if self.failed_elsewhere() {
+                patience.ear.hear_of_failure();
+            }
             self.abort();
             let message = format!(
                 "not all of {} ranks came to their NCCL communicator: every rank of the group must \

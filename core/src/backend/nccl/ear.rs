@@ -48,6 +48,15 @@ impl<'a> Ear<'a> {
         }
     }
 
+    /// Hears why the library says that another rank failed, if one tells.
+    pub(super) fn hear_of_failure(&self) {
+        let Some(bulletin) = self.bulletin.filter(|bulletin| !bulletin.is_broken()) else { return };
+        let mut heard = self.heard.borrow_mut();
+        if heard.is_none() {
+            *heard = bulletin.wait_for_reason();
+        }
+    }
+
     /// Why the group broke, if another rank told.
     pub(super) fn heard(&self) -> Option<(Abort, Found)> {
         self.heard.borrow_mut().take()
