@@ -892,6 +892,48 @@ export interface BackendOptions {
   globalRanksInGroup?: readonly number[] | undefined;
 }
 
+/**
+ * What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
+ * library's choice.
+ */
+export interface NcclConfig {
+  /**
+   * Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
+   * has a deadline.
+   */
+  blocking?: number | null | undefined;
+  /** Thread blocks that form a cluster, 0 to 8. */
+  cgaClusterSize?: number | null | undefined;
+  /** Least number of thread blocks for a kernel, from 1. */
+  minCtas?: number | null | undefined;
+  /** Greatest number of thread blocks for a kernel, not below `minCtas`. */
+  maxCtas?: number | null | undefined;
+  /** Name of the network module, as `Socket` or `IB`. */
+  netName?: string | null | undefined;
+  /** Whether what is split off shares resources with the communicator it comes from, 0 or 1. */
+  splitShare?: number | null | undefined;
+}
+
+/**
+ * Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
+ * where `BackendOptions` do, of a group in which NCCL serves a device.
+ */
+export interface NcclOptions extends BackendOptions {
+  /**
+   * Whether the group's kernels come before those of other streams.
+   * @defaultValue `false`
+   */
+  isHighPriorityStream?: boolean | undefined;
+  /**
+   * Whether `wait()` blocks the thread until the operation is done on the device, instead of
+   * ordering the caller's stream after it.
+   * @defaultValue `false`
+   */
+  blockingWait?: boolean | undefined;
+  /** What NCCL itself is told. */
+  config?: NcclConfig | undefined;
+}
+
 /** What a hook learns before an operation is issued. */
 export interface PreHookArgs {
   /** The operation: `ALLREDUCE`, `SEND`, … */
@@ -1073,8 +1115,8 @@ export interface InitProcessGroupOptions extends WaitOptions {
    * @defaultValue `""`
    */
   groupName?: string | undefined;
-  /** Options of the backend. */
-  pgOptions?: BackendOptions | null | undefined;
+  /** Options of the group, `NcclOptions` where NCCL serves a device. */
+  pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /** The device that the group is bound to. */
   deviceId?: unknown;
 }
@@ -1085,8 +1127,8 @@ export interface NewGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** None: the default group's. */
   backend?: string | null | undefined;
-  /** Options of the backend. */
-  pgOptions?: BackendOptions | null | undefined;
+  /** Options of the group, `NcclOptions` where NCCL serves a device. */
+  pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /**
    * Only the members call it.
    * @defaultValue `false`
@@ -1109,8 +1151,8 @@ export interface NewGroupOptions extends WaitOptions {
 export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   /** Limit of the new group's operations; none: this group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the backend. */
-  opts?: BackendOptions | null | undefined;
+  /** Options of the group, `NcclOptions` where NCCL serves a device. */
+  opts?: BackendOptions | NcclOptions | null | undefined;
   /** None: made from this group's name. */
   groupName?: string | null | undefined;
   /** A description for logs. */
@@ -1127,8 +1169,8 @@ export interface SplitGroupOptions extends WaitOptions {
   splitRanks?: readonly (readonly number[])[] | null | undefined;
   /** Limit of this call; none: the group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the backend. */
-  pgOptions?: BackendOptions | null | undefined;
+  /** Options of the group, `NcclOptions` where NCCL serves a device. */
+  pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
 }
@@ -1910,7 +1952,7 @@ export class ProcessGroup {
    *
    * Not built in this version.
    *
-   * @param opts - Options of the backend.
+   * @param opts - Options of the group, `NcclOptions` where NCCL serves a device.
    * @throws {@link UnsupportedError}
    */
   reconfigure(opts: ReconfigureOptions): Work<unknown>;
@@ -2303,8 +2345,8 @@ export function splitGroup(parentPg: GroupLike | null | undefined, options?: Wai
     splitRanks?: readonly (readonly number[])[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
-    /** Options of the backend. */
-    pgOptions?: BackendOptions | null | undefined;
+    /** Options of the group, `NcclOptions` where NCCL serves a device. */
+    pgOptions?: BackendOptions | NcclOptions | null | undefined;
     /** A description for logs. */
     groupDesc?: string | null | undefined;
   }): Promise<GroupLike>;

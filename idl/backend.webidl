@@ -32,6 +32,38 @@ dictionary BackendOptions {
   sequence<Rank> global_ranks_in_group = [];
 };
 
+/// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
+/// library's choice.
+[Since=0.1]
+dictionary NcclConfig {
+  /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
+  /// has a deadline.
+  unsigned long? blocking = null;
+  /// Thread blocks that form a cluster, 0 to 8.
+  unsigned long? cga_cluster_size = null;
+  /// Least number of thread blocks for a kernel, from 1.
+  unsigned long? min_ctas = null;
+  /// Greatest number of thread blocks for a kernel, not below `min_ctas`.
+  unsigned long? max_ctas = null;
+  /// Name of the network module, as `Socket` or `IB`.
+  DOMString? net_name = null;
+  /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
+  unsigned long? split_share = null;
+};
+
+/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
+/// where `BackendOptions` do, of a group in which NCCL serves a device.
+[Since=0.1]
+dictionary NcclOptions : BackendOptions {
+  /// Whether the group's kernels come before those of other streams.
+  boolean is_high_priority_stream = false;
+  /// Whether `wait()` blocks the thread until the operation is done on the device, instead of
+  /// ordering the caller's stream after it.
+  boolean blocking_wait = false;
+  /// What NCCL itself is told.
+  NcclConfig config = {};
+};
+
 /// What carries out a group's operations on one kind of device.
 [Unbuilt, Since=0.1]
 interface DeviceBackend {

@@ -26,7 +26,7 @@ namespace distributed {
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
   /// - `group_name`: the group's name; empty: `default_pg`.
-  /// - `pg_options`: options of the backend.
+  /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
   /// - `device_id`: the device that the group is bound to.
   [Waits,
    Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]

@@ -5,58 +5,120 @@
 //! cargo build --release --example mpi_speed
 //! mpirun -n 2 target/release/examples/mpi_speed
 //! ```
+//!
+//! Each way of polyrank's is set beside MPI's calls on the very same memory, as two buffers of one
+//! size can differ by more than what is looked for; how much they do, "noise" says. Every turn
+//! begins with another way, and ratios are those within a turn.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use polyrank::Region;
-use polyrank::backend::mpi::{RawCall, library, raw_allreduce};
+use polyrank::backend::mpi::{RawCall, library, raw_allreduce, raw_allreduce_of};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank::{Collective, DType, Request, Tensor};
+use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor};
 
 /// Turns, of which the median counts.
-const TURNS: usize = 21;
+const TURNS: usize = 75;
+/// What is measured in a turn.
+const WAYS: [Way; 5] = [Way::Blocking, Way::OnLent, Way::OnOwned, Way::Lent, Way::Owned];
+
+/// One way to an allreduce, in the order of [`WAYS`].
+#[derive(Clone, Copy)]
+enum Way {
+    /// `MPI_Allreduce`.
+    Blocking,
+    /// `MPI_Iallreduce` and `MPI_Test`, on the memory that [`Way::Lent`] has.
+    OnLent,
+    /// The same on the memory that [`Way::Owned`] has.
+    OnOwned,
+    /// polyrank, with memory that is lent for the call.
+    Lent,
+    /// polyrank, with a tensor that owns its memory.
+    Owned,
+}
+
+/// What is summed.
+struct Memory {
+    lent: Vec<f32>,
+    owned: Region,
+    tensor: Tensor,
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let group = init_process_group(InitOptions::default().backend("mpi"))?;
-    if group.rank() == 0 {
+    let is_first = group.rank() == 0;
+    if is_first {
         println!("{}, {} ranks; median of {TURNS} turns, us per call", library()?, group.size());
     }
-    for (bytes, repeats) in [(4, 5000), (4 << 10, 2000), (64 << 10, 500), (1 << 20, 60)] {
-        let mut data = vec![0_f32; bytes / 4];
-        let region = Region::zeroed(bytes);
-        let tensor = Tensor::contiguous(region, DType::F32, vec![bytes / 4]);
-        let mut times: [Vec<f64>; 4] = Default::default();
-        let each = |seconds: f64| seconds * 1e6 / f64::from(repeats);
-        for _ in 0..TURNS {
-            let blocking = raw_allreduce(RawCall::Blocking, &mut data, repeats)?;
-            times[0].push(each(blocking.as_secs_f64()));
-            let testing = raw_allreduce(RawCall::Testing, &mut data, repeats)?;
-            times[1].push(each(testing.as_secs_f64()));
-            let start = Instant::now();
-            for _ in 0..repeats {
-                let mut request = Request::new(Collective::Allreduce);
-                request.outputs = vec![vec![tensor.clone()]];
-                group.run(request)?;
+    for (bytes, repeats) in [(4, 2000), (4 << 10, 1000), (64 << 10, 200), (1 << 20, 40)] {
+        let owned = Region::zeroed(bytes);
+        let tensor = Tensor::contiguous(owned.clone(), DType::F32, vec![bytes / 4]);
+        let mut memory = Memory { lent: vec![0_f32; bytes / 4], owned, tensor };
+        let mut times: [Vec<f64>; WAYS.len()] = Default::default();
+        // The first turn warms up.
+        for turn in 0..=TURNS {
+            for place in 0..WAYS.len() {
+                let way = (turn + place) % WAYS.len();
+                let took = measure(&group, WAYS[way], &mut memory, repeats)?;
+                if turn > 0 {
+                    times[way].push(took.as_secs_f64() * 1e6 / f64::from(repeats));
+                }
             }
-            times[2].push(each(start.elapsed().as_secs_f64()));
-            let start = Instant::now();
-            for _ in 0..repeats {
-                group.allreduce(&mut data, ())?;
-            }
-            times[3].push(each(start.elapsed().as_secs_f64()));
         }
-        let [blocking, testing, owned, lent] = times.map(|mut times| {
-            times.sort_by(f64::total_cmp);
-            times[TURNS / 2]
-        });
-        if group.rank() == 0 {
-            println!(
-                "{bytes:>8} B: MPI_Allreduce {blocking:.2}, MPI_Iallreduce and MPI_Test \
-                 {testing:.2}, polyrank {owned:.2} (owned), {lent:.2} (lent)"
-            );
+        if is_first {
+            show(bytes, &times);
         }
     }
     destroy_process_group(None)?;
     Ok(())
+}
+
+fn measure(
+    group: &ProcessGroup,
+    way: Way,
+    memory: &mut Memory,
+    repeats: u32,
+) -> polyrank::Result<Duration> {
+    let start = Instant::now();
+    match way {
+        Way::Blocking => return raw_allreduce(RawCall::Blocking, &mut memory.lent, repeats),
+        Way::OnLent => return raw_allreduce(RawCall::Testing, &mut memory.lent, repeats),
+        Way::OnOwned => return raw_allreduce_of(RawCall::Testing, &memory.owned, repeats),
+        Way::Lent => {
+            for _ in 0..repeats {
+                group.allreduce(&mut memory.lent, ())?;
+            }
+        }
+        Way::Owned => {
+            for _ in 0..repeats {
+                let mut request = Request::new(Collective::Allreduce);
+                request.outputs = vec![vec![memory.tensor.clone()]];
+                group.run(request)?;
+            }
+        }
+    }
+    Ok(start.elapsed())
+}
+
+fn show(bytes: usize, times: &[Vec<f64>; WAYS.len()]) {
+    let [blocking, on_lent, on_owned, lent, owned] = times.each_ref().map(|it| median(it.clone()));
+    let more = |way: Way, than: Way| {
+        let pairs = times[way as usize].iter().zip(&times[than as usize]);
+        (median(pairs.map(|(one, other)| one / other).collect()) - 1.0) * 100.0
+    };
+    println!(
+        "{bytes:>8} B: MPI_Allreduce {blocking:.2}; MPI_Iallreduce and MPI_Test {on_lent:.2} and \
+         {on_owned:.2} (noise {:+.1} %); polyrank {lent:.2} (lent, {:+.2} us, {:+.1} %), \
+         {owned:.2} (owned, {:+.2} us, {:+.1} %)",
+        more(Way::OnOwned, Way::OnLent),
+        lent - on_lent,
+        more(Way::Lent, Way::OnLent),
+        owned - on_owned,
+        more(Way::Owned, Way::OnOwned),
+    );
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }

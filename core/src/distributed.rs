@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::backend::registry::BackendName;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
+use crate::generated::backend_options::NcclOptions;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, Rendezvous, incarnation};
 use crate::sorted::sort;
@@ -42,6 +43,8 @@ pub struct InitOptions {
     pub group_name: Option<String>,
     /// The device of this rank.
     pub device: Option<Device>,
+    /// How communicators are made, where NCCL serves a device.
+    pub nccl: Option<NcclOptions>,
 }
 
 impl InitOptions {
@@ -80,6 +83,11 @@ impl InitOptions {
         self.group_name = Some(group_name.into());
         self
     }
+    /// Sets [`InitOptions::nccl`].
+    pub fn nccl(mut self, options: NcclOptions) -> Self {
+        self.nccl = Some(options);
+        self
+    }
 }
 
 /// How [`new_group`] makes a group.
@@ -100,6 +108,8 @@ pub struct NewGroupOptions {
     pub device: Option<Device>,
     /// Name of the group; made of the members by default.
     pub group_name: Option<String>,
+    /// How communicators are made, where NCCL serves a device; the default group's by default.
+    pub nccl: Option<NcclOptions>,
 }
 
 struct World {
@@ -194,13 +204,15 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     }
     let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let mut group_options =
+        GroupOptions::default().backend(spec.clone()).timeout(timeout).description(DEFAULT_NAME);
+    group_options.device = options.device;
+    group_options.nccl = options.nccl.clone();
+    group_options.check()?;
     let (met, prefix) =
         incarnation::meet(timeout, async |left| meet(&options, &spec, left).await).await?;
     let Rendezvous { store, rank, world_size, hosting, .. } = met;
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
-    let mut group_options =
-        GroupOptions::default().backend(spec).timeout(timeout).description(DEFAULT_NAME);
-    group_options.device = options.device;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     let group = ProcessGroup::new_async(store.clone(), rank, world_size, name, group_options)
         .await
@@ -270,6 +282,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
         backend: options.backend.as_deref().map(str::parse).transpose()?,
         device: options.device,
         name: options.group_name,
+        nccl: options.nccl,
         description: Some(options.description.unwrap_or_else(|| "undefined".into())),
         ..SplitOptions::default()
     };

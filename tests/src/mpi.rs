@@ -2,7 +2,7 @@
 //! them. Knows nothing of what the ranks do.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,10 +23,14 @@ pub const HUNG: i32 = 124;
 /// An implementation of MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpi {
-    /// With its mpirun.
+    /// The system's Open MPI, with its mpirun.
     OpenMpi,
-    /// With its mpiexec, Hydra.
+    /// The system's MPICH, with its own ABI and its mpiexec, Hydra.
     Mpich,
+    /// The standard ABI of MPI 5: MPICH 5 as a Python package, with its mpiexec.
+    Standard,
+    /// Open MPI 5 as a Python package, with its mpirun, which is PRRTE's.
+    OpenMpi5,
 }
 
 /// How a job ended.
@@ -49,11 +53,12 @@ impl Job {
 }
 
 impl Mpi {
-    /// Both.
-    pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
+    /// All of them.
+    pub const ALL: [Mpi; 4] = [Mpi::OpenMpi, Mpi::Mpich, Mpi::Standard, Mpi::OpenMpi5];
 
-    /// Its launcher, if it is here: what `POLYRANK_OPEN_MPI` or `POLYRANK_MPICH` names, or one of
-    /// the usual names.
+    /// Its launcher, if it is here: what its variable names (`POLYRANK_OPEN_MPI`, `POLYRANK_MPICH`,
+    /// `POLYRANK_MPI_5`, `POLYRANK_OPEN_MPI_5`), one of the usual names, or that of the environment
+    /// that `cargo xtask setup` makes.
     pub fn launcher(self) -> Option<OsString> {
         let (variable, names, says): (_, &[&str], _) = match self {
             // "mpirun (Open MPI) 5.0.11", "mpirun.openmpi (OpenRTE) 4.1.4".
@@ -61,15 +66,44 @@ impl Mpi {
             Mpi::Mpich => {
                 ("POLYRANK_MPICH", &["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], "HYDRA")
             }
+            Mpi::Standard => ("POLYRANK_MPI_5", &["../.venv-mpich/bin/mpiexec"], "HYDRA"),
+            Mpi::OpenMpi5 => ("POLYRANK_OPEN_MPI_5", &["../.venv-openmpi/bin/mpirun"], "(Open"),
         };
         if let Some(named) = std::env::var_os(variable) {
             return Some(named);
         }
-        let is_it = |name: &&&str| {
+        let is_it = |name: &OsString| {
             let output = Command::new(name).arg("--version").stdin(Stdio::null()).output();
             output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(says))
         };
-        names.iter().find(is_it).map(OsString::from)
+        let place = |name: &&str| match name.strip_prefix("../") {
+            Some(inside) => {
+                let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+                tests.parent().unwrap_or(tests).join(inside).into_os_string()
+            }
+            None => OsString::from(name),
+        };
+        names.iter().map(place).find(is_it)
+    }
+
+    /// The library that its launcher's ranks are given.
+    pub fn library(self) -> OsString {
+        let beside = |name: &str| {
+            let launcher = self.launcher().map(PathBuf::from);
+            let root = launcher.as_deref().and_then(|it| it.parent()?.parent());
+            root.map_or_else(|| name.into(), |root| root.join("lib").join(name).into_os_string())
+        };
+        match self {
+            Mpi::OpenMpi => "libmpi.so.40".into(),
+            Mpi::Mpich => "libmpich.so.12".into(),
+            Mpi::Standard => beside("libmpi_abi.so.1"),
+            Mpi::OpenMpi5 => beside("libmpi.so.40"),
+        }
+    }
+
+    /// Whether it is one of Open MPI's, whose launcher speaks PMIx.
+    pub fn is_open_mpi(self) -> bool {
+        matches!(self, Mpi::OpenMpi | Mpi::OpenMpi5)
     }
 
     /// A folder in which MPICH's library has its usual name, for programs that know no other, where
@@ -78,7 +112,7 @@ impl Mpi {
         let list = Command::new("/sbin/ldconfig").arg("-p").output().ok()?.stdout;
         let list = String::from_utf8_lossy(&list).into_owned();
         let find = |name: &str| list.lines().find(|line| line.trim_start().starts_with(name));
-        if self == Mpi::OpenMpi || find("libmpi.so.12 ").is_some() {
+        if self != Mpi::Mpich || find("libmpi.so.12 ").is_some() {
             return None;
         }
         let (_, path) = find("libmpich.so.12 ")?.split_once("=> ")?;
@@ -106,7 +140,11 @@ impl Mpi {
                 "oob_tcp_if_include",
                 "lo",
             ]),
-            Mpi::Mpich => command.args(["-iface", "lo"]),
+            // It finds no network where it is told to look at the loopback interface only.
+            Mpi::OpenMpi5 => command
+                .args(["--allow-run-as-root", "--map-by", ":oversubscribe"])
+                .args(["--mca", "btl", "self,sm"]),
+            Mpi::Mpich | Mpi::Standard => command.args(["-iface", "lo"]),
         };
         command.args(["-n", &size.to_string()]);
         // What a launcher of other tests said is not for these ranks.

@@ -16,8 +16,8 @@ fn assert_done(job: &Job, size: u32) {
     }
 }
 
-/// Runs `rank_main` on worlds of these sizes with both implementations.
-fn on_both(test: &str, sizes: &[u32], rank_main: impl Fn(&ProcessGroup)) {
+/// Runs `rank_main` on worlds of these sizes with all implementations.
+fn on_all(test: &str, sizes: &[u32], rank_main: impl Fn(&ProcessGroup)) {
     for mpi in Mpi::ALL {
         for &size in sizes {
             let job = ranks(mpi, test, size, &[], |group| {
@@ -33,7 +33,7 @@ fn on_both(test: &str, sizes: &[u32], rank_main: impl Fn(&ProcessGroup)) {
 
 #[test]
 fn every_dtype_operator_root_and_small_size() {
-    on_both("every_dtype_operator_root_and_small_size", &[1, 2, 3], |group| {
+    on_all("every_dtype_operator_root_and_small_size", &[1, 2, 3], |group| {
         cases::every_small(group, [0, 1, 7], check);
     });
 }
@@ -58,21 +58,21 @@ fn the_pairwise_cases_in_every_language() {
 
 #[test]
 fn large_tensors() {
-    on_both("large_tensors", &[2, 3], |group| {
+    on_all("large_tensors", &[2, 3], |group| {
         cases::large(group.size()).for_each(|case| check(group, &case));
     });
 }
 
 #[test]
 fn two_hundred_operations_in_flight_on_two_groups() {
-    on_both("two_hundred_operations_in_flight_on_two_groups", &[3], |group| {
+    on_all("two_hundred_operations_in_flight_on_two_groups", &[3], |group| {
         cases::two_hundred_in_flight(group, None);
     });
 }
 
 #[test]
 fn an_operation_that_nobody_waits_for_ends_all_the_same() {
-    on_both("an_operation_that_nobody_waits_for_ends_all_the_same", &[2], |group| {
+    on_all("an_operation_that_nobody_waits_for_ends_all_the_same", &[2], |group| {
         let (told, hears) = std::sync::mpsc::channel();
         let work = group.allreduce_async(vec![1.0_f32; 300_000], ()).unwrap();
         work.on_done(move |result| told.send(result.clone()).unwrap());
@@ -86,7 +86,7 @@ fn an_operation_that_nobody_waits_for_ends_all_the_same() {
 
 #[test]
 fn messages_meet_by_peer_and_tag_in_order() {
-    on_both("messages_meet_by_peer_and_tag_in_order", &[3], |group| {
+    on_all("messages_meet_by_peer_and_tag_in_order", &[3], |group| {
         let (rank, size) = (group.rank(), group.size());
         let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
         let value = |rank: u32, index: u32| rank * 1000 + index;
@@ -121,7 +121,7 @@ fn messages_meet_by_peer_and_tag_in_order() {
 
 #[test]
 fn groups_of_some_ranks_and_many_one_after_the_other() {
-    on_both("groups_of_some_ranks_and_many_one_after_the_other", &[4], |group| {
+    on_all("groups_of_some_ranks_and_many_one_after_the_other", &[4], |group| {
         let halves = [[0, 2], [3, 1]];
         let mine = halves.iter().find(|half| half.contains(&group.rank())).unwrap();
         let half = group.split_group(mine, Default::default()).unwrap().unwrap();

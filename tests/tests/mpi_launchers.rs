@@ -8,7 +8,7 @@ use std::process::Command;
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank_tests::languages::say_skipped;
-use polyrank_tests::mpi::{Job, Mpi, ROLE, report, run};
+use polyrank_tests::mpi::{Job, Mpi, ROLE, bare_ranks, report, run};
 
 /// What `srun -n 2` sets for every process of a step, besides what its interface for MPI sets.
 const STEP: [&str; 3] = ["SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"];
@@ -52,6 +52,25 @@ fn alone(test: &str, words: &[&str]) -> Option<String> {
     let job = again(command, test, words);
     assert_eq!(job.code, Some(0), "{}", job.output);
     Some(job.of(0).concat())
+}
+
+#[test]
+fn each_launchers_ranks_use_its_own_library() {
+    for mpi in Mpi::ALL {
+        let job = bare_ranks(mpi, "each_launchers_ranks_use_its_own_library", 2, &[], || {
+            let (rank, size) = polyrank::backend::mpi::place().unwrap();
+            let library = polyrank::backend::mpi::library().unwrap();
+            report(rank, format!("one of {size}: {library}"));
+        });
+        let Some(job) = job else { continue };
+        assert_eq!(job.code, Some(0), "{mpi:?}: {}", job.output);
+        let own = mpi.library().to_string_lossy().into_owned();
+        for rank in 0..2 {
+            let said = job.of(rank).concat();
+            let words = ["one of 2: ", &format!("({own})")];
+            assert!(words.iter().all(|words| said.contains(words)), "{mpi:?}: {said}");
+        }
+    }
 }
 
 #[test]

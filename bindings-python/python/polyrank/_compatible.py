@@ -5,9 +5,17 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 
-from polyrank._core import ProcessGroup, ReduceOp, Store, premul_sum, register_backend
+from polyrank._core import (
+    NcclConfig,
+    NcclOptions,
+    ProcessGroup,
+    ReduceOp,
+    Store,
+    premul_sum,
+    register_backend,
+)
 
-__all__ = ["Backend", "make_premul_sum", "reduce_op"]
+__all__ = ["Backend", "ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
 
 make_premul_sum = premul_sum
 
@@ -42,6 +50,13 @@ class Backend(StrEnum):
     ) -> None:
         """As the function `register_backend`."""
         register_backend(name, func, extended_api, devices)
+
+
+class ProcessGroupNCCL:
+    """Where c10d keeps the options of groups over NCCL. A group itself is a `ProcessGroup`."""
+
+    Options = NcclOptions
+    NCCLConfig = NcclConfig
 
 
 class _Deprecated(type):

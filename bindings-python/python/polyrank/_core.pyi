@@ -49,6 +49,8 @@ __all__ = [
     "InvalidTypeError",
     "MessageSizeError",
     "MonitoredBarrierError",
+    "NcclConfig",
+    "NcclOptions",
     "NonGroupMember",
     "NotACounterError",
     "NotInitializedError",
@@ -450,6 +452,106 @@ class BackendOptions(Options):
     @globalRanksInGroup.setter
     def globalRanksInGroup(self, value: Sequence[SupportsIndex]) -> None: ...
     def __new__(cls, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ...) -> Self: ...
+
+
+class NcclConfig(Options):
+    """What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
+    library's choice.
+    """
+
+    @property
+    def blocking(self) -> int | None:
+        """Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
+        has a deadline.
+        """
+    @blocking.setter
+    def blocking(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def cga_cluster_size(self) -> int | None:
+        """Thread blocks that form a cluster, 0 to 8."""
+    @cga_cluster_size.setter
+    def cga_cluster_size(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def cgaClusterSize(self) -> int | None:
+        """c10d's spelling of `cga_cluster_size`."""
+    @cgaClusterSize.setter
+    def cgaClusterSize(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def min_ctas(self) -> int | None:
+        """Least number of thread blocks for a kernel, from 1."""
+    @min_ctas.setter
+    def min_ctas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def minCtas(self) -> int | None:
+        """c10d's spelling of `min_ctas`."""
+    @minCtas.setter
+    def minCtas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def max_ctas(self) -> int | None:
+        """Greatest number of thread blocks for a kernel, not below `min_ctas`."""
+    @max_ctas.setter
+    def max_ctas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def maxCtas(self) -> int | None:
+        """c10d's spelling of `max_ctas`."""
+    @maxCtas.setter
+    def maxCtas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def net_name(self) -> str | None:
+        """Name of the network module, as `Socket` or `IB`."""
+    @net_name.setter
+    def net_name(self, value: str | None) -> None: ...
+    @property
+    def netName(self) -> str | None:
+        """c10d's spelling of `net_name`."""
+    @netName.setter
+    def netName(self, value: str | None) -> None: ...
+    @property
+    def split_share(self) -> int | None:
+        """Whether what is split off shares resources with the communicator it comes from, 0 or 1."""
+    @split_share.setter
+    def split_share(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def splitShare(self) -> int | None:
+        """c10d's spelling of `split_share`."""
+    @splitShare.setter
+    def splitShare(self, value: SupportsIndex | None) -> None: ...
+    def __new__(cls, blocking: SupportsIndex | None = ..., cga_cluster_size: SupportsIndex | None = ..., min_ctas: SupportsIndex | None = ..., max_ctas: SupportsIndex | None = ..., net_name: str | None = ..., split_share: SupportsIndex | None = ...) -> Self: ...
+
+
+class NcclOptions(BackendOptions):
+    """Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
+    where `BackendOptions` do, of a group in which NCCL serves a device.
+    """
+
+    @property
+    def is_high_priority_stream(self) -> bool:
+        """Whether the group's kernels come before those of other streams."""
+    @is_high_priority_stream.setter
+    def is_high_priority_stream(self, value: bool) -> None: ...
+    @property
+    def isHighPriorityStream(self) -> bool:
+        """c10d's spelling of `is_high_priority_stream`."""
+    @isHighPriorityStream.setter
+    def isHighPriorityStream(self, value: bool) -> None: ...
+    @property
+    def blocking_wait(self) -> bool:
+        """Whether `wait()` blocks the thread until the operation is done on the device, instead of
+        ordering the caller's stream after it.
+        """
+    @blocking_wait.setter
+    def blocking_wait(self, value: bool) -> None: ...
+    @property
+    def blockingWait(self) -> bool:
+        """c10d's spelling of `blocking_wait`."""
+    @blockingWait.setter
+    def blockingWait(self, value: bool) -> None: ...
+    @property
+    def config(self) -> NcclConfig:
+        """What NCCL itself is told."""
+    @config.setter
+    def config(self, value: NcclConfig) -> None: ...
+    def __new__(cls, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ..., is_high_priority_stream: bool = ..., blocking_wait: bool = ..., config: NcclConfig = ...) -> Self: ...
 
 
 class AllreduceOptions(Options):
@@ -1517,7 +1619,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
     - `group_name`: the group's name; empty: `default_pg`.
-    - `pg_options`: options of the backend.
+    - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
     - `device_id`: the device that the group is bound to.
 
     Raises `AlreadyInitializedError`, `InvalidArgumentError`, `UnknownBackendError`, `RendezvousError`, `RendezvousTimeoutError`.

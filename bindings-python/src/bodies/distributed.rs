@@ -78,10 +78,11 @@ pub(crate) fn init_process_group<'py>(py: Python<'py>, mut call: Call<'py>) -> A
     options.rank = u32::try_from(rank).ok();
     options.store = call.store(5)?;
     let name: String = call.take(6)?;
-    let settings = settings_of(py, &mut call, 7)?;
+    let settings = settings_of(py, &call, 7)?;
     options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
+    options.nccl = settings.nccl;
     options.device = device_of(py, &call, 8)?;
     detached(py, || distributed::init_process_group(options).map(drop))?;
     give(py, ())
@@ -132,10 +133,11 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
 pub(crate) fn new_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let mut options = NewGroupOptions::default();
     options.ranks = call.take(0)?;
-    let settings = settings_of(py, &mut call, 3)?;
+    let settings = settings_of(py, &call, 3)?;
     options.timeout = call.take::<Option<Duration>>(1)?.or(settings.timeout);
     options.backend = call.take::<Option<String>>(2)?.or(settings.backend);
     options.group_name = settings.group_name;
+    options.nccl = settings.nccl;
     options.device = device_of(py, &call, 6)?;
     options.description = call.take(5)?;
     let sort_ranks: bool = call.take(7)?;
@@ -148,11 +150,12 @@ pub(crate) fn split_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     let parent = group_of(py, &call, 0)?;
     let lists: Option<Vec<Vec<u32>>> = call.take(1)?;
     let mut options = SplitOptions::default();
-    let settings = settings_of(py, &mut call, 3)?;
+    let settings = settings_of(py, &call, 3)?;
     let backend = settings.backend.map(|backend| backend.parse()).transpose();
     options.backend = backend.map_err(|error| raise(py, &error))?;
     options.timeout = call.take::<Option<Duration>>(2)?.or(settings.timeout);
     options.name = settings.group_name;
+    options.nccl = settings.nccl;
     options.description = call.take(4)?;
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {

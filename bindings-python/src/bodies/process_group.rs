@@ -49,12 +49,13 @@ pub(crate) fn split_group<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let ranks: Vec<u32> = call.take(0)?;
-    let settings = settings_of(group.py(), &mut call, 2)?;
+    let settings = settings_of(group.py(), &call, 2)?;
     let mut options = SplitOptions::default();
     options.timeout = call.take::<Option<Duration>>(1)?.or(settings.timeout);
     let backend = settings.backend.map(|backend| backend.parse()).transpose();
     options.backend = backend.map_err(|error| raise(group.py(), &error))?;
     options.name = call.take::<Option<String>>(3)?.or(settings.group_name);
+    options.nccl = settings.nccl;
     options.description = call.take(4)?;
     let inner = &group.get().inner;
     blocking(group.py(), || inner.split_group(&ranks, options))

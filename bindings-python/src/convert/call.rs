@@ -111,12 +111,9 @@ impl<'py> Call<'py> {
         self.resolved.take(index).map_err(|error| raise(self.py, &error))
     }
 
-    /// The members of the options record that parameter `index` was given, if it was given one.
-    pub(crate) fn members(&self, index: usize) -> Option<Vec<Value>> {
-        match self.resolved.values.get(index) {
-            Some(Value::Record(_, members)) => Some(members.clone()),
-            _ => None,
-        }
+    /// The name of parameter `index`, and what it was given.
+    pub(crate) fn argument(&self, index: usize) -> (&'static str, &Value) {
+        self.parameters().nth(index).map_or(("", &Value::None), |(it, value)| (it.name, value))
     }
 
     /// The object that parameter `index` was given, if it is one that only Python knows.

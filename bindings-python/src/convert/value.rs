@@ -196,6 +196,10 @@ pub(crate) fn object_of_value<'py>(py: Python<'py>, value: &Value) -> PyResult<B
             let items = items.iter().map(|item| object_of_value(py, item));
             PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
         }
+        // A class of this module, with all members at their defaults.
+        Value::Record(record, _) => {
+            py.import(intern!(py, "polyrank._core"))?.getattr(record.name)?.call0()?
+        }
         _ => py.None().into_bound(py),
     })
 }

@@ -48,7 +48,7 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
 /// - `store`: where ranks meet, instead of `init_method`.
 /// - `group_name`: the group's name; empty: `default_pg`.
-/// - `pg_options`: options of the backend.
+/// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
 /// - `device_id`: the device that the group is bound to.
 ///
 /// Raises `AlreadyInitializedError`, `InvalidArgumentError`, `UnknownBackendError`, `RendezvousError`, `RendezvousTimeoutError`.

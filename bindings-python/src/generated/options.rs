@@ -98,6 +98,238 @@ impl BackendOptions {
     }
 }
 
+/// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
+/// library's choice.
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
+pub(crate) struct NcclConfig;
+
+#[pymethods]
+impl NcclConfig {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let record = Record::new(&tables::NCCL_CONFIG, positional, keywords)?;
+        let base = PyClassInitializer::from(record);
+        Ok(base.add_subclass(Self))
+    }
+
+    /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
+    /// has a deadline.
+    #[getter(blocking)]
+    fn blocking(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 0)
+    }
+
+    #[setter(blocking)]
+    fn set_blocking(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 0, value)
+    }
+
+    /// Thread blocks that form a cluster, 0 to 8.
+    #[getter(cga_cluster_size)]
+    fn cga_cluster_size(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 1)
+    }
+
+    #[setter(cga_cluster_size)]
+    fn set_cga_cluster_size(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 1, value)
+    }
+
+    /// c10d's spelling of `cga_cluster_size`.
+    #[getter(cgaClusterSize)]
+    fn cga_cluster_size_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 1)
+    }
+
+    #[setter(cgaClusterSize)]
+    fn set_cga_cluster_size_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 1, value)
+    }
+
+    /// Least number of thread blocks for a kernel, from 1.
+    #[getter(min_ctas)]
+    fn min_ctas(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 2)
+    }
+
+    #[setter(min_ctas)]
+    fn set_min_ctas(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 2, value)
+    }
+
+    /// c10d's spelling of `min_ctas`.
+    #[getter(minCtas)]
+    fn min_ctas_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 2)
+    }
+
+    #[setter(minCtas)]
+    fn set_min_ctas_in_camel_case(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 2, value)
+    }
+
+    /// Greatest number of thread blocks for a kernel, not below `min_ctas`.
+    #[getter(max_ctas)]
+    fn max_ctas(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 3)
+    }
+
+    #[setter(max_ctas)]
+    fn set_max_ctas(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 3, value)
+    }
+
+    /// c10d's spelling of `max_ctas`.
+    #[getter(maxCtas)]
+    fn max_ctas_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 3)
+    }
+
+    #[setter(maxCtas)]
+    fn set_max_ctas_in_camel_case(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 3, value)
+    }
+
+    /// Name of the network module, as `Socket` or `IB`.
+    #[getter(net_name)]
+    fn net_name(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(net_name)]
+    fn set_net_name(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
+    }
+
+    /// c10d's spelling of `net_name`.
+    #[getter(netName)]
+    fn net_name_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(netName)]
+    fn set_net_name_in_camel_case(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
+    }
+
+    /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
+    #[getter(split_share)]
+    fn split_share(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 5)
+    }
+
+    #[setter(split_share)]
+    fn set_split_share(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 5, value)
+    }
+
+    /// c10d's spelling of `split_share`.
+    #[getter(splitShare)]
+    fn split_share_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 5)
+    }
+
+    #[setter(splitShare)]
+    fn set_split_share_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 5, value)
+    }
+}
+
+/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
+/// where `BackendOptions` do, of a group in which NCCL serves a device.
+#[pyclass(subclass, extends = BackendOptions, frozen, module = "polyrank")]
+pub(crate) struct NcclOptions;
+
+#[pymethods]
+impl NcclOptions {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let record = Record::new(&tables::NCCL_OPTIONS, positional, keywords)?;
+        let base = PyClassInitializer::from(record);
+        let base = base.add_subclass(BackendOptions);
+        Ok(base.add_subclass(Self))
+    }
+
+    /// Whether the group's kernels come before those of other streams.
+    #[getter(is_high_priority_stream)]
+    fn is_high_priority_stream(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(is_high_priority_stream)]
+    fn set_is_high_priority_stream(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
+    }
+
+    /// c10d's spelling of `is_high_priority_stream`.
+    #[getter(isHighPriorityStream)]
+    fn is_high_priority_stream_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(isHighPriorityStream)]
+    fn set_is_high_priority_stream_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
+    }
+
+    /// Whether `wait()` blocks the thread until the operation is done on the device, instead of
+    /// ordering the caller's stream after it.
+    #[getter(blocking_wait)]
+    fn blocking_wait(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 5)
+    }
+
+    #[setter(blocking_wait)]
+    fn set_blocking_wait(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 5, value)
+    }
+
+    /// c10d's spelling of `blocking_wait`.
+    #[getter(blockingWait)]
+    fn blocking_wait_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 5)
+    }
+
+    #[setter(blockingWait)]
+    fn set_blocking_wait_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 5, value)
+    }
+
+    /// What NCCL itself is told.
+    #[getter(config)]
+    fn config(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 6)
+    }
+
+    #[setter(config)]
+    fn set_config(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 6, value)
+    }
+}
+
 /// Options of `allreduce`.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct AllreduceOptions;
@@ -928,6 +1160,8 @@ impl ReconfigureOptions {
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Record>()?;
     module.add_class::<BackendOptions>()?;
+    module.add_class::<NcclConfig>()?;
+    module.add_class::<NcclOptions>()?;
     module.add_class::<AllreduceOptions>()?;
     module.add_class::<AllreduceCoalescedOptions>()?;
     module.add_class::<ReduceOptions>()?;

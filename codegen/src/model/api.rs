@@ -236,6 +236,17 @@ pub struct Dictionary {
     pub notes: Notes,
 }
 
+impl Api {
+    /// The dictionaries that stand where `base` does, and say more.
+    pub fn extensions<'a>(&'a self, base: &'a str) -> impl Iterator<Item = &'a Dictionary> {
+        let of_base = self.dictionaries.iter().find(|known| known.name == base);
+        let members = of_base.map_or(0, |base| base.members.len());
+        let extends = move |known: &&Dictionary| known.inherits.as_deref() == Some(base);
+        let all = self.dictionaries.iter().filter(extends);
+        all.filter(move |known| known.members.len() > members)
+    }
+}
+
 /// One member of a dictionary, or one field of an error.
 #[derive(Clone, Debug, Serialize)]
 pub struct Member {

@@ -1,6 +1,6 @@
 //! Operations and constructors: overloads of one name become one method.
 
-use super::api::{Api, Method, Notes, Overload, Parameter, Role};
+use super::api::{Api, Dictionary, Method, Notes, Overload, Parameter, Role};
 use super::attributes::{Attributes, Place};
 use super::build::Builder;
 use super::types::Type;
@@ -96,7 +96,7 @@ pub(super) fn parameters<'a>(
     parameters
 }
 
-/// Marks the dictionaries that some method takes, directly or inside another one.
+/// Marks the dictionaries that some method takes, directly, inside another one or in its place.
 pub(super) fn mark_arguments(api: &mut Api) {
     let methods = api
         .interfaces
@@ -112,6 +112,8 @@ pub(super) fn mark_arguments(api: &mut Api) {
             dictionary.is_argument = true;
             let members = dictionary.members.iter();
             names.extend(members.filter_map(|member| member.ty.named()).map(str::to_owned));
+            let extends = |other: &&Dictionary| other.inherits.as_ref() == Some(&name);
+            names.extend(api.dictionaries.iter().filter(extends).map(|other| other.name.clone()));
         }
     }
 }

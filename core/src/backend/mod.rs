@@ -12,6 +12,7 @@ pub use self::capabilities::{Capabilities, Mismatches};
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
+use crate::generated::backend_options::NcclOptions;
 use crate::tensor::OnDevice;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
@@ -244,13 +245,19 @@ pub trait Backend: Send + Sync {
         None
     }
     /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,
-    /// those of the new group with a color, and `key` is their rank there. `None` if such groups
-    /// begin anew.
+    /// those of the new group with a color, and `key` is their rank there; `nccl` is what was chosen
+    /// for it. `None` if such groups begin anew.
     ///
     /// # Errors
     /// Those of the library.
-    fn split_off(&self, color: Option<u32>, key: u32, until: Instant) -> Result<Option<Share>> {
-        let _ = (color, key, until);
+    fn split_off(
+        &self,
+        color: Option<u32>,
+        key: u32,
+        nccl: Option<&NcclOptions>,
+        until: Instant,
+    ) -> Result<Option<Share>> {
+        let _ = (color, key, nccl, until);
         Ok(None)
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.

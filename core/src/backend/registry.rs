@@ -62,6 +62,11 @@ impl BackendSpec {
     pub fn serves(&self, device: &str) -> bool {
         self.devices.iter().any(|(kind, _)| kind == device)
     }
+
+    /// Whether this backend serves some device.
+    pub(crate) fn has(&self, backend: &str) -> bool {
+        self.devices.iter().any(|(_, name)| name.as_str() == backend)
+    }
 }
 
 impl Default for BackendSpec {

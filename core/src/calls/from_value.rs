@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::types::RecordType;
 use super::value::{Foreign, Value};
 use crate::{DType, ReduceOp, Tensor};
 
@@ -12,6 +13,44 @@ pub trait FromValue: Sized {
     /// # Errors
     /// What the value must be.
     fn from_value(value: Value) -> Result<Self, String>;
+}
+
+/// The members of an options record, to be taken one by one.
+#[derive(Debug)]
+pub struct Members {
+    record: &'static RecordType,
+    values: Vec<Value>,
+}
+
+impl Members {
+    /// Those of `value`, which is a record of the type `name`.
+    ///
+    /// # Errors
+    /// What the value must be.
+    pub fn of(name: &str, value: Value) -> Result<Members, String> {
+        match value {
+            Value::Record(record, values) if record.name == name => Ok(Members { record, values }),
+            _ => Err(name.to_owned()),
+        }
+    }
+
+    /// The member `name`, once.
+    ///
+    /// # Errors
+    /// What the record must be: `NcclConfig whose min_ctas is an integer from 0 to 255, not 256`.
+    pub fn take<T: FromValue>(&mut self, name: &str) -> Result<T, String> {
+        let members = &mut self.record.members.iter().zip(&mut self.values);
+        let value = members.find(|(member, _)| member.name == name);
+        let value = value.map_or(Value::None, |(_, value)| std::mem::replace(value, Value::None));
+        let given = match &value {
+            Value::Int(number) => format!(", not {number}"),
+            // Its own member says what it is.
+            Value::Record(..) => String::new(),
+            other => format!(", not {other}"),
+        };
+        let record = self.record.name;
+        T::from_value(value).map_err(|what| format!("{record} whose {name} is {what}{given}"))
+    }
 }
 
 macro_rules! from_variant {

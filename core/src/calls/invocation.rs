@@ -206,6 +206,11 @@ impl Invocation {
         self.resolved.values.get(position).unwrap_or(&Value::None)
     }
 
+    /// The name of parameter `position`.
+    pub(super) fn parameter(&self, position: usize) -> &'static str {
+        self.resolved.parameters().get(position).map_or("", |parameter| parameter.name)
+    }
+
     /// Whether parameter `position` was given what stands for a group without this process.
     pub(super) fn is_outside(&self, position: usize) -> bool {
         matches!(self.object(position), Some(Object::NonGroupMember))

@@ -12,6 +12,7 @@ pub(crate) mod invocation;
 pub(crate) mod object;
 mod request;
 pub(crate) mod resolve;
+mod settings;
 pub mod staged;
 mod typed;
 mod types;
@@ -25,10 +26,11 @@ mod tests;
 /// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
 pub use crate::generated::calls as tables;
 pub use answer::Answer;
-pub use from_value::FromValue;
+pub use from_value::{FromValue, Members};
 pub use invocation::{Entry, Invocation, Running, StorePlace, entry};
 pub use object::{Object, StoreObject};
 pub use resolve::{Resolved, resolve};
+pub use settings::Settings;
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.
 pub(crate) use typed::{Argument, Call};
 pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};

@@ -286,14 +286,25 @@ fn takes(ty: &Type, value: &Value) -> bool {
         | (Type::DType, Value::DType(_)) => true,
         (Type::Enum(values), Value::Str(text)) => values.contains(&text.as_str()),
         (Type::Record(wanted), Value::Record(given, _)) => is_record(given, wanted),
-        (Type::Record(wanted), Value::Members(given)) => given.iter().all(|(name, value)| {
-            let member = wanted.members.iter().find(|member| is_name(name, member.name));
-            member.is_some_and(|member| takes(&member.ty, value))
-        }),
+        (Type::Record(wanted), Value::Members(given)) => record_for(wanted, given).is_some(),
         (Type::Interface(name), Value::Foreign(foreign)) => foreign.interfaces.contains(name),
         (Type::Callback, Value::Foreign(foreign)) => foreign.callable,
         _ => false,
     }
+}
+
+/// The first record type, of the wanted one and those that extend it, that has all these members.
+fn record_for(
+    wanted: &'static RecordType,
+    given: &[(String, Value)],
+) -> Option<&'static RecordType> {
+    let has_all = |record: &&'static RecordType| {
+        given.iter().all(|(name, value)| {
+            let member = record.members.iter().find(|member| is_name(name, member.name));
+            member.is_some_and(|member| takes(&member.ty, value))
+        })
+    };
+    std::iter::once(wanted).chain(wanted.extensions.iter().copied()).find(has_all)
 }
 
 fn is_record(given: &RecordType, wanted: &RecordType) -> bool {
@@ -336,9 +347,10 @@ fn gathered(overload: &Overload, ty: &Type, keywords: &mut [(String, Value)]) ->
     record_with(record, members)
 }
 
-/// The record of this type that has these members.
-fn typed(record: &'static RecordType, value: Value) -> Value {
+/// The record of this type, or of one that extends it, that has these members.
+fn typed(wanted: &'static RecordType, value: Value) -> Value {
     let Value::Members(mut members) = value else { return value };
+    let record = record_for(wanted, &members).unwrap_or(wanted);
     let members = members.iter_mut();
     let members = members.map(|(name, value)| (&**name, std::mem::replace(value, Value::None)));
     record_with(record, members)

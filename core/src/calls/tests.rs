@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::{Collective, DType, Error, ReduceOp, Region, Tensor};
 
 const TIMEOUT: Type = Type::Nullable(&Type::Duration);
@@ -25,6 +26,7 @@ const SUM: Constant = Constant::ReduceOp(ReduceOp::Sum);
 static OPTIONS: RecordType = RecordType {
     name: "AllreduceOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("reduce_op", Type::ReduceOp, Role::Op, SUM),
         optional("timeout", TIMEOUT, Role::Timeout, Constant::Null),
@@ -35,6 +37,7 @@ static OPTIONS: RecordType = RecordType {
 static COALESCED_OPTIONS: RecordType = RecordType {
     name: "AllreduceCoalescedOptions",
     base: Some("AllreduceOptions"),
+    extensions: &[],
     members: OPTIONS.members,
 };
 
@@ -421,4 +424,34 @@ fn numbers_out_of_range_are_refused() {
         let error = add(0, Value::Float(seconds)).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
     }
+}
+
+#[test]
+fn options_of_one_backend_stand_where_those_of_all_do() {
+    let new_group = &crate::generated::calls::DISTRIBUTED_NEW_GROUP;
+    let members = |members: Vec<(&str, Value)>| {
+        let members = members.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Value::Members(members.collect())
+    };
+    let settings = |options: Value| {
+        let resolved = resolve(new_group, call(vec![], vec![("pgOptions", options)])).unwrap();
+        let position = resolved.parameters().iter().position(|it| it.name == "pg_options");
+        Settings::of("new_group", "pg_options", &resolved.values[position.unwrap()])
+    };
+    let name = ("groupName", Value::Str("x".into()));
+    let plain = settings(members(vec![name.clone()])).unwrap();
+    assert_eq!((plain.group_name.as_deref(), plain.nccl), (Some("x"), None));
+    let config = |blocks| ("config", members(vec![("minCtas", Value::Int(blocks))]));
+    let chosen = settings(members(vec![name, config(3)])).unwrap();
+    let expected = NcclOptions::default().config(NcclConfig::default().min_ctas(3));
+    assert_eq!((chosen.group_name.as_deref(), chosen.nccl), (Some("x"), Some(expected)));
+    let error = settings(members(vec![config(-1)])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "new_group(): argument 'pg_options' must be NcclOptions whose config is NcclConfig whose \
+         min_ctas is an integer from 0 to 4294967295, not -1"
+    );
+    let unknown = members(vec![("channels", Value::Int(1))]);
+    let text = message(new_group, call(vec![], vec![("pgOptions", unknown)]));
+    assert!(text.contains("'pg_options' must be BackendOptions or None, not options"), "{text}");
 }

@@ -157,6 +157,8 @@ pub struct RecordType {
     pub name: &'static str,
     /// The record type that it extends, which may stand in its place.
     pub base: Option<&'static str>,
+    /// Those that extend it and have members of their own.
+    pub extensions: &'static [&'static RecordType],
     /// All its members, those of the base first.
     pub members: &'static [Parameter],
 }

@@ -41,6 +41,8 @@ pub(super) struct Background {
     process_id: u32,
     bell: Bell,
     started: AtomicBool,
+    /// Whether the thread is in a grace, at whose end it looks at all drivers.
+    in_grace: AtomicBool,
     /// Drivers that the thread does not know yet.
     newcomers: Mutex<Vec<Weak<Driver>>>,
     /// The background of a child of this process, in the child's copy of this memory.
@@ -92,6 +94,7 @@ impl Background {
             process_id: crate::clock::process_id(),
             bell: Bell::new()?,
             started: AtomicBool::new(false),
+            in_grace: AtomicBool::new(false),
             newcomers: Mutex::default(),
             heir: OnceLock::new(),
         })
@@ -127,6 +130,12 @@ impl Background {
         self.bell.ring();
     }
 
+    /// Whether the thread will look at all drivers without being asked. Who has left something to
+    /// do before it asks this, and hears yes, is seen: the grace ends before that look.
+    pub(super) fn looks_soon(&self) -> bool {
+        self.in_grace.load(Ordering::SeqCst)
+    }
+
     fn run(&self) {
         let mut entries: Vec<Entry> = Vec::new();
         let mut interests = Vec::new();
@@ -158,7 +167,9 @@ impl Background {
             let woken = wait::wait(&interests, timeout);
             if self.bell.heard() {
                 // What it was rung for is looked at after this.
+                self.in_grace.store(true, Ordering::SeqCst);
                 std::thread::sleep(grace);
+                self.in_grace.store(false, Ordering::SeqCst);
                 grace = match entries.iter().any(Entry::is_left_alone) {
                     true => GRACE,
                     false => LONGEST_GRACE.min(2 * grace),

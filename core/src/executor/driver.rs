@@ -493,6 +493,9 @@ impl Driver {
 
     /// Asks the background thread to look after it.
     fn attend(&self) {
+        if self.background.looks_soon() {
+            return;
+        }
         let is_new = !self.attended.swap(true, Ordering::SeqCst);
         // If it sleeps already, it may not be known to those who have to wake it.
         if is_new || self.unfinished.load(Ordering::SeqCst) || !self.lock().let_others_wake() {

@@ -177,6 +177,7 @@ pub static METHODS: &[&Method] = &[
 pub static BACKEND_OPTIONS: RecordType = RecordType {
     name: "BackendOptions",
     base: None,
+    extensions: &[&NCCL_OPTIONS],
     members: &[
         optional("backend", Type::Nullable(&Type::Str), Role::None, Constant::Null),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -190,10 +191,47 @@ pub static BACKEND_OPTIONS: RecordType = RecordType {
     ],
 };
 
+/// `NcclConfig`
+pub static NCCL_CONFIG: RecordType = RecordType {
+    name: "NcclConfig",
+    base: None,
+    extensions: &[],
+    members: &[
+        optional("blocking", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("cga_cluster_size", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("min_ctas", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("max_ctas", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("net_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+        optional("split_share", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+    ],
+};
+
+/// `NcclOptions`
+pub static NCCL_OPTIONS: RecordType = RecordType {
+    name: "NcclOptions",
+    base: Some("BackendOptions"),
+    extensions: &[],
+    members: &[
+        optional("backend", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+        optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        optional("group_name", Type::Str, Role::None, Constant::Str("")),
+        optional(
+            "global_ranks_in_group",
+            Type::Sequence(&Type::Int),
+            Role::None,
+            Constant::EmptySequence,
+        ),
+        optional("is_high_priority_stream", Type::Bool, Role::None, Constant::Bool(false)),
+        optional("blocking_wait", Type::Bool, Role::None, Constant::Bool(false)),
+        optional("config", Type::Record(&NCCL_CONFIG), Role::Options, Constant::EmptyRecord),
+    ],
+};
+
 /// `AllreduceOptions`
 pub static ALLREDUCE_OPTIONS: RecordType = RecordType {
     name: "AllreduceOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -206,6 +244,7 @@ pub static ALLREDUCE_OPTIONS: RecordType = RecordType {
 pub static ALLREDUCE_COALESCED_OPTIONS: RecordType = RecordType {
     name: "AllreduceCoalescedOptions",
     base: Some("AllreduceOptions"),
+    extensions: &[],
     members: &[
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -218,6 +257,7 @@ pub static ALLREDUCE_COALESCED_OPTIONS: RecordType = RecordType {
 pub static REDUCE_OPTIONS: RecordType = RecordType {
     name: "ReduceOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("root_rank", Type::Int, Role::Root, Constant::Int(0)),
@@ -231,6 +271,7 @@ pub static REDUCE_OPTIONS: RecordType = RecordType {
 pub static BROADCAST_OPTIONS: RecordType = RecordType {
     name: "BroadcastOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("root_rank", Type::Int, Role::Root, Constant::Int(0)),
         optional("root_tensor", Type::Int, Role::RootTensor, Constant::Int(0)),
@@ -243,6 +284,7 @@ pub static BROADCAST_OPTIONS: RecordType = RecordType {
 pub static ALLGATHER_OPTIONS: RecordType = RecordType {
     name: "AllgatherOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
@@ -253,6 +295,7 @@ pub static ALLGATHER_OPTIONS: RecordType = RecordType {
 pub static GATHER_OPTIONS: RecordType = RecordType {
     name: "GatherOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("root_rank", Type::Int, Role::Root, Constant::Int(0)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -264,6 +307,7 @@ pub static GATHER_OPTIONS: RecordType = RecordType {
 pub static SCATTER_OPTIONS: RecordType = RecordType {
     name: "ScatterOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("root_rank", Type::Int, Role::Root, Constant::Int(0)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -275,6 +319,7 @@ pub static SCATTER_OPTIONS: RecordType = RecordType {
 pub static REDUCE_SCATTER_OPTIONS: RecordType = RecordType {
     name: "ReduceScatterOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -286,6 +331,7 @@ pub static REDUCE_SCATTER_OPTIONS: RecordType = RecordType {
 pub static ALL_TO_ALL_OPTIONS: RecordType = RecordType {
     name: "AllToAllOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
@@ -296,6 +342,7 @@ pub static ALL_TO_ALL_OPTIONS: RecordType = RecordType {
 pub static BARRIER_OPTIONS: RecordType = RecordType {
     name: "BarrierOptions",
     base: None,
+    extensions: &[],
     members: &[
         optional("device_ids", Type::Sequence(&Type::Int), Role::None, Constant::EmptySequence),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -308,6 +355,7 @@ pub static BARRIER_OPTIONS: RecordType = RecordType {
 pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
     name: "ReconfigureOptions",
     base: None,
+    extensions: &[],
     members: &[
         required("uuid", Type::Int, Role::None),
         required("handles", Type::Sequence(&Type::Str), Role::None),

@@ -4,6 +4,7 @@
 //! `schedules` is a module of `crate::schedule`.
 
 pub mod arguments;
+pub(crate) mod backend_options;
 pub mod calls;
 pub(crate) mod collective;
 pub(crate) mod dispatch;

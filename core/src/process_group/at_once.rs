@@ -104,7 +104,7 @@ impl ProcessGroup {
         Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
     }
 
-    /// As [`ProcessGroup::run`] of a call in place, if it can be carried out at once.
+    /// As [`ProcessGroup::run`] of a call in place; none if it has to go through a request.
     pub(crate) fn run_in_place(
         &self,
         plain: Option<Plain>,
@@ -112,12 +112,12 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let (dtype, memory) = tensor?;
         let plain = Plain { dtype, ..plain? };
-        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory))?;
-        Some(tried.wait(|| Kept { input: None, output: lend_bytes_mut(memory) }))
+        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory));
+        self.run_kept(&plain, tried, || Kept { input: None, output: lend_bytes_mut(memory) })
     }
 
-    /// As [`ProcessGroup::run`] of a call from one tensor to another, if it can be carried out at
-    /// once.
+    /// As [`ProcessGroup::run`] of a call from one tensor to another; none if it has to go through
+    /// a request.
     pub(crate) fn run_apart(
         &self,
         plain: Option<Plain>,
@@ -126,15 +126,32 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let ((dtype, output), (other, input)) = (output?, input?);
         let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
-        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output))?;
+        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output));
         let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
-        Some(tried.wait(kept))
+        self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
     pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut Flat::InPlace(&mut []))?;
         Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
+    }
+
+    /// Waits for what was tried, or issues what was not and waits for that. The memory of `keep` is
+    /// not used any more when this returns.
+    fn run_kept(
+        &self,
+        plain: &Plain,
+        tried: Option<Tried<'_>>,
+        keep: impl FnOnce() -> Kept,
+    ) -> Option<Result<()>> {
+        match tried {
+            Some(tried) => Some(tried.wait(keep)),
+            None => {
+                let issued = self.issue_plain(plain, keep())?;
+                Some(issued.and_then(|work| work.wait(None)))
+            }
+        }
     }
 
     /// The blocks of `kept`, and what is left to do with them at the end.

@@ -9,11 +9,12 @@ use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 #[cfg(all(unix, feature = "mpi"))]
 use crate::backend::mpi;
 #[cfg(all(unix, feature = "nccl"))]
-use crate::backend::nccl::{self, NcclOptions};
+use crate::backend::nccl;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
 use crate::backend::{Backend, Share};
 use crate::blocking::block_on;
+use crate::generated::backend_options::NcclOptions;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -29,9 +30,8 @@ pub struct GroupOptions {
     pub description: String,
     /// The device that the group is bound to.
     pub device: Option<Device>,
-    /// How communicators are made, where NCCL serves a device.
-    #[cfg(all(unix, feature = "nccl"))]
-    pub nccl: NcclOptions,
+    /// How communicators are made, for groups in which NCCL serves a device.
+    pub nccl: Option<NcclOptions>,
 }
 
 impl GroupOptions {
@@ -56,10 +56,28 @@ impl GroupOptions {
         self
     }
     /// Sets [`GroupOptions::nccl`].
-    #[cfg(all(unix, feature = "nccl"))]
     pub fn nccl(mut self, options: NcclOptions) -> Self {
-        self.nccl = options;
+        self.nccl = Some(options);
         self
+    }
+
+    /// Refuses options of a backend that the group does not have, and wrong ones: before anybody is
+    /// waited for.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(chosen) = &self.nccl else { return Ok(()) };
+        if !self.backend.has("nccl") {
+            let message = format!(
+                "NcclOptions are for groups in which NCCL serves a device, and the backends of \
+                 this one are {}. Give BackendOptions, or a backend as 'nccl' or \
+                 'cpu:tcp,cuda:nccl'",
+                self.backend
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+        #[cfg(all(unix, feature = "nccl"))]
+        nccl::check(chosen)?;
+        let _ = chosen;
+        Ok(())
     }
 }
 
@@ -68,7 +86,8 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come within the timeout;
-    /// [`Error::BackendUnavailable`]; [`Error::InvalidArgument`] for a rank outside of 0..size.
+    /// [`Error::BackendUnavailable`]; [`Error::InvalidArgument`] for a rank outside of 0..size, and
+    /// for options that are wrong or of a backend that the group does not have.
     pub fn new(
         store: Arc<dyn Store>,
         rank: u32,
@@ -107,6 +126,7 @@ impl ProcessGroup {
         options: GroupOptions,
         share: Option<Share>,
     ) -> Result<ProcessGroup> {
+        options.check()?;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
         let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
@@ -149,7 +169,7 @@ fn cuda_backend(
             Some(Device::Cuda(index)) => Some(index),
             _ => None,
         };
-        let options = options.nccl.clone();
+        let options = options.nccl.clone().unwrap_or_default();
         let meeting = nccl::Meeting { store, ranks, name, timeout, options, device, share };
         return nccl::connect(meeting).map(Some);
     }

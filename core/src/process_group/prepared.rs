@@ -70,7 +70,8 @@ impl ProcessGroup {
 }
 
 impl PreparedOperation {
-    /// Starts the operation.
+    /// Starts the operation. Its outcome is in [`PreparedOperation::tensor`]; that
+    /// work's [`Work::result`] is empty if the tensor is contiguous.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it was started before and is not complete; the failure of a
@@ -135,10 +136,14 @@ impl PreparedOperation {
     }
 
     fn start_anew(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Result<Work> {
-        match self.try_at_once(waiting, scratch) {
-            Some(work) => Ok(work),
-            None => self.group.issue_as(self.request.clone(), waiting),
+        if let Some(work) = self.try_at_once(waiting, scratch) {
+            return Ok(work);
         }
+        let issued = self.plain.as_ref().and_then(|(plain, region)| {
+            let kept = Kept { input: None, output: region.clone() };
+            self.group.issue_plain(&Plain { waiting, ..*plain }, kept)
+        });
+        issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
     }
 
     fn try_at_once(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Option<Work> {

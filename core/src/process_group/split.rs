@@ -8,6 +8,7 @@ use crate::backend::Share;
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::block_on;
 use crate::clock;
+use crate::generated::backend_options::NcclOptions;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -25,8 +26,10 @@ pub struct SplitOptions {
     pub description: Option<String>,
     /// Which backend serves which device; the parent's by default.
     pub backend: Option<BackendSpec>,
-    /// The device that the child is bound to; the parent's by default.
+    /// The device that the child is bound to; the parent's by default, if a backend serves it.
     pub device: Option<Device>,
+    /// How communicators are made, where NCCL serves a device; the parent's by default.
+    pub nccl: Option<NcclOptions>,
 }
 
 impl SplitOptions {
@@ -55,6 +58,11 @@ impl SplitOptions {
         self.device = Some(device);
         self
     }
+    /// Sets [`SplitOptions::nccl`].
+    pub fn nccl(mut self, options: NcclOptions) -> Self {
+        self.nccl = Some(options);
+        self
+    }
 }
 
 impl ProcessGroup {
@@ -66,7 +74,8 @@ impl ProcessGroup {
     /// this, members or not.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range;
+    /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range, and for options
+    /// that are wrong or of a backend that the group does not have;
     /// [`Error::RendezvousTimeout`] naming members that did not come.
     pub fn split_group(
         &self,
@@ -91,9 +100,13 @@ impl ProcessGroup {
             registry::available(backend)?;
         }
         let timeout = options.timeout.unwrap_or(self.timeout());
+        let description =
+            options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
+        let group_options = self.options_of_child(&options, description, timeout);
+        group_options.check()?;
         let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
         let color = ranks.iter().min().copied().filter(|_| rank.is_some());
-        let share = self.share(color, rank, timeout)?;
+        let share = self.share(color, rank, group_options.nccl.as_ref(), timeout)?;
         let Some(rank) = rank else { return Ok(None) };
         let name = options.name.unwrap_or_else(|| {
             let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
@@ -101,15 +114,6 @@ impl ProcessGroup {
             let count = self.count_split(&membership);
             format!("{}:split:{membership}:{count}", self.group_name())
         });
-        let description =
-            options.description.unwrap_or_else(|| format!("{}:split", self.group_name()));
-        let group_options = GroupOptions {
-            timeout: Some(timeout),
-            description,
-            backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
-            device: options.device.or(self.inner.bound_device),
-            ..self.inner.options.clone()
-        };
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let store = self.get_group_store();
@@ -124,7 +128,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::Network`] if the others did not come within the group's timeout.
     pub fn stay_out_of_split(&self, timeout: Option<Duration>) -> Result<()> {
-        self.share(None, None, timeout.unwrap_or(self.timeout())).map(drop)
+        self.share(None, None, None, timeout.unwrap_or(self.timeout())).map(drop)
     }
 
     /// What the new group of this `color` shares with this one, of which this rank will have the
@@ -134,11 +138,34 @@ impl ProcessGroup {
         &self,
         color: Option<u32>,
         rank: Option<u32>,
+        nccl: Option<&NcclOptions>,
         timeout: Duration,
     ) -> Result<Option<Share>> {
         let bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
         let Some(cuda) = self.inner.cuda.as_ref().filter(|_| bound) else { return Ok(None) };
-        cuda.split_off(color, rank.unwrap_or(0), clock::after(timeout))
+        cuda.split_off(color, rank.unwrap_or(0), nccl, clock::after(timeout))
+    }
+
+    /// How a group is made out of this one: as this one was, but for what was given and what its
+    /// backends do not have.
+    fn options_of_child(
+        &self,
+        options: &SplitOptions,
+        description: String,
+        timeout: Duration,
+    ) -> GroupOptions {
+        let ours = &self.inner.options;
+        let backend = options.backend.clone().unwrap_or_else(|| ours.backend.clone());
+        let nccl = ours.nccl.clone().filter(|_| backend.has("nccl"));
+        let cuda = |device: &Device| matches!(device, Device::Cuda(_));
+        let bound = self.inner.bound_device.filter(|it| !cuda(it) || backend.serves("cuda"));
+        GroupOptions {
+            timeout: Some(timeout),
+            description,
+            backend,
+            device: options.device.or(bound),
+            nccl: options.nccl.clone().or(nccl),
+        }
     }
 
     /// Joins this group and others into one of `size` ranks: every rank of each of them calls it,
@@ -168,23 +195,19 @@ impl ProcessGroup {
         options: SplitOptions,
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
+        self.options_of_child(&options, String::new(), timeout).check()?;
         let came = store.add_async("polyrank/merge/ranks", 1).await?;
         let rank = u32::try_from(came - 1).ok().filter(|&rank| rank < size);
         let Some(rank) = rank else {
             let message = format!("{came} ranks came to a merged group of {size}");
             return Err(Error::InvalidArgument { message });
         };
-        let name = options.name.unwrap_or_else(|| format!("{}:merge", self.group_name()));
+        let name = options.name.clone().unwrap_or_else(|| format!("{}:merge", self.group_name()));
         // All ranks know the group by one name, wherever they come from.
         let name = store.compare_set_async("polyrank/merge/name", b"", name.as_bytes()).await?;
         let name = String::from_utf8_lossy(&name).into_owned();
-        let group_options = GroupOptions {
-            timeout: Some(timeout),
-            description: options.description.unwrap_or_else(|| name.clone()),
-            backend: options.backend.unwrap_or_else(|| self.inner.options.backend.clone()),
-            device: options.device.or(self.inner.bound_device),
-            ..self.inner.options.clone()
-        };
+        let description = options.description.clone().unwrap_or_else(|| name.clone());
+        let group_options = self.options_of_child(&options, description, timeout);
         ProcessGroup::new_async(store, rank, size, &name, group_options).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -28,7 +28,9 @@ struct Config {
     magic: u32,
     version: u32,
     blocking: c_int,
-    rest: [c_int; 3],
+    cga_cluster_size: c_int,
+    min_ctas: c_int,
+    max_ctas: c_int,
     net_name: *const c_char,
     split_share: c_int,
 }
@@ -77,6 +79,24 @@ unsafe fn is_good(config: *const Config) -> bool {
     size == size_of::<Config>() && magic == MAGIC && blocking == 0
 }
 
+/// What is chosen in a configuration, for the log.
+unsafe fn chosen(config: *const Config) -> String {
+    let config = unsafe { config.read() };
+    let numbers = [
+        ("cga_cluster_size", config.cga_cluster_size),
+        ("min_ctas", config.min_ctas),
+        ("max_ctas", config.max_ctas),
+        ("split_share", config.split_share),
+    ];
+    let numbers = numbers.iter().filter(|(_, number)| *number != c_int::MIN);
+    let mut text: String = numbers.map(|(name, number)| format!(" {name}={number}")).collect();
+    if !config.net_name.is_null() {
+        let name = unsafe { CStr::from_ptr(config.net_name) };
+        text += &format!(" net_name={}", name.to_string_lossy());
+    }
+    text
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     let other = std::env::var("NCCL_DOUBLE_VERSION").ok().and_then(|text| text.parse().ok());
@@ -104,11 +124,12 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     rank: c_int,
     config: *mut Config,
 ) -> c_int {
-    log(&format!("ncclCommInitRankConfig {rank} of {size}"));
     let Some(device) = current_device() else { return INVALID_USAGE };
     if !(0..size).contains(&rank) || !unsafe { is_good(config) } {
         return INVALID_ARGUMENT;
     }
+    let chosen = unsafe { chosen(config) };
+    log(&format!("ncclCommInitRankConfig {rank} of {size}{chosen}"));
     let made = Communicator::begin(device, id.0, rank as usize, size as usize);
     unsafe { *comm = keep(made) };
     IN_PROGRESS
@@ -122,11 +143,11 @@ unsafe extern "C" fn ncclCommSplit(
     child: *mut usize,
     config: *mut Config,
 ) -> c_int {
-    log(&format!("ncclCommSplit {color} {key}"));
     with(comm, |parent| {
         if !parent.is_ready() || !unsafe { is_good(config) } || color < NO_COLOR {
             return INVALID_USAGE;
         }
+        log(&format!("ncclCommSplit {color} {key}{}", unsafe { chosen(config) }));
         // The handle is there when all ranks have come, and the parent is busy until then.
         unsafe { *child = 0 };
         let place = child as usize;

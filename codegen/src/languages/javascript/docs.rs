@@ -259,7 +259,7 @@ fn named(name: &str) -> &'static str {
         "group_name" => "The new group's name.",
         "group_desc" => "A description for logs.",
         "backend" => "The backend's name.",
-        "pg_options" | "opts" => "Options of the backend.",
+        "pg_options" | "opts" => "Options of the group, `NcclOptions` where NCCL serves a device.",
         "device" | "device_id" => "The device.",
         "device_types" => "The kinds of devices that are used.",
         "device_ids" => "Devices whose work is waited for.",

@@ -17,7 +17,11 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::ReduceOp => "ReduceOp".into(),
         Type::DType => "DType".into(),
         ty if ty.is_group() && is_function => "GroupLike".into(),
-        Type::Dictionary(name) | Type::Interface(name) | Type::Enum(name) => name.clone(),
+        Type::Dictionary(name) => {
+            let names = api.extensions(name).map(|extension| &extension.name);
+            std::iter::once(name).chain(names).cloned().collect::<Vec<_>>().join(" | ")
+        }
+        Type::Interface(name) | Type::Enum(name) => name.clone(),
         Type::Callback(name) => callback(api, name),
         Type::Sequence(inner) => {
             let inner = accepted(api, inner, is_function);

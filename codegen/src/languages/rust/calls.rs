@@ -18,6 +18,8 @@ struct Record {
     name: String,
     constant: String,
     base: String,
+    /// The constants of those that extend it.
+    extensions: Vec<String>,
     members: Vec<String>,
 }
 
@@ -45,6 +47,7 @@ pub(super) fn calls(api: &Api) -> Calls {
             Some(base) => format!("Some({base:?})"),
             None => "None".to_owned(),
         },
+        extensions: api.extensions(&dictionary.name).map(|it| record_constant(&it.name)).collect(),
         members: dictionary.members.iter().map(|member| member_row(api, member)).collect(),
     };
     let of_interfaces = api

@@ -42,6 +42,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("schedules", values::schedules(api).render()?);
     add("error", errors::errors(api).render()?);
     add("options", options::options(api).render()?);
+    add("backend_options", options::of_backends(api).render()?);
     add("calls", calls::calls(api).render()?);
     add("dispatch", dispatch::dispatch(api).render()?);
     add("arguments", surface::arguments(api).render()?);

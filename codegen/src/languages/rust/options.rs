@@ -1,4 +1,4 @@
-//! The view of options structs: those that collectives take.
+//! The views of options structs: those that collectives take, and those of single backends.
 
 use askama::Template;
 
@@ -9,6 +9,14 @@ use crate::model::{Api, Constant, Dictionary, Member, Role, Type};
 #[derive(Template)]
 #[template(path = "rust/options.rs.jinja", escape = "none")]
 pub(super) struct AllOptions {
+    stamp: String,
+    all: Vec<Options>,
+}
+
+/// What is chosen about a backend. A language gives it as a record, out of which it is read.
+#[derive(Template)]
+#[template(path = "rust/backend_options.rs.jinja", escape = "none")]
+pub(super) struct BackendOptions {
     stamp: String,
     all: Vec<Options>,
 }
@@ -39,6 +47,22 @@ pub(super) fn options(api: &Api) -> AllOptions {
     AllOptions { stamp: stamp(file), all: all.into_iter().map(view).collect() }
 }
 
+pub(super) fn of_backends(api: &Api) -> BackendOptions {
+    let extensions: Vec<&Dictionary> = api.extensions(OF_GROUPS).collect();
+    let inside = extensions.iter().flat_map(|it| &it.members).filter_map(|it| it.ty.named());
+    let inside: Vec<&str> = inside.collect();
+    let is_inside = |known: &&Dictionary| inside.contains(&known.name.as_str());
+    let base = api.dictionaries.iter().find(|known| known.name == OF_GROUPS);
+    let inherited = base.map_or(0, |base| base.members.len());
+    let own = extensions.iter().map(|it| view_of(it, &it.members[inherited..]));
+    let all = api.dictionaries.iter().filter(is_inside).map(view).chain(own).collect();
+    let file = base.map_or("idl/*.webidl", |base| base.source.file.as_str());
+    BackendOptions { stamp: stamp(file), all }
+}
+
+/// The options with which groups are made. Their own members are arguments in Rust.
+const OF_GROUPS: &str = "BackendOptions";
+
 /// The structs as [`options`] has them.
 pub(super) fn views(api: &Api) -> Vec<Options> {
     of_collectives(api).map(view).collect()
@@ -54,8 +78,12 @@ fn of_collectives(api: &Api) -> impl Iterator<Item = &Dictionary> {
 }
 
 fn view(dictionary: &Dictionary) -> Options {
+    view_of(dictionary, &dictionary.members)
+}
+
+fn view_of(dictionary: &Dictionary, members: &[Member]) -> Options {
     let fields: Vec<(&Member, Field)> =
-        dictionary.members.iter().filter_map(|member| Some((member, field(member)?))).collect();
+        members.iter().filter_map(|member| Some((member, field(member)?))).collect();
     let given = fields.iter().filter_map(|(member, _)| {
         let role = match member.role {
             Role::Op => "reduce_op",
@@ -84,11 +112,13 @@ fn field(member: &Member) -> Option<Field> {
     let ty = rust_type(member.ty.non_null())?;
     let name = member.name.clone();
     let nullable = member.ty.is_nullable();
+    let is_text = ty == "String";
+    let stored = if is_text { format!("{name}.into()") } else { name.clone() };
     Some(Field {
         doc: doc_comment(&member.doc),
-        stored: if nullable { format!("Some({name})") } else { name.clone() },
+        stored: if nullable { format!("Some({stored})") } else { stored },
         default: default(member),
-        given: ty.clone(),
+        given: if is_text { "impl Into<String>".to_owned() } else { ty.clone() },
         ty: if nullable { format!("Option<{ty}>") } else { ty },
         name,
     })
@@ -106,6 +136,7 @@ fn rust_type(ty: &Type) -> Option<String> {
         Type::Bytes => "Vec<u8>",
         Type::Duration => "Duration",
         Type::ReduceOp => "ReduceOp",
+        Type::Dictionary(name) => name,
         Type::Sequence(inner) => return Some(format!("Vec<{}>", rust_type(inner)?)),
         _ => return None,
     };
@@ -114,7 +145,7 @@ fn rust_type(ty: &Type) -> Option<String> {
 
 fn has_default_of_its_type(member: &Member) -> bool {
     match &member.default {
-        None | Some(Constant::Null | Constant::EmptySequence) => true,
+        None | Some(Constant::Null | Constant::EmptySequence | Constant::EmptyDictionary) => true,
         Some(Constant::Boolean(value)) => !value,
         Some(Constant::Integer(value)) => *value == 0,
         Some(Constant::Float(value) | Constant::Seconds(value)) => *value == 0.0,

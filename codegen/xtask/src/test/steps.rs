@@ -123,6 +123,18 @@ impl Tools<'_> {
                 &["setup"],
                 self.python(&["maturin", "develop"]),
             ),
+            step(
+                "double",
+                "build what stands for NCCL",
+                &["setup"],
+                Action::Run(self.cargo(&[
+                    "build",
+                    "-p",
+                    "polyrank-tests",
+                    "--all-features",
+                    "--examples",
+                ])),
+            ),
             step("node", "build the Node package", &["setup"], self.own(&["node"])),
             step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
         ]
@@ -238,7 +250,12 @@ impl Tools<'_> {
         pyright.arg("--pythonpath").arg(self.workspace.python());
         pyright.current_dir(self.workspace.path(PYTHON_PACKAGE));
         vec![
-            step("pytest", "Python suite", &["extension"], self.python(&["pytest", "-q", "-rs"])),
+            step(
+                "pytest",
+                "Python suite",
+                &["extension", "double"],
+                self.python(&["pytest", "-q", "-rs"]),
+            ),
             step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
             step("pyright", "Python types, by pyright", &["extension"], Action::Run(pyright)),
             step(

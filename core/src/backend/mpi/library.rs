@@ -99,15 +99,19 @@ fn names(launcher: &Launcher) -> Vec<&'static str> {
     [names, rest].concat()
 }
 
-/// Folders besides those of the system's loader: beside the MPI launcher and the interpreter, where
-/// wheels put their libraries.
+/// Folders besides those of the system's loader: beside the launcher that started this process,
+/// beside the first one on the path and beside the interpreter, where wheels put their libraries.
 fn folders() -> Vec<PathBuf> {
     let beside = |program: &Path| program.parent()?.parent().map(|root| root.join("lib"));
     let own = std::env::args_os().next().map(PathBuf::from);
     let own = own.filter(|own| own.components().count() > 1);
     let roots = ["OPAL_PREFIX", "VIRTUAL_ENV", "CONDA_PREFIX"];
     let roots = roots.iter().filter_map(std::env::var_os).map(|root| Path::new(&root).join("lib"));
-    let mut folders: Vec<PathBuf> = roots.collect();
+    // The parent of a rank is its launcher, or that one's proxy.
+    let parent = format!("/proc/{}/exe", std::os::unix::process::parent_id());
+    let parent = std::fs::read_link(parent).ok();
+    let mut folders: Vec<PathBuf> = parent.as_deref().and_then(beside).into_iter().collect();
+    folders.extend(roots);
     folders.extend(own.as_deref().and_then(beside));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let launcher = std::env::split_paths(&path).map(|folder| folder.join("mpiexec"));

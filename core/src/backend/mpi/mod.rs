@@ -40,7 +40,7 @@ use crate::backend::detail::Detail;
 use crate::backend::{Backend, Capabilities, Mismatches};
 use crate::store::Store;
 use crate::{Error, Result};
-pub use raw::{RawCall, raw_allreduce};
+pub use raw::{RawCall, raw_allreduce, raw_allreduce_of};
 pub(crate) use start::meet;
 use world::{AnyWorld, GUARANTEED_TAGS};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::world::{AnyWorld, World, world};
-use crate::Result;
 use crate::clock::Instant;
+use crate::{Region, Result};
 
 /// Which of MPI's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,19 @@ pub enum RawCall {
 /// # Errors
 /// As [`super::place`]; [`crate::Error::Network`] for what MPI says of it.
 pub fn raw_allreduce(call: RawCall, data: &mut [f32], repeats: u32) -> Result<Duration> {
+    measure_any(call, (data.as_mut_ptr().cast(), data.len()), repeats)
+}
+
+/// As [`raw_allreduce`], of memory that tensors have as well.
+///
+/// # Errors
+/// As [`raw_allreduce`].
+pub fn raw_allreduce_of(call: RawCall, data: &Region, repeats: u32) -> Result<Duration> {
+    let count = data.len() / size_of::<f32>();
+    data.write(|bytes| measure_any(call, (bytes.as_mut_ptr().cast(), count), repeats))
+}
+
+fn measure_any(call: RawCall, data: (*mut c_void, usize), repeats: u32) -> Result<Duration> {
     match world()? {
         AnyWorld::Ints(world) => measure(world, call, data, repeats),
         AnyWorld::Pointers(world) => measure(world, call, data, repeats),
@@ -34,15 +47,14 @@ pub fn raw_allreduce(call: RawCall, data: &mut [f32], repeats: u32) -> Result<Du
 fn measure<H: Handle>(
     world: &World<H>,
     call: RawCall,
-    data: &mut [f32],
+    (into, count): (*mut c_void, usize),
     repeats: u32,
 ) -> Result<Duration> {
     let (functions, constants) = (&world.functions, &world.constants);
     let (types, ops) = (&constants.types, &constants.ops);
     let in_place = constants.in_place as *const c_void;
     let ignore = constants.status_ignore as *mut c_void;
-    let count = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
-    let into: *mut c_void = data.as_mut_ptr().cast();
+    let count = c_int::try_from(count).unwrap_or(c_int::MAX);
     let (f32, sum, comm) = (types.f32, ops.sum, constants.comm_world);
     let start = Instant::now();
     for _ in 0..repeats {

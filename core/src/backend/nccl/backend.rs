@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::NcclOptions;
 use super::collectives::Calls;
 use super::communicator::{Communicator, Share};
 use super::ear::{Ear, Patience};
 use super::library::Found;
 use super::meeting::Arrival;
-use super::options::NcclOptions;
 use super::progress::{Progress, progress};
 use super::running::{Group, Kept, Memory, Running};
 use crate::backend::bulletin::{Bulletin, Found as FoundBy};
@@ -460,13 +460,20 @@ impl Backend for NcclBackend {
         }
     }
 
-    fn split_off(&self, color: Option<u32>, key: u32, until: Instant) -> Result<Option<AnyShare>> {
+    fn split_off(
+        &self,
+        color: Option<u32>,
+        key: u32,
+        chosen: Option<&NcclOptions>,
+        until: Instant,
+    ) -> Result<Option<AnyShare>> {
         self.check("split_group")?;
         let Some(communicator) = self.group.communicator.get() else { return Ok(None) };
         let ear = Ear::new(&self.group.bulletin);
         let patience = Patience { until, ear: &ear };
         let issuing = self.lock();
-        let split = communicator.split(color, key, &self.options, patience);
+        let chosen = chosen.unwrap_or(&self.options);
+        let split = communicator.split(color, key, chosen, patience);
         drop(issuing);
         match split {
             Ok(share) => Ok(Some(Box::new(share))),

@@ -14,7 +14,7 @@ use super::functions::{
     CONFIG_MAGIC, CONFIG_VERSION, Comm, Config, Functions, NO_COLOR, UNDEFINED, UniqueId, code,
 };
 use super::library::Found;
-use super::options::{NcclConfig, NcclOptions};
+use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
 use crate::tensor::cuda::{Gpu, Stream};
 use crate::{Error, Result};
@@ -348,30 +348,23 @@ fn abort(functions: &Functions, gpu: &Gpu, Handle(comm): Handle) {
     }
 }
 
-/// What the library is told, and the text that it points to.
+/// What the library is told, and the text that it points to. Numbers were checked before.
 fn config(chosen: &NcclConfig) -> Result<(Config, Option<CString>)> {
-    let number = |name: &str, number: Option<u32>| match number.map(c_int::try_from) {
-        None => Ok(UNDEFINED),
-        Some(Ok(number)) => Ok(number),
-        Some(Err(_)) => {
-            let message = format!("NcclConfig: {name} is too large");
-            Err(Error::InvalidArgument { message })
-        }
-    };
+    let number = |number: Option<u32>| number.map_or(UNDEFINED, |number| number as c_int);
     let name = chosen.net_name.clone().map(CString::new).transpose();
     let name = name.map_err(|_| Error::InvalidArgument {
-        message: "NcclConfig: net_name has a zero byte".to_owned(),
+        message: "NcclConfig: net_name must be a name without zero bytes".to_owned(),
     })?;
     let config = Config {
         size: size_of::<Config>(),
         magic: CONFIG_MAGIC,
         version: CONFIG_VERSION,
         blocking: 0,
-        cga_cluster_size: number("cga_cluster_size", chosen.cga_cluster_size)?,
-        min_ctas: number("min_ctas", chosen.min_ctas)?,
-        max_ctas: number("max_ctas", chosen.max_ctas)?,
+        cga_cluster_size: number(chosen.cga_cluster_size),
+        min_ctas: number(chosen.min_ctas),
+        max_ctas: number(chosen.max_ctas),
         net_name: name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
-        split_share: chosen.split_share.map_or(UNDEFINED, c_int::from),
+        split_share: number(chosen.split_share),
     };
     Ok((config, name))
 }

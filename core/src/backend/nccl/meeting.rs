@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::NcclOptions;
 use super::communicator::{Communicator, new_id};
 use super::ear::Patience;
 use super::library::Found;
-use super::options::NcclOptions;
 use crate::clock::Instant;
 use crate::store::Store;
 use crate::tensor::cuda::Gpu;

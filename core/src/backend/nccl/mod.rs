@@ -25,11 +25,12 @@ mod running;
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, Capabilities, Mismatches};
+pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::tensor::cuda;
 use crate::{DType, Error, ReduceOp, Result};
 pub(crate) use backend::Meeting;
 use library::Found;
-pub use options::{NcclConfig, NcclOptions};
+pub(crate) use options::check;
 
 /// Whether there is an NCCL library that this process can use, and a CUDA device.
 ///

@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::thread;
 
 use super::load::Door;
+use crate::launch::output::{LastLines, keep};
 
 /// A server that listens, at one of its doors.
 pub(super) struct Server {
@@ -63,10 +65,16 @@ impl Server {
     /// Starts a program that says `tcp://…:PORT` when it listens.
     fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, String> {
         let mut command = Command::new(&program);
-        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let said = child.stdout.take().map(BufReader::new);
+        // PyTorch's server writes two lines for every client that goes away.
+        let complaints = LastLines::default();
+        let reading = child.stderr.take().map(|stderr| {
+            let complaints = complaints.clone();
+            thread::spawn(move || keep(stderr, &complaints))
+        });
         let (mut name, process) = (name.to_owned(), Rc::new(Process(child)));
         for line in said.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             if let Some(version) = line.strip_prefix("torch ") {
@@ -77,7 +85,11 @@ impl Server {
                 return Ok(Server { name, door: Door::Tcp(port), process });
             }
         }
-        Err(failed("it ended before it listened".to_owned()))
+        // What it wrote is read to its end, which comes with its own.
+        drop(process);
+        reading.map(thread::JoinHandle::join);
+        let last = complaints.lines().pop().map_or(String::new(), |line| format!(": {line}"));
+        Err(failed(format!("it ended before it listened{last}")))
     }
 
     /// The memory that the process has; none where the system does not say.

@@ -29,6 +29,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
+    options.nccl = settings.nccl;
     options.device = device_of(&call, 8)?;
     distributed::init_process_group_in(Way::NATURAL, options).await.map(drop).into_answer()
 }
@@ -57,6 +58,7 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         timeout: call.take::<Option<Duration>>(1)?.or(settings.timeout),
         backend: call.take::<Option<String>>(2)?.or(settings.backend),
         group_name: settings.group_name,
+        nccl: settings.nccl,
         device: device_of(&call, 6)?,
         description: call.take(5)?,
         keep_order: !sort_ranks,
@@ -73,6 +75,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         backend: settings.backend.map(|backend| backend.parse()).transpose()?,
         timeout: call.take::<Option<Duration>>(2)?.or(settings.timeout),
         name: settings.group_name,
+        nccl: settings.nccl,
         description: call.take(4)?,
         ..SplitOptions::default()
     };

@@ -15,8 +15,10 @@ pub(super) const LENT: u32 = 4;
 /// Payloads of up to this many bytes stand behind their header.
 pub(super) const INLINE: usize = 4096;
 
-/// Payloads from this many bytes on are lent, if their memory can be read by the peer.
-pub(super) const LENT_BYTES: usize = crate::tensor::shared::LEAST_BYTES;
+/// Payloads from this many bytes on are lent, if their memory can be read by the peer. Below it,
+/// a copy through the area costs less than the word that the peer is done reading (measured with
+/// `polyrank bench allreduce --memory user,polyrank`; the two meet between 128 and 512 KiB).
+pub(super) const LENT_BYTES: usize = 256 << 10;
 
 /// Bytes of a number.
 pub(super) const NUMBER_BYTES: usize = 8;

@@ -1,13 +1,14 @@
 //! Payloads that the peer reads where they lie: until it has, they have not left; what is taken
 //! back is not believed; pools come and go.
 
+use super::super::entry::LENT_BYTES;
 use super::*;
 use crate::kernels::Stores;
 use crate::transport::suite::world::{World, message};
 use crate::transport::{Arrived, Destination};
 use crate::{Region, wire::frame::Kind};
 
-const BYTES: usize = 100_000;
+const BYTES: usize = LENT_BYTES + 1_000;
 
 /// Memory that peers can read, full of `value`.
 fn lent(value: u8) -> Region {

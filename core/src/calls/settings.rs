@@ -1,0 +1,54 @@
+//! What groups are made with, out of the record that a call was given. Knows no group.
+
+use std::time::Duration;
+
+use super::from_value::{FromValue, Members};
+use super::value::Value;
+use crate::generated::backend_options::NcclOptions;
+use crate::{Error, Result};
+
+/// A `BackendOptions` or one that extends it, as far as something of it was given.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The backend's name.
+    pub backend: Option<String>,
+    /// Limit of the group's operations.
+    pub timeout: Option<Duration>,
+    /// The group's name, which is not empty.
+    pub group_name: Option<String>,
+    /// What was chosen about NCCL.
+    pub nccl: Option<NcclOptions>,
+}
+
+impl Settings {
+    /// What `value` says, which is the argument `name` of the function `who`, or none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a number out of its range; [`Error::Unsupported`] for what is
+    /// not built.
+    pub fn of(who: &str, name: &str, value: &Value) -> Result<Settings> {
+        let Value::Record(record, _) = value else { return Ok(Settings::default()) };
+        let ranks = || Members::of(record.name, value.clone())?.take("global_ranks_in_group");
+        let invalid = |what: String| Error::InvalidArgument {
+            message: format!("{who}(): argument '{name}' must be {what}"),
+        };
+        let ranks: Vec<Value> = ranks().map_err(invalid)?;
+        if !ranks.is_empty() {
+            let operation = "BackendOptions.global_ranks_in_group".to_owned();
+            return Err(Error::Unsupported { who: who.to_owned(), operation });
+        }
+        Settings::read(record.name, value).map_err(invalid)
+    }
+
+    fn read(record: &str, value: &Value) -> std::result::Result<Settings, String> {
+        let mut members = Members::of(record, value.clone())?;
+        let group_name: String = members.take("group_name")?;
+        let is_nccl = record == "NcclOptions";
+        Ok(Settings {
+            backend: members.take("backend")?,
+            timeout: members.take("timeout")?,
+            group_name: Some(group_name).filter(|name| !name.is_empty()),
+            nccl: is_nccl.then(|| NcclOptions::from_value(value.clone())).transpose()?,
+        })
+    }
+}
