@@ -176,6 +176,21 @@ pub fn binomial(size: u32, reduces: bool) -> Traffic {
     }
 }
 
+/// What it costs to gather equal blocks up a binomial tree, or to hand them down it.
+pub fn binomial_blocks(size: u32) -> Traffic {
+    let share = 1.0 / f64::from(size);
+    let messages = || peers::binomial_children(0, size).map(|(_, blocks)| blocks);
+    // The root has a place for a block that travels alone; the others are copied, as is its own.
+    let copied = 1 + messages().filter(|&blocks| blocks > 1).sum::<u32>();
+    Traffic {
+        rounds: size.ilog2(),
+        messages: peers::doublings(size),
+        bytes: f64::from(size - 1) * share,
+        message: f64::from(messages().max().unwrap_or(0)) * share,
+        local: f64::from(copied) * share,
+    }
+}
+
 /// What it costs to gather each lane's part from the ranks of a host, to carry it `between` hosts,
 /// and to hand it out.
 pub fn by_lanes(on: &Topology, between: Traffic) -> Load {

@@ -32,6 +32,28 @@ pub fn doublings(size: u32) -> u32 {
     size.max(1).next_power_of_two().ilog2()
 }
 
+/// For how many ranks, itself among them, the rank that the root counts as `relative` stands in a
+/// binomial tree: those behind it up to the next as high as it.
+pub fn binomial_ranks(relative: Rank, size: u32) -> u32 {
+    match relative {
+        0 => size,
+        _ => (1 << relative.trailing_zeros()).min(size - relative),
+    }
+}
+
+/// The children in a binomial tree of the rank that the root counts as `relative`, nearest first:
+/// how far behind each stands, and [`binomial_ranks`] of it.
+pub fn binomial_children(relative: Rank, size: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
+    let ranks = binomial_ranks(relative, size);
+    let distances = (0..doublings(ranks)).map(|bit| 1 << bit);
+    distances.map(move |distance| (distance, binomial_ranks(relative + distance, size)))
+}
+
+/// The parent in a binomial tree of the rank that the root counts as `relative`, which is not 0.
+pub fn binomial_parent(relative: Rank) -> Rank {
+    relative & (relative - 1)
+}
+
 /// Where a rank stands when the ranks beyond a power of two are folded away, as MPICH does: of the
 /// first pairs of neighbours the even one hands its data to the odd one and waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
