@@ -141,13 +141,9 @@ impl Mpi {
                 "lo",
             ]),
             // It finds no network where it is told to look at the loopback interface only.
-            Mpi::OpenMpi5 => {
-                command.args(["--allow-run-as-root", "--map-by", ":oversubscribe"]).args([
-                    "--mca",
-                    "btl",
-                    "self,sm",
-                ])
-            }
+            Mpi::OpenMpi5 => command
+                .args(["--allow-run-as-root", "--map-by", ":oversubscribe"])
+                .args(["--mca", "btl", "self,sm"]),
             Mpi::Mpich | Mpi::Standard => command.args(["-iface", "lo"]),
         };
         command.args(["-n", &size.to_string()]);

@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use super::abi::{self, Abi, Constants, Handle};
 use super::functions::Functions;
@@ -14,12 +15,16 @@ use super::launcher::Launcher;
 use super::library::{self, Found};
 use super::progress::Progress;
 use super::reductions::Operators;
+use crate::clock::Instant;
 use crate::executor::SpinPolicy;
 use crate::wire::abort::Abort;
 use crate::{Error, Result};
 
 /// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
 const MAX_ERROR_BYTES: usize = 512;
+
+/// How long a reason may wait to be read by the launcher.
+const UNREAD: Duration = Duration::from_millis(500);
 
 /// The highest tag that every library allows.
 pub(super) const GUARANTEED_TAGS: u32 = 32_767;
@@ -275,9 +280,20 @@ impl<H: Handle> World<H> {
     /// Ends all processes of the job.
     pub(super) fn end_job(&self, why: &str) -> ! {
         eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
+        let_the_launcher_read();
         // SAFETY: the library is initialised; the function does not return, but for a failure.
         unsafe { (self.functions.abort)(self.constants.comm_world, 1) };
         std::process::abort()
+    }
+}
+
+/// Waits a little until what was written to the standard error has been read: launchers drop what
+/// they have not read of a rank when its job is aborted, and with it the reason.
+fn let_the_launcher_read() {
+    let until = Instant::now() + UNREAD;
+    let is_unread = || rustix::io::ioctl_fionread(std::io::stderr()).is_ok_and(|bytes| bytes > 0);
+    while is_unread() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
