@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Each way of polyrank's is set beside MPI's calls on the very same memory, as two buffers of one
-//! size can differ by more than what is looked for; how much they do, "noise" says. The ways come in
-//! another order in every turn, as each leaves caches and ranks in a state of its own, and ratios
-//! are those within a turn.
+//! size can differ by more than what is looked for; how much they do, "noise" says. The ways come
+//! in another order in every turn, as each leaves caches and ranks in a state of its own, and
+//! ratios are those within a turn.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

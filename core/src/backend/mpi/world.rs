@@ -279,11 +279,19 @@ impl<H: Handle> World<H> {
 
     /// Ends all processes of the job.
     pub(super) fn end_job(&self, why: &str) -> ! {
+        self.abort_job(why);
+        std::process::abort()
+    }
+
+    fn say_end(&self, why: &str) {
         eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
         let_the_launcher_read();
+    }
+
+    fn abort_job(&self, why: &str) {
+        self.say_end(why);
         // SAFETY: the library is initialised; the function does not return, but for a failure.
         unsafe { (self.functions.abort)(self.constants.comm_world, 1) };
-        std::process::abort()
     }
 }
 
@@ -401,7 +409,9 @@ mod at_exit {
     }
 
     /// Has `world` finalised when the process ends, unless a group failed: what is under way then
-    /// might never end, and the launcher shall know that this process did not end in order.
+    /// might never end. The job is ended instead, with a reason. Open MPI's launcher does that on
+    /// its own, with an error, when a process goes without finalising, and can hang where several
+    /// ranks abort at once. MPICH's kills the others without a word then, and returns 0.
     pub(super) fn finalise<H: Handle>(world: &'static World<H>) {
         let finalise = move || {
             if world.is_inherited() || world.is_finalised() {
@@ -412,6 +422,15 @@ mod at_exit {
                 // SAFETY: the library is initialised and not finalised, and nothing is called after
                 // this: that is the end.
                 unsafe { (world.functions.finalize)() };
+                return;
+            }
+            let why = match in_order {
+                true => "it ended after a group had failed",
+                false => "it ended while operations of a group were under way",
+            };
+            match world.abi {
+                Abi::OpenMpi => world.say_end(why),
+                Abi::Mpich | Abi::Standard => world.abort_job(why),
             }
         };
         if FINALISE.set(Box::new(finalise)).is_ok() {
