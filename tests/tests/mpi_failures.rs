@@ -359,6 +359,26 @@ fn a_rank_that_ends_without_leaving_is_named_by_the_others() {
 }
 
 #[test]
+fn a_rank_that_ends_with_operations_under_way_ends_the_job_with_a_reason() {
+    for mpi in Mpi::ALL {
+        let test = "a_rank_that_ends_with_operations_under_way_ends_the_job_with_a_reason";
+        let job = ranks(mpi, test, 2, &[], |group| {
+            if group.rank() == 1 {
+                group.get_group_store().wait(&["never"], None).unwrap();
+            }
+            let work = group.issue(allreduce(100_000)).unwrap();
+            assert!(!work.is_completed());
+            // As a program does that waits in a thread which does not keep it alive.
+            std::process::exit(0);
+        });
+        let Some(job) = job else { continue };
+        assert!(![Some(0), Some(HUNG)].contains(&job.code), "{mpi:?}: {}", job.output);
+        let reason = "rank 0 of the MPI job ends it: it ended while operations";
+        assert!(job.output.contains(reason), "{mpi:?}: {}", job.output);
+    }
+}
+
+#[test]
 fn the_job_of_a_killed_rank_ends_with_the_launchers_reason() {
     for mpi in Mpi::ALL {
         for victim in [0, 2] {

@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use super::abi::{self, Abi, Constants, Handle};
 use super::functions::Functions;
@@ -14,12 +15,16 @@ use super::launcher::Launcher;
 use super::library::{self, Found};
 use super::progress::Progress;
 use super::reductions::Operators;
+use crate::clock::Instant;
 use crate::executor::SpinPolicy;
 use crate::wire::abort::Abort;
 use crate::{Error, Result};
 
 /// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
 const MAX_ERROR_BYTES: usize = 512;
+
+/// How long a reason may wait to be read by the launcher.
+const UNREAD: Duration = Duration::from_millis(500);
 
 /// The highest tag that every library allows.
 pub(super) const GUARANTEED_TAGS: u32 = 32_767;
@@ -274,10 +279,29 @@ impl<H: Handle> World<H> {
 
     /// Ends all processes of the job.
     pub(super) fn end_job(&self, why: &str) -> ! {
+        self.abort_job(why);
+        std::process::abort()
+    }
+
+    fn say_end(&self, why: &str) {
         eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
+        let_the_launcher_read();
+    }
+
+    fn abort_job(&self, why: &str) {
+        self.say_end(why);
         // SAFETY: the library is initialised; the function does not return, but for a failure.
         unsafe { (self.functions.abort)(self.constants.comm_world, 1) };
-        std::process::abort()
+    }
+}
+
+/// Waits a little until what was written to the standard error has been read: launchers drop what
+/// they have not read of a rank when its job is aborted, and with it the reason.
+fn let_the_launcher_read() {
+    let until = Instant::now() + UNREAD;
+    let is_unread = || rustix::io::ioctl_fionread(std::io::stderr()).is_ok_and(|bytes| bytes > 0);
+    while is_unread() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -385,7 +409,9 @@ mod at_exit {
     }
 
     /// Has `world` finalised when the process ends, unless a group failed: what is under way then
-    /// might never end, and the launcher shall know that this process did not end in order.
+    /// might never end. The job is ended instead, with a reason. Open MPI's launcher does that on
+    /// its own, with an error, when a process goes without finalising, and can hang where several
+    /// ranks abort at once. MPICH's kills the others without a word then, and returns 0.
     pub(super) fn finalise<H: Handle>(world: &'static World<H>) {
         let finalise = move || {
             if world.is_inherited() || world.is_finalised() {
@@ -396,6 +422,15 @@ mod at_exit {
                 // SAFETY: the library is initialised and not finalised, and nothing is called after
                 // this: that is the end.
                 unsafe { (world.functions.finalize)() };
+                return;
+            }
+            let why = match in_order {
+                true => "it ended after a group had failed",
+                false => "it ended while operations of a group were under way",
+            };
+            match world.abi {
+                Abi::OpenMpi => world.say_end(why),
+                Abi::Mpich | Abi::Standard => world.abort_job(why),
             }
         };
         if FINALISE.set(Box::new(finalise)).is_ok() {
