@@ -31,6 +31,9 @@ def test_wrong_arguments_are_refused():
         polyrank.empty("three")
     with pytest.raises((ValueError, OverflowError)):
         polyrank.empty(1 << 62)
+    # More than any machine has, though the system would promise it.
+    with pytest.raises(ValueError, match="no memory"):
+        polyrank.empty(1 << 46, np.uint8)
 
 
 def shared_bytes():

@@ -61,15 +61,20 @@ pub(super) fn what(question: &Question) -> String {
 fn row_text(forecast: &Forecast, row: &Row, width: usize, simulates: bool) -> String {
     let whole = forecast.question.bytes as f64;
     let algorithm_gbps = whole / row.seconds / 1e9;
+    // A rank alone needs no time.
+    let rate = |gbps: f64| match gbps.is_finite() {
+        true => format!("{gbps:.3}"),
+        false => "-".to_owned(),
+    };
     let star = if row.is_chosen { '*' } else { ' ' };
     let mut text = format!("{star} {:width$}  {:>10}", row.algorithm.name, time(row.seconds));
     if simulates {
         text += &format!("  {:>10}", row.simulated_s.map_or("-".to_owned(), time));
     }
     text += &format!(
-        "  {:>8.3}  {:>8.3}  {:>8}  {:>9}  {:>11}",
-        algorithm_gbps,
-        algorithm_gbps * forecast.bus_factor(),
+        "  {:>8}  {:>8}  {:>8}  {:>9}  {:>11}",
+        rate(algorithm_gbps),
+        rate(algorithm_gbps * forecast.bus_factor()),
         row.traffic.rounds,
         row.traffic.messages,
         bytes(row.traffic.bytes * whole),

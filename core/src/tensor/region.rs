@@ -66,6 +66,10 @@ impl Region {
     /// of it copy less.
     pub fn for_elements(len: usize) -> Option<Region> {
         #[cfg(all(feature = "tcp", target_os = "linux"))]
+        if len as u64 > super::shared::machine_bytes() {
+            return None;
+        }
+        #[cfg(all(feature = "tcp", target_os = "linux"))]
         if len >= super::shared::LEAST_BYTES
             && let Some(region) = super::shared::allocate(len)
         {

@@ -104,6 +104,13 @@ pub(crate) fn allocate(len: usize) -> Option<Region> {
     }))
 }
 
+/// All memory of the machine, swap included. The system promises a file of memory of any size, and
+/// ends whoever touches more of it than there is.
+pub(super) fn machine_bytes() -> u64 {
+    let known = rustix::system::sysinfo();
+    (known.totalram as u64 + known.totalswap as u64) * u64::from(known.mem_unit)
+}
+
 /// A block of a pool of many.
 fn small(bytes: usize) -> Option<Block> {
     let process_id = std::process::id();
