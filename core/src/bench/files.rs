@@ -1,5 +1,5 @@
-//! What a benchmark writes: its tables on stdout, its files at the end. Knows nothing of what stands
-//! in them.
+//! What a benchmark writes: its tables on stdout, its files at the end. Knows nothing of what
+//! stands in them.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
