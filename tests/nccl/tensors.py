@@ -154,13 +154,15 @@ def the_current_stream_waits(rank, size):
 
 def who_only_reads_orders_the_current_stream_too(rank, size):
     """Not the root of a gather: it has no output, and the stream of the call is none of it."""
-    tensor = OfLibrary([rank], rank)
+    # More than goes on its way while nobody takes it.
+    elements = 1 << 20
+    tensor = OfLibrary([rank] * elements, rank)
     store = pr.group.WORLD.get_group_store()
     called, waits = new_stream(), new_stream()
     if rank == 0:
         store.wait(["gathering"])
     OfLibrary.current = called
-    parts = [OfLibrary([-1.0], rank) for _ in range(size)] if rank == 0 else None
+    parts = [OfLibrary([-1.0] * elements, rank) for _ in range(size)] if rank == 0 else None
     work = pr.gather(tensor, parts, async_op=True)
     OfLibrary.current = waits
     work.wait()
@@ -170,7 +172,7 @@ def who_only_reads_orders_the_current_stream_too(rank, size):
         store.set("gathering", "")
     assert driver.cuStreamSynchronize(ctypes.c_size_t(waits)) == 0
     if rank == 0:
-        assert [part.numbers() for part in parts] == [[other] for other in range(size)]
+        assert [part.numbers() for part in parts] == [[other] * elements for other in range(size)]
 
 
 def a_forked_child_is_told(rank):
