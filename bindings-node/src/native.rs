@@ -153,6 +153,7 @@ fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknow
     realm.expect_event(env);
     let mailbox = realm.mailbox.clone();
     let place = call.store_place();
+    call.prepare();
     let run = move || {
         let result = threads::cancellable(flag, || call.run());
         mailbox.send(Event::Ended(deferred, Some(id), result));

@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::ProcessGroup;
+use polyrank::backend::mpi::{is_initialised, place};
+use polyrank::calls::{Arguments, Invocation, Value, entry};
+use polyrank::distributed::{default_group, destroy_process_group};
 use polyrank_tests::cases::{self, check};
 use polyrank_tests::languages::{CASES, Language};
-use polyrank_tests::mpi::{Job, Mpi, program, ranks, report};
+use polyrank_tests::mpi::{Job, Mpi, bare_ranks, program, ranks, report};
 
 /// Every rank must have said that it is done, and the launcher that all went well.
 fn assert_done(job: &Job, size: u32) {
@@ -141,4 +144,30 @@ fn groups_of_some_ranks_and_many_one_after_the_other() {
             all.shutdown();
         }
     });
+}
+
+/// As Node does it: what is called on one thread is carried out on another, where the library must
+/// not be initialised.
+#[test]
+fn a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called() {
+    let test = "a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called";
+    for mpi in Mpi::ALL {
+        let job = bare_ranks(mpi, test, 2, &[], || {
+            let named = vec![("backend".to_owned(), Value::Str("mpi".to_owned()))];
+            let arguments = Arguments { keywords: named, ..Arguments::default() };
+            let init = entry("DISTRIBUTED_INIT_PROCESS_GROUP").unwrap();
+            let call = Invocation::new(init, None, arguments, Vec::new()).unwrap();
+            assert!(!is_initialised());
+            call.prepare();
+            assert!(is_initialised());
+            std::thread::spawn(move || call.run().map(drop)).join().unwrap().unwrap();
+            let mut sum = [1_u8];
+            default_group().unwrap().allreduce(&mut sum, ()).unwrap();
+            report(place().unwrap().0, sum[0]);
+            destroy_process_group(None).unwrap();
+        });
+        let Some(job) = job else { continue };
+        assert_eq!(job.code, Some(0), "{}", job.output);
+        assert_eq!((job.of(0), job.of(1)), (vec!["2"], vec!["2"]), "{mpi:?}: {}", job.output);
+    }
 }

@@ -140,6 +140,20 @@ pub fn available(name: &BackendName) -> Result<()> {
     Err(Error::BackendUnavailable { backend: name.to_string(), why: why.into() })
 }
 
+/// Initialises what of these backends there is once in a process, before the first group.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`] saying what is missing.
+pub(crate) fn initialise(spec: &BackendSpec) -> Result<()> {
+    #[cfg(all(unix, feature = "mpi"))]
+    if spec.has(BackendName::mpi().as_str()) {
+        super::mpi::place()?;
+    }
+    #[cfg(not(all(unix, feature = "mpi")))]
+    let _ = spec;
+    Ok(())
+}
+
 /// What a backend can do, where this build has it: in every process, whatever its library and the
 /// variables of its environment add to that.
 pub fn capabilities(name: &BackendName) -> Option<Capabilities> {

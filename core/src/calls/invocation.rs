@@ -12,8 +12,10 @@ use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::resolve::{Resolved, resolve, unsupported};
+use super::settings::Settings;
 use super::types::{Method, Role};
 use super::value::{Arguments, Foreign, Value};
+use crate::backend::registry::{self, BackendSpec};
 use crate::generated::dispatch::ENTRIES;
 use crate::{Error, ProcessGroup, Result, distributed};
 
@@ -99,6 +101,26 @@ impl Invocation {
                 let error = unsupported(self.path());
                 Box::pin(std::future::ready(Err(error)))
             }
+        }
+    }
+
+    /// Does what of the call belongs on the thread of whoever calls, where [`run`](Self::run) is
+    /// left to another one: the libraries of backends that it names are initialised here. What
+    /// fails is the call's to report, when it runs.
+    ///
+    /// Such a library takes it that nobody else allocates meanwhile. UCX below Open MPI moves the
+    /// end of the heap up and down again when it is loaded (`ucm_mmap_init`, "before other threads
+    /// could execute the modified functions"): what the caller's thread was given in between would
+    /// be unmapped.
+    pub fn prepare(&self) {
+        let mut parameters = self.resolved.parameters().iter().enumerate();
+        let named = parameters.find_map(|(position, known)| match self.value(position) {
+            Value::Str(backend) if known.name == "backend" => Some(backend.clone()),
+            options => Settings::of(self.name(), known.name, options).ok()?.backend,
+        });
+        let spec = named.and_then(|named| named.parse::<BackendSpec>().ok());
+        if let Some(Err(error)) = spec.map(|spec| registry::initialise(&spec)) {
+            tracing::debug!(%error, "a backend is not initialised");
         }
     }
 

@@ -69,6 +69,12 @@ pub fn place() -> Result<(u32, u32)> {
     world::world().map(AnyWorld::place)
 }
 
+/// Whether MPI is initialised for groups of this process, as it is when the first of them is made,
+/// or by [`place`].
+pub fn is_initialised() -> bool {
+    world::is_initialised()
+}
+
 /// What every MPI library can do, where nothing is checked that costs time.
 pub(super) fn capabilities() -> Capabilities {
     declared(Detail::Little)

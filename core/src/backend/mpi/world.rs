@@ -56,7 +56,8 @@ pub(super) enum AnyWorld {
 }
 
 static FOUND: OnceLock<Found> = OnceLock::new();
-static WORLD: Mutex<Option<AnyWorld>> = Mutex::new(None);
+/// The world, or why there can be none: a library is initialised once, whatever came of it.
+static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(None);
 
 /// This is a child of the process that initialised the library.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -82,12 +83,17 @@ pub(super) fn found() -> std::result::Result<&'static Found, String> {
 /// [`Error::BackendUnavailable`].
 pub(super) fn world() -> Result<AnyWorld> {
     let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(world) = *world {
+    if let Some(Ok(world)) = *world {
         world.check_process()?;
         return Ok(world);
     }
-    let made = found().and_then(AnyWorld::enter).map_err(unavailable)?;
-    Ok(*world.insert(made))
+    let found = found().map_err(unavailable)?;
+    world.get_or_insert_with(|| AnyWorld::enter(found)).clone().map_err(unavailable)
+}
+
+/// Whether the library was initialised for this process's groups.
+pub(super) fn is_initialised() -> bool {
+    matches!(*WORLD.lock().unwrap_or_else(PoisonError::into_inner), Some(Ok(_)))
 }
 
 /// The error of a library that cannot be used.
