@@ -1,7 +1,9 @@
 //! The conformance cases over real MPI libraries: the whole product in Rust, the pairwise cases in
 //! Rust, Python and Node; large tensors, many operations at once, messages, groups.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
+
+use std::ffi::c_void;
 
 use polyrank::ProcessGroup;
 use polyrank::backend::mpi::{is_initialised, place};
@@ -10,6 +12,7 @@ use polyrank::distributed::{default_group, destroy_process_group};
 use polyrank_tests::cases::{self, check};
 use polyrank_tests::languages::{CASES, Language};
 use polyrank_tests::mpi::{Job, Mpi, bare_ranks, program, ranks, report};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 /// Every rank must have said that it is done, and the launcher that all went well.
 fn assert_done(job: &Job, size: u32) {
@@ -170,4 +173,32 @@ fn a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called() {
         assert_eq!(job.code, Some(0), "{}", job.output);
         assert_eq!((job.of(0), job.of(1)), (vec!["2"], vec!["2"]), "{mpi:?}: {}", job.output);
     }
+}
+
+/// As in the Node processes whose code lies directly behind the heap: what a library does there
+/// when it is loaded must not cost the heap its last page.
+#[test]
+fn a_heap_that_cannot_grow_keeps_its_end() {
+    let test = "a_heap_that_cannot_grow_keeps_its_end";
+    for mpi in Mpi::ALL {
+        let job = bare_ranks(mpi, test, 2, &[], || {
+            let end = heap_end();
+            let (flags, nothing) =
+                (MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE, ProtFlags::empty());
+            // SAFETY: nothing is replaced, and nobody uses the page.
+            let wall = unsafe { mmap_anonymous(end as *mut c_void, 4096, nothing, flags) };
+            assert_eq!(wall.unwrap() as usize, end);
+            let (rank, _) = place().unwrap();
+            report(rank, heap_end() as i64 - end as i64);
+        });
+        let Some(job) = job else { continue };
+        assert_eq!((job.of(0), job.of(1)), (vec!["0"], vec!["0"]), "{mpi:?}: {}", job.output);
+    }
+}
+
+fn heap_end() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let heap = maps.lines().rfind(|line| line.ends_with("[heap]")).expect("there is a heap");
+    let (_, rest) = heap.split_once('-').unwrap();
+    usize::from_str_radix(rest.split_once(' ').unwrap().0, 16).unwrap()
 }

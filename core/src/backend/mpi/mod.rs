@@ -19,6 +19,7 @@ mod backend;
 mod collectives;
 mod functions;
 mod group;
+mod heap;
 mod held;
 mod launcher;
 mod layout;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::abi::{self, Abi, Constants, Handle};
 use super::functions::Functions;
 use super::group::Group;
+use super::heap;
 use super::launcher::Launcher;
 use super::library::{self, Found};
 use super::progress::Progress;
@@ -73,6 +74,7 @@ pub(super) fn found() -> std::result::Result<&'static Found, String> {
     if let Some(found) = FOUND.get() {
         return Ok(found);
     }
+    heap::protect();
     let found = library::find(&Launcher::read())?;
     Ok(FOUND.get_or_init(|| found))
 }
@@ -329,6 +331,8 @@ fn initialise<H: Handle>(
             .into());
     }
     let there = is_set(functions.initialized);
+    // Components of the library may be linked to UCX where it is not.
+    heap::protect();
     let mut level: c_int = 0;
     // SAFETY: asking for the level is allowed when it is initialised, initialising it when it is
     // not; both was asked above. Null arguments are allowed since MPI 2.
