@@ -10,6 +10,9 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 use crate::{node, setup, wasm};
 
+/// Cargo's profile, and its folder below `target`.
+const PROFILE: &str = "demo";
+
 /// The options of `cargo xtask demo`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -43,11 +46,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let script = |ending: &str| workspace.path(&format!("tests/demo/digits.{ending}"));
     let parts: [(&str, u32, Vec<OsString>); 4] = [
         ("Python", python, vec![workspace.python().into(), script("py").into()]),
-        ("Rust", rust, vec![workspace.target("release/examples/digits").into()]),
+        ("Rust", rust, vec![workspace.target(&format!("{PROFILE}/examples/digits")).into()]),
         ("Node", node, vec![through("node_rank.mjs").into(), script("mjs").into()]),
         ("Browser", browser, vec![through("browser_rank.mjs").into(), script("mjs").into()]),
     ];
-    let launcher = workspace.target("release/polyrank");
+    let launcher = workspace.target(&format!("{PROFILE}/polyrank"));
     let mut launch = workspace.command(&launcher);
     launch.arg("run").env("POLYRANK_PROGRAM", &launcher);
     let mut names = Vec::new();
@@ -82,16 +85,18 @@ fn build(workspace: &Workspace, progress: &Progress, ranks: &Arguments) -> Resul
     };
     let packages = ["-p", "polyrank", "-p", "polyrank-tests"];
     let targets = ["--bin", "polyrank", "--example", "digits"];
-    run(&mut workspace.cargo(&[&["build", "--release"], &packages[..], &targets].concat()))?;
+    run(
+        &mut workspace.cargo(&[&["build", "--profile", PROFILE], &packages[..], &targets].concat())
+    )?;
     if ranks.python > 0 {
         setup::python(workspace, progress)?;
         let mut maturin = workspace.command(workspace.python());
-        maturin.args(["-m", "maturin", "develop", "--release"]);
+        maturin.args(["-m", "maturin", "develop", "--profile", PROFILE]);
         run(maturin.args(["--manifest-path", "bindings-python/Cargo.toml"]))?;
     }
     if ranks.node > 0 {
         setup::node(workspace, progress)?;
-        node::build(workspace, progress, true)?;
+        node::build(workspace, progress, PROFILE)?;
     }
     if ranks.browser > 0 {
         wasm::build(workspace, progress, false)?;

@@ -30,20 +30,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     progress.clear("node")?;
     setup::node(&workspace, &progress)?;
-    build(&workspace, &progress, arguments.release)?;
+    build(&workspace, &progress, if arguments.release { "release" } else { "dev" })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// As [`run`], where Node is in place.
+/// As [`run`], where Node is in place, with Cargo's `profile`.
 ///
 /// # Errors
 /// The build fails, or its output cannot be copied.
-pub(crate) fn build(workspace: &Workspace, progress: &Progress, release: bool) -> Result<()> {
-    let profile = if release { "release" } else { "dev" };
+pub(crate) fn build(workspace: &Workspace, progress: &Progress, profile: &str) -> Result<()> {
     let mut cargo = workspace.cargo(&["build", "-p", "polyrank-node", "--profile", profile]);
     let finished = progress.run("node", &mut cargo)?;
     ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    let folder = if release { "release" } else { "debug" };
+    let folder = if profile == "dev" { "debug" } else { profile };
     let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let built = workspace.target(&format!("{folder}/{start}polyrank_node{end}"));
     let output = workspace.path(OUTPUT);

@@ -69,7 +69,7 @@ fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
     // With the features of the Rust suites, so that the library is compiled once for both.
     let cargo = ["build", "-p", "polyrank", "--bin", "polyrank", "--all-features"];
     demand(progress, &mut workspace.cargo(&cargo))?;
-    node::build(workspace, progress, false)?;
+    node::build(workspace, progress, "dev")?;
     let mut tests = npm(workspace, &["test"]);
     tests.env("POLYRANK", workspace.target("debug/polyrank"));
     let status = tests.status().context("cannot start npm")?;
