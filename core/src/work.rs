@@ -30,14 +30,27 @@ struct Inner {
     /// Done when all parts are; the first part itself if it is the only one.
     whole: Arc<Completion>,
     outputs: Mutex<Vec<Tensor>>,
+    /// Where what is written lies, and what is only read.
+    devices: Vec<OnDevice>,
 }
 
 impl Work {
-    /// A work of one part for each of `issued`.
+    /// A work of one part for each of `issued`, whose tensors are the `outputs` alone.
     pub(crate) fn new(
         name: &'static str,
         issued: Vec<(Issued, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
+    ) -> Work {
+        let devices = outputs.iter().filter_map(|tensor| tensor.region().device()).collect();
+        Work::reading(name, issued, outputs, devices)
+    }
+
+    /// As [`Work::new`], where tensors on `devices` are written or read.
+    pub(crate) fn reading(
+        name: &'static str,
+        issued: Vec<(Issued, Arc<dyn Backend>)>,
+        outputs: Vec<Tensor>,
+        devices: Vec<OnDevice>,
     ) -> Work {
         let sequence = issued.first().map_or(0, |(issued, _)| issued.sequence);
         let parts: Vec<_> =
@@ -46,7 +59,7 @@ impl Work {
             [(only, _)] => only.clone(),
             _ => all_of(&parts),
         };
-        let inner = Inner { parts, whole, outputs: outputs.into() };
+        let inner = Inner { parts, whole, outputs: outputs.into(), devices };
         Work { name, sequence, inner: Some(Arc::new(inner)) }
     }
 
@@ -159,10 +172,9 @@ impl Work {
         self.inner.as_ref().and_then(|inner| inner.whole.error())
     }
 
-    /// The devices on which the results or the messages lie, and the streams of their owners.
+    /// The devices on which its tensors lie, written or only read, and the streams of their owners.
     pub fn devices(&self) -> Vec<OnDevice> {
-        let Some(inner) = &self.inner else { return Vec::new() };
-        inner.outputs().iter().filter_map(|tensor| tensor.region().device()).collect()
+        self.inner.as_ref().map(|inner| inner.devices.clone()).unwrap_or_default()
     }
 
     /// The tensors that hold the result. Their elements are defined once it is done.

@@ -152,6 +152,31 @@ def the_current_stream_waits(rank, size):
     assert tensor.numbers() == [size, size * (size - 1) / 2]
 
 
+def who_only_reads_orders_the_current_stream_too(rank, size):
+    """Not the root of a gather: it has no output, and the stream of the call is none of it."""
+    tensor, before = OfLibrary([rank] * 3, rank), OfLibrary([rank], rank)
+    store = pr.group.WORLD.get_group_store()
+    earlier, called, waits = new_stream(), new_stream(), new_stream()
+    if rank == 0:
+        store.wait(["gathering"])
+    # Nothing of the gather is begun before this is over, and rank 0 has not come to it.
+    OfLibrary.current = earlier
+    first = pr.all_reduce(before, async_op=True)
+    OfLibrary.current = called
+    parts = [OfLibrary([-1.0] * 3, rank) for _ in range(size)] if rank == 0 else None
+    work = pr.gather(tensor, parts, async_op=True)
+    OfLibrary.current = waits
+    work.wait()
+    if rank == 1:
+        assert driver.cuStreamSynchronize(ctypes.c_size_t(called)) == 0
+        assert not is_idle(waits), "rank 0 has not come"
+        store.set("gathering", "")
+    assert driver.cuStreamSynchronize(ctypes.c_size_t(waits)) == 0
+    first.wait()
+    if rank == 0:
+        assert [part.numbers() for part in parts] == [[other] * 3 for other in range(size)]
+
+
 def a_forked_child_is_told(rank):
     """What is the parent's must not be touched: the double would end the process."""
     tensor, world = OnDevice([1.0], rank), pr.group.WORLD
@@ -212,6 +237,7 @@ def main():
     library()
     the_current_stream_waits(rank, size)
     if size > 1:
+        who_only_reads_orders_the_current_stream_too(rank, size)
         refused = pr.P2POp(pr.irecv, ReadOnly([1.0], rank), before)
         try:
             pr.batch_isend_irecv([refused])

@@ -231,6 +231,7 @@ impl ProcessGroup {
         let backend = self.backend_for(request.name, request.tensors())?;
         let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
+        let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         let mut outputs = Vec::new();
         let mut calls = Vec::with_capacity(checked.len());
         for checked in checked {
@@ -246,7 +247,7 @@ impl ProcessGroup {
             _ => backend.together(calls, deadline, waiting),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        Ok(Work::new(request.name, issued, outputs))
+        Ok(Work::reading(request.name, issued, outputs, devices))
     }
 
     /// Issues `request` and waits. Returns when nobody touches its memory any more.
