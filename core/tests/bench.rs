@@ -125,6 +125,9 @@ fn groups_are_compared_in_one_run() {
         assert!((ratio - ours.unwrap() / theirs.unwrap()).abs() <= 1e-9 * ratio, "{case}");
     }
     assert!(report["versions"]["polyrank ring"]["polyrank"].is_string());
+    assert_eq!(report["build"]["version"], env!("CARGO_PKG_VERSION"));
+    // A build without git does not know it.
+    assert!(report["build"].as_object().unwrap().contains_key("commit"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::Benchmark;
+use super::build::Build;
 use super::find::Found;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
@@ -87,6 +88,7 @@ impl Course {
         let report = Report {
             made_by: "polyrank bench",
             format: FORMAT,
+            build: Build::here(),
             title: benchmark.title.clone(),
             date: machine::now(),
             machine: Machine::here(),
@@ -308,10 +310,10 @@ impl Course {
     fn introduce(&self) {
         let Machine { cpu, cores, system, .. } = &self.report.machine;
         let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
-        let version = env!("CARGO_PKG_VERSION");
+        let build = Build::here().in_words();
         let effort = &self.benchmark.effort;
         let mut lines = vec![
-            format!("# polyrank bench {version}, {}", self.report.date),
+            format!("# polyrank bench {build}, {}", self.report.date),
             format!("# {cpu}, {cores} cores, {system}{load}"),
         ];
         let names: Vec<&str> = self.contenders.iter().map(|(one, _)| one.name.as_str()).collect();

@@ -20,6 +20,7 @@ mod algorithms;
 mod arguments;
 #[cfg(target_os = "linux")]
 mod begin;
+mod build;
 mod calibrate;
 mod course;
 mod files;

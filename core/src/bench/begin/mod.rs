@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::arguments::programs;
+use super::build::Build;
 use super::files;
 use super::find::Found;
 use super::library::{Contender, Language, Library, Manner, Memory, Peer};
@@ -86,6 +87,7 @@ enum Before {
 struct Report {
     made_by: &'static str,
     format: u32,
+    build: Build,
     date: String,
     machine: Machine,
     load: [Option<f64>; 2],
@@ -194,6 +196,7 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
     let report = Report {
         made_by: "polyrank bench start",
         format: 1,
+        build: Build::here(),
         date: machine::now(),
         machine: Machine::here(),
         load: [load_before, machine::load()],

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
+use super::build::Build;
 use super::files;
 use super::machine::{self, Machine};
 use super::{EXIT_INCOMPLETE, not_measured, say};
@@ -82,6 +83,7 @@ pub(crate) struct StoreBenchArguments {
 struct Report {
     made_by: &'static str,
     format: u32,
+    build: Build,
     date: String,
     machine: Machine,
     load: [Option<f64>; 2],
@@ -174,6 +176,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Ending, String> {
     let report = Report {
         made_by: "polyrank bench store",
         format: 1,
+        build: Build::here(),
         date: machine::now(),
         machine: Machine::here(),
         load: [load_before, machine::load()],
