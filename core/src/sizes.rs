@@ -40,6 +40,11 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
+/// So many ranks, in words.
+pub(crate) fn ranks(number: u32) -> String {
+    format!("{number} rank{}", if number == 1 { "" } else { "s" })
+}
+
 /// How sizes follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
@@ -93,6 +98,7 @@ mod tests {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert_eq!([show(4), show(65536), show(3 << 20)], ["4 B", "64 KiB", "3 MiB"]);
+        assert_eq!([ranks(1), ranks(2)], ["1 rank", "2 ranks"]);
     }
 
     #[test]

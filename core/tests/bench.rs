@@ -60,6 +60,39 @@ fn every_operation_is_measured_and_right() {
 }
 
 #[test]
+fn sizes_are_whole_elements_or_none() {
+    let words = "all -n 2,3 --sizes 0,3,5,13 --form both --memory user,polyrank";
+    let (output, report) = report(words, "sizes.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for case in report["cases"].as_array().unwrap() {
+        let results = case["results"].as_array().unwrap();
+        assert!(results.len() == 2 && results.iter().all(|one| one["wrong"] == 0), "{case}");
+        let bytes = case["bytes"].as_u64().unwrap();
+        assert_eq!((bytes % 4, bytes == 0), (0, case["count"] == 0), "{case}");
+    }
+    let out = text(&output.stdout);
+    let said = "# sizes (B) in whole elements: 3 as 0, 5 as 4, 13 as 12\n";
+    assert!(out.contains(said), "{out}");
+    // 0 and 3 are one row.
+    let sizes: Vec<_> = report["cases"].as_array().unwrap().iter().collect();
+    let of_broadcast = sizes.iter().filter(|case| case["operation"] == "broadcast");
+    let bytes: Vec<_> = of_broadcast.map(|case| case["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(bytes, [0, 4, 12, 0, 4, 12]);
+}
+
+#[test]
+fn operations_without_an_algorithm_are_left_out_and_named() {
+    let (output, report) = report("all -n 2 --sizes 1K -a ring", "ring.json");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let cases = report["cases"].as_array().unwrap();
+    let names: Vec<_> = cases.iter().map(|case| case["operation"].as_str().unwrap()).collect();
+    assert!(names.contains(&"allreduce") && !names.contains(&"barrier"), "{names:?}");
+    assert!(said.contains("--algorithm ring: left out are those that lack it; "), "{said}");
+    assert!(said.contains("barrier has ") && said.contains("pingpong has no algo"), "{said}");
+}
+
+#[test]
 fn element_types_and_reductions_are_right() {
     let words = "allreduce,reduce_scatter -n 3 --sizes 1000 -d f16,bf16,i8,u64,f64 \
                  -o avg,prod,max,bxor --language rust";
@@ -70,6 +103,8 @@ fn element_types_and_reductions_are_right() {
     let measured = |case: &&Value| !case["results"].as_array().unwrap().is_empty();
     // Bits of floating-point numbers have no meaning, which is said.
     assert_eq!(cases.iter().filter(measured).count(), 2 * (5 * 4 - 3));
+    let said = text(&output.stderr);
+    assert!(said.contains("left out: polyrank: allreduce: bxor of f16 has no meaning"), "{said}");
     let missing = report["missing"].to_string();
     assert!(missing.contains("bxor of") && missing.contains("no meaning"), "{missing}");
 }
@@ -90,6 +125,9 @@ fn groups_are_compared_in_one_run() {
         assert!((ratio - ours.unwrap() / theirs.unwrap()).abs() <= 1e-9 * ratio, "{case}");
     }
     assert!(report["versions"]["polyrank ring"]["polyrank"].is_string());
+    assert_eq!(report["build"]["version"], env!("CARGO_PKG_VERSION"));
+    // A build without git does not know it.
+    assert!(report["build"].as_object().unwrap().contains_key("commit"));
 }
 
 #[test]
@@ -143,8 +181,10 @@ fn a_drawing_is_written() {
 fn what_is_missing_is_said_and_the_rest_is_measured() {
     let words = "barrier --against gloo --python gloo=/nowhere/python";
     let (output, report) = report(words, "missing.json");
-    assert_eq!(output.status.code(), Some(0));
+    // Asked for, and not measured.
+    assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
+    assert!(said.contains("not measured, for want of what is named above: gloo"), "{said}");
     assert!(said.contains("missing: gloo (/nowhere/python: No such file"), "{said}");
     assert!(said.contains("pip install torch numpy"), "{said}");
     assert!(report["missing"]["gloo"].is_string());
@@ -162,7 +202,12 @@ fn ranks_that_fail_are_quoted() {
 
 #[test]
 fn wrong_command_lines_are_refused() {
-    for (words, advice) in [("allredcue", "there are allreduce"), ("-a rign", "one_shot")] {
+    for (words, advice) in [
+        ("allredcue", "there are allreduce"),
+        ("allreduce,", "`allreduce,`: an operation is missing"),
+        ("-a rign", "one_shot"),
+        ("all -a rign", "barrier has direct"),
+    ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(advice), "{words}");

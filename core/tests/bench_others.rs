@@ -172,10 +172,16 @@ fn a_server_that_sends_clients_away_is_left_out_and_named() {
 
 #[test]
 fn without_torch_it_is_said_how_to_get_it() {
-    let output = bench("store --against torch --python /nowhere/python").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    let words = "store --clients 1 --seconds 0.01 --turns 1 --operations get --against torch";
+    let mut command = bench(words);
+    command.args(["--python", "/nowhere/python"]);
+    let (output, report) = report(&mut command, "without.json");
+    // What is there was measured all the same.
+    assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
     assert!(said.contains("/nowhere/python") && said.contains("pip install torch"), "{said}");
+    assert_eq!(report["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(report["missing"].as_array().unwrap().len(), 1);
     let output = bench("store --operations got").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("there are set, get, add"));
@@ -212,6 +218,10 @@ fn starts_that_make_no_sense_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(text(&output.stderr).contains(said), "{words}: {}", text(&output.stderr));
     }
+    let words = "start -n 1 --against gloo --python gloo=/nowhere/python --turns 1";
+    let output = bench(words).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("not measured, for want of what is named above: gloo"));
     let output =
         bench("start -n 2 --against gloo --python gloo=/nowhere/python -l python --turns 1")
             .env("POLYRANK_PYTHON", "/nowhere/else")

@@ -3,10 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use polyrank::distributed::{InitOptions, init_process_group};
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
+use polyrank_tests::LIMIT;
+use polyrank_tests::processes::{Ended, bare_processes, die, processes, report, with_variable};
 
 /// How soon every rank must know of a death.
 const SOON: Duration = Duration::from_secs(2);
@@ -219,5 +223,42 @@ fn an_expired_wait_harms_nothing() {
     });
     for ended in &ended {
         assert_eq!(ended.printed, ["done"], "{}", ended.output);
+    }
+}
+
+/// Where a rank reads that it has its variable already.
+const SET: &str = "POLYRANK_TEST_SET";
+
+/// Starts this process anew with the variable, if it is rank 0.
+fn at_rank_0(name: &str, value: &str) {
+    if std::env::var("RANK").unwrap() != "0" || std::env::var_os(SET).is_some() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    panic!("{}", command.args(std::env::args_os().skip(1)).env(name, value).env(SET, "1").exec());
+}
+
+#[test]
+fn what_is_wrong_with_rank_0_alone_is_told_by_all() {
+    for (name, value) in [
+        ("POLYRANK_IFNAME", "nowhere0"),
+        ("POLYRANK_PRICES", "/nowhere/prices"),
+        ("POLYRANK_ALGORITHM", "allreduce=rign"),
+    ] {
+        // A rank runs what stands here in the first round; what differs, it is told.
+        let ended = with_variable("POLYRANK_TEST_WRONG", &format!("{name} {value}"), || {
+            bare_processes("what_is_wrong_with_rank_0_alone_is_told_by_all", 3, || {
+                let wrong = std::env::var("POLYRANK_TEST_WRONG").unwrap();
+                let (name, value) = wrong.split_once(' ').unwrap();
+                at_rank_0(name, value);
+                let options = InitOptions::default().timeout(LIMIT);
+                report(init_process_group(options).unwrap_err());
+            })
+        });
+        for (rank, ended) in ended.iter().enumerate() {
+            let [line] = ended.printed.as_slice() else { panic!("{rank}: {}", ended.output) };
+            let is_told = rank == 0 || line.contains("rank 0 does not join group 'default_pg': ");
+            assert!(is_told && line.contains(name), "{name}, rank {rank}: {line}");
+        }
     }
 }

@@ -67,25 +67,56 @@ pub(super) async fn meet(
             prices: Prices::of(LinkClass::Process),
         });
     }
+    // What is wrong with this rank alone is found before the others count on it.
+    let ready = match Ready::new(&**store, rank) {
+        Ok(ready) => ready,
+        Err(error) => return Err(refuse(store, name, (rank, size), error).await),
+    };
     rendezvous::join_async(&**store, name, rank, size, timeout).await?;
-    let means = means(&**store)?;
-    meet_with(store, rank, size, timeout, means).await
+    meet_with(store, rank, size, timeout, ready).await
 }
 
-/// As [`meet`], for a rank that has joined, with these means.
+/// Tells the others why this rank does not join, and returns that.
+pub(super) async fn refuse(
+    store: &Arc<dyn Store>,
+    name: &str,
+    (rank, size): (u32, u32),
+    why: Error,
+) -> Error {
+    if size > 1 {
+        rendezvous::refuse(&**store, name, (rank, size), &why).await;
+    }
+    why
+}
+
+/// What a rank brings to a meeting.
+struct Ready {
+    means: Means,
+    offer: Option<boards::Offer>,
+    /// What links cost, as rank 0 tells the others.
+    prices: Option<Vec<u8>>,
+}
+
+impl Ready {
+    fn new(store: &dyn Store, rank: u32) -> Result<Ready> {
+        let prices = (rank == 0).then(prices::published).transpose()?;
+        Ok(Ready { means: means(store)?, offer: boards::offer()?, prices })
+    }
+}
+
+/// As [`meet`], for a rank that has joined.
 async fn meet_with(
     store: &Arc<dyn Store>,
     rank: u32,
     size: u32,
     timeout: Duration,
-    means: Means,
+    Ready { means, offer, prices }: Ready,
 ) -> Result<Meeting> {
-    let offer = boards::offer()?;
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
-    if rank == 0 {
+    if let Some(prices) = prices {
         // One rank's prices for all, so that all choose the same algorithms.
-        store.set_async(PRICES, &prices::published()?).await?;
+        store.set_async(PRICES, &prices).await?;
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();

@@ -62,7 +62,10 @@ impl ScheduledBackend {
         name: &str,
         timeout: Duration,
     ) -> Result<ScheduledBackend> {
-        let overrides = overrides()?;
+        let overrides = match overrides() {
+            Ok(overrides) => overrides,
+            Err(error) => return Err(meet::refuse(store, name, (rank, size), error).await),
+        };
         let meeting = meet::meet(store, name, (rank, size), timeout).await?;
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);
         let transport: Box<dyn Transport> = meeting.transport;

@@ -8,13 +8,13 @@ use clap::Args;
 #[cfg(target_os = "linux")]
 use clap::Subcommand;
 
+use super::algorithms::{Forced, force};
 use super::find::Programs;
 use super::library::{Contender, Language, Library, Manner, Memory, Peer};
 use super::measure::Effort;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
 use crate::DType;
-use crate::schedule::select::Overrides;
 use crate::sizes::{self, Step};
 
 /// More ranks than this are no measurement of one host; sums of small integers would not fit.
@@ -38,7 +38,12 @@ Columns: size is that of the larger buffer of a rank, count the elements of one 
 median over all turns of the mean time of a call, of the slowest rank; algbw is size by time, busbw
 what every link carries if the algorithm is the best there is (nccl-tests, PERFORMANCE.md); #wrong
 counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
-one; ratio is the time of the first contender divided by this one's.";
+one; ratio is the time of the first contender divided by this one's. Sizes are whole elements: one of
+less than an element is 0 B, any other at least an element for each rank where ranks have blocks.
+
+Exit codes: 0, all was measured and right; 1, something failed, or results are wrong; 2, the command
+line makes no sense; 3, something that was asked for is not installed, and the rest was measured;
+130, interrupted.";
 
 /// What can be measured beside collectives.
 #[cfg(target_os = "linux")]
@@ -175,6 +180,8 @@ pub(super) struct Benchmark {
     pub(super) programs: Programs,
     pub(super) effort: Effort,
     pub(super) limit: Duration,
+    /// What to tell the user before anything is measured.
+    pub(super) notes: Vec<String>,
 }
 
 impl Benchmark {
@@ -190,7 +197,7 @@ impl Benchmark {
 impl BenchArguments {
     /// Checks what clap cannot.
     pub(super) fn benchmark(&self) -> Result<Benchmark, String> {
-        let operations = self.operations()?;
+        let mut operations = self.operations()?;
         let needs_two =
             |operation: &Operation| matches!(operation, Operation::Sendrecv | Operation::Pingpong);
         if operations.iter().any(needs_two) && self.ranks.contains(&1) {
@@ -200,8 +207,10 @@ impl BenchArguments {
             "all" => None,
             text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is no rank"))?),
         };
-        if let Some((root, ranks)) = root.zip(self.ranks.iter().min()).filter(|(a, b)| a >= *b) {
-            return Err(format!("--root {root} does not exist among {ranks} ranks"));
+        if let Some((root, ranks)) =
+            root.zip(self.ranks.iter().copied().min()).filter(|(a, b)| a >= b)
+        {
+            return Err(format!("--root {root} does not exist among {}", sizes::ranks(ranks)));
         }
         let named = |name: &String| {
             measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
@@ -214,7 +223,16 @@ impl BenchArguments {
             let found = Reduction::from_name(name);
             found.ok_or_else(|| format!("there is no reduction `{name}`; there are {known}"))
         };
+        let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
+        let notes = notes.collect();
+        let contenders = self.contenders(&operations)?;
+        // Others are there to be compared with.
+        let is_own = |one: &&Contender| matches!(one.library, Library::Polyrank(_));
+        operations.retain(|operation| {
+            contenders.iter().filter(is_own).any(|one| !one.lacking.contains(operation))
+        });
         Ok(Benchmark {
+            notes,
             title: self.title.clone(),
             sizes: self.sizes()?,
             ranks: self.ranks.clone(),
@@ -222,7 +240,7 @@ impl BenchArguments {
             reductions: self.op.iter().map(reduction).collect::<Result<_, _>>()?,
             root,
             both_forms: self.form == "both",
-            contenders: self.contenders(&operations)?,
+            contenders,
             programs: programs(&self.python)?,
             effort: Effort {
                 turns: self.turns,
@@ -241,6 +259,10 @@ impl BenchArguments {
             return Ok(Operation::ALL.to_vec());
         }
         let one = |name: &str| {
+            if name.is_empty() {
+                let text = &self.operations;
+                return Err(format!("`{text}`: an operation is missing before or behind a comma"));
+            }
             let known = Operation::ALL.map(Operation::name).join(", ");
             let found = Operation::from_name(name);
             found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
@@ -271,7 +293,8 @@ impl BenchArguments {
                 shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
             let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
             let mut environment = own.clone();
-            environment.extend(forced(algorithm, operations)?);
+            let Forced { variable, lacking, .. } = force(algorithm, operations)?;
+            environment.extend(variable.map(|list| ("POLYRANK_ALGORITHM".to_owned(), list)));
             if transport != "auto" {
                 environment.push(("POLYRANK_TRANSPORT".to_owned(), transport.to_owned()));
             }
@@ -281,6 +304,7 @@ impl BenchArguments {
                 memory: Memory::from_name(memory)?,
                 manner: Manner::from_name(call)?,
                 environment,
+                lacking,
             });
         }
         for name in &self.against {
@@ -290,6 +314,7 @@ impl BenchArguments {
                 memory: Memory::User,
                 manner: Manner::Ordinary,
                 environment: Vec::new(),
+                lacking: Vec::new(),
             });
         }
         let mut names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
@@ -301,6 +326,11 @@ impl BenchArguments {
             return Err(format!("more than {MOST_CONTENDERS} groups at once"));
         }
         Ok(contenders)
+    }
+
+    /// What each algorithm means for `operations`.
+    fn forced(&self, operations: &[Operation]) -> Result<Vec<Forced>, String> {
+        self.algorithm.iter().map(|algorithm| force(algorithm, operations)).collect()
     }
 
     /// Every combination of the settings of polyrank's ranks, with whether a setting is part of the
@@ -339,22 +369,6 @@ pub(super) fn programs(python: &[String]) -> Result<Programs, String> {
         programs.pythons.insert(name, path.into());
     }
     Ok(programs)
-}
-
-/// The variable that forces `algorithm` where one of the operations has it.
-fn forced(algorithm: &str, operations: &[Operation]) -> Result<Vec<(String, String)>, String> {
-    if algorithm == "auto" {
-        return Ok(Vec::new());
-    }
-    let collectives = operations.iter().filter_map(|operation| operation.collective());
-    let entries: Vec<String> =
-        collectives.map(|collective| format!("{}={algorithm}", collective.facts().name)).collect();
-    if entries.is_empty() {
-        return Err(format!("--algorithm {algorithm}: nothing that is measured has algorithms"));
-    }
-    let list = entries.join(",");
-    Overrides::parse(&list).map_err(|error| format!("--algorithm {algorithm}: {error}"))?;
-    Ok(vec![("POLYRANK_ALGORITHM".to_owned(), list)])
 }
 
 /// Names and values of an option of which `example` is one.
@@ -456,11 +470,24 @@ mod tests {
     }
 
     #[test]
+    fn operations_without_the_algorithm_are_left_out_unless_others_measure_them() {
+        let read = benchmark("all -a ring").unwrap();
+        assert!(read.operations.contains(&Operation::Allgather));
+        assert!(!read.operations.contains(&Operation::Barrier));
+        assert!(read.notes[0].contains("barrier has "), "{:?}", read.notes);
+        let read = benchmark("all -a auto,ring --against memcpy").unwrap();
+        assert_eq!((read.operations.len(), read.notes.len()), (Operation::ALL.len(), 1));
+        assert!(read.contenders[1].lacking.contains(&Operation::Barrier));
+        assert!(read.contenders[2].lacking.is_empty());
+    }
+
+    #[test]
     fn wrong_lines_are_refused_with_advice() {
         let wrong = |line: &str| benchmark(line).unwrap_err();
         assert!(wrong("allredcue").contains("there are allreduce"));
         assert!(wrong("allreduce -a rign").contains("one_shot"));
         assert!(wrong("sendrecv -a ring").contains("nothing"));
+        assert!(wrong("allreduce,").contains("missing before or behind a comma"));
         assert!(wrong("sendrecv -n 1").contains("two ranks"));
         assert!(wrong("broadcast -r 2 -n 4,2").contains("among 2 ranks"));
         assert!(wrong("-l rust,java").contains("python"));

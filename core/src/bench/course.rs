@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::Benchmark;
+use super::build::Build;
 use super::find::Found;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
 use super::measure::{Interrupted, Outcome, measure};
 use super::messages::{Answer, Case, Command};
-use super::operation::{Form, Operation};
+use super::operation::{Extent, Form, Operation};
 use super::pattern::Reduction;
 use super::results::{CaseReport, FORMAT, Measured, MemoryReport, Report};
 use super::scripts::Scripts;
@@ -30,10 +31,24 @@ pub(super) struct Course {
     terms: Terms,
     report: Report,
     failures: Vec<String>,
+    /// Contenders that are not there.
+    absent: Vec<String>,
     progress: ProgressBar,
     /// Where the script of Python's ranks lies until the end.
     _scripts: Scripts,
 }
+
+/// What came of a run.
+pub(super) struct Measurement {
+    pub(super) report: Report,
+    /// What went wrong.
+    pub(super) failures: Vec<String>,
+    /// Contenders that were asked for and are not there.
+    pub(super) absent: Vec<String>,
+}
+
+/// So many sizes that are not those that were asked for are named.
+const MOST_ROUNDED: usize = 4;
 
 /// What a table is about.
 #[derive(Clone, Copy)]
@@ -56,12 +71,14 @@ impl Course {
         let scripts = Scripts::write()
             .map_err(|error| format!("cannot write the script of Python's ranks: {error}"))?;
         let (mut contenders, mut missing) = (Vec::new(), BTreeMap::new());
+        let mut absent = Vec::new();
         for contender in &benchmark.contenders {
             match benchmark.programs.find(contender) {
                 Ok(found) => contenders.push((contender.clone(), found)),
                 Err(lack) => {
                     super::say(&format!("missing: {}\n    {}", lack.what, lack.advice));
                     missing.insert(contender.name.clone(), lack.what);
+                    absent.push(contender.name.clone());
                 }
             }
         }
@@ -71,6 +88,7 @@ impl Course {
         let report = Report {
             made_by: "polyrank bench",
             format: FORMAT,
+            build: Build::here(),
             title: benchmark.title.clone(),
             date: machine::now(),
             machine: Machine::here(),
@@ -84,7 +102,16 @@ impl Course {
         let terms = Terms { limit: benchmark.limit, interrupted, script: scripts.python() };
         let progress = progress(&benchmark);
         let failures = Vec::new();
-        Ok(Course { benchmark, contenders, terms, report, failures, progress, _scripts: scripts })
+        Ok(Course {
+            benchmark,
+            contenders,
+            terms,
+            report,
+            failures,
+            absent,
+            progress,
+            _scripts: scripts,
+        })
     }
 
     /// Measures everything.
@@ -111,10 +138,10 @@ impl Course {
     }
 
     /// What was measured, and what went wrong.
-    pub(super) fn finish(mut self) -> (Report, Vec<String>) {
+    pub(super) fn finish(mut self) -> Measurement {
         self.progress.finish_and_clear();
         self.report.load[1] = machine::load();
-        (self.report, self.failures)
+        Measurement { report: self.report, failures: self.failures, absent: self.absent }
     }
 
     fn topics(&self, ranks: u32) -> Vec<Topic> {
@@ -137,7 +164,8 @@ impl Course {
     fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interrupted> {
         let mut teams = Vec::new();
         for (contender, found) in &self.contenders {
-            self.progress.set_message(format!("starting {ranks} ranks: {}", contender.name));
+            let message = format!("starting {}: {}", sizes::ranks(ranks), contender.name);
+            self.progress.set_message(message);
             match Team::start(contender, found, ranks, &self.terms) {
                 Ok(team) => {
                     self.report.versions.insert(contender.name.clone(), team.versions.clone());
@@ -158,25 +186,16 @@ impl Course {
         let table = Table { forms: forms.clone(), name_width };
         let reduces = operation.reduces().then(|| format!(", {}", reduction.name()));
         let title = format!(
-            "\n# {}, {ranks} ranks, {}{}",
+            "\n# {}, {}, {}{}",
             operation.name(),
+            sizes::ranks(ranks),
             dtype.name(),
             reduces.unwrap_or_default()
         );
-        self.show(&[vec![title], table.header()].concat());
+        let (extents, rounded) = self.extents(topic);
+        self.show(&[vec![title], rounded, table.header()].concat());
         let first = self.report.cases.len();
-        let mut sizes = self.benchmark.sizes.clone();
-        if !operation.has_size() {
-            sizes = vec![0];
-        }
-        let mut last = None;
-        for bytes in sizes {
-            let extent = operation.extent(bytes, dtype.size_bytes() as u64, ranks);
-            // Sizes below one element for each rank are all the same.
-            if last.replace(extent) == Some(extent) {
-                self.progress.inc(u64::from(self.benchmark.effort.turns) * forms.len() as u64);
-                continue;
-            }
+        for extent in extents {
             let begin = self.report.cases.len();
             for form in &forms {
                 let case = Case {
@@ -193,6 +212,35 @@ impl Course {
         }
         self.show(&footer(&self.report.cases[first..]));
         Ok(())
+    }
+
+    /// What is measured of the sizes that were asked for, each but once, and what to say if that is
+    /// something else.
+    fn extents(&self, topic: Topic) -> (Vec<Extent>, Vec<String>) {
+        let Topic { operation, dtype, ranks, .. } = topic;
+        if !operation.has_size() {
+            return (vec![operation.extent(0, 1, ranks)], Vec::new());
+        }
+        let (mut extents, mut rounded) = (Vec::<Extent>::new(), Vec::new());
+        for &bytes in &self.benchmark.sizes {
+            let extent = operation.extent(bytes, dtype.size_bytes() as u64, ranks);
+            if extent.whole_bytes != bytes {
+                rounded.push(format!("{bytes} as {}", extent.whole_bytes));
+            }
+            if extents.last() == Some(&extent) {
+                let forms = self.benchmark.forms(operation).len();
+                self.progress.inc(u64::from(self.benchmark.effort.turns) * forms as u64);
+            } else {
+                extents.push(extent);
+            }
+        }
+        if rounded.is_empty() {
+            return (extents, rounded);
+        }
+        let etc = if rounded.len() > MOST_ROUNDED { ", …" } else { "" };
+        rounded.truncate(MOST_ROUNDED);
+        let line = format!("# sizes (B) in whole elements: {}{etc}", rounded.join(", "));
+        (extents, vec![line])
     }
 
     fn measure_case(
@@ -218,7 +266,13 @@ impl Course {
                 }
                 Outcome::Unsupported(why) => {
                     let what = format!("{name}: {}", operation.name());
-                    self.report.missing.insert(what, why);
+                    // Of algorithms it was said at the beginning.
+                    let is_told = teams[at].lacking.contains(&operation);
+                    let known = self.report.missing.insert(what.clone(), why.clone());
+                    if !is_told && known.as_deref() != Some(&why) {
+                        let line = format!("left out: {what}: {why}");
+                        self.progress.suspend(|| super::say(&line));
+                    }
                 }
                 Outcome::Failed(why) => {
                     self.failures.push(why);
@@ -256,10 +310,10 @@ impl Course {
     fn introduce(&self) {
         let Machine { cpu, cores, system, .. } = &self.report.machine;
         let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
-        let version = env!("CARGO_PKG_VERSION");
+        let build = Build::here().in_words();
         let effort = &self.benchmark.effort;
         let mut lines = vec![
-            format!("# polyrank bench {version}, {}", self.report.date),
+            format!("# polyrank bench {build}, {}", self.report.date),
             format!("# {cpu}, {cores} cores, {system}{load}"),
         ];
         let names: Vec<&str> = self.contenders.iter().map(|(one, _)| one.name.as_str()).collect();
@@ -271,7 +325,6 @@ impl Course {
         self.show(&lines);
     }
 
-    /// Shows lines on stdout without disturbing the progress bar on stderr.
     /// Asks what the ranks hold beside their buffers, now that they have worked.
     fn measure_memory(&mut self, ranks: u32, teams: &mut [Team]) {
         for team in teams {
@@ -295,6 +348,7 @@ impl Course {
         self.show(&memory_lines(of_ranks));
     }
 
+    /// Shows lines on stdout without disturbing the progress bar on stderr.
     fn show(&self, lines: &[String]) {
         self.progress.suspend(|| {
             let mut out = std::io::stdout().lock();

@@ -169,6 +169,7 @@ mod tests {
             memory: Default::default(),
             manner: Default::default(),
             environment: Vec::new(),
+            lacking: Vec::new(),
         };
         let missing = programs.find(&contender).unwrap_err();
         assert!(missing.what.starts_with("gloo (/nowhere/python: No such file"), "{missing:?}");

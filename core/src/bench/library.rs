@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::operation::Operation;
+
 /// A language that polyrank's ranks may be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
@@ -65,6 +67,8 @@ pub(super) struct Contender {
     pub(super) manner: Manner,
     /// What its ranks find in their environment besides the benchmark's own.
     pub(super) environment: Vec<(String, String)>,
+    /// Operations that it cannot measure, having not the algorithm that it is told.
+    pub(super) lacking: Vec<Operation>,
 }
 
 impl Memory {

@@ -21,6 +21,9 @@ const MOST_ITERATIONS: u64 = 20_000;
 /// Calls from which a turn's length is reckoned.
 const TRIAL: u64 = 5;
 
+/// Why an operation is not measured whose algorithms are others.
+const LACKS_ALGORITHM: &str = "it has no such algorithm";
+
 /// What became of one contender in one case.
 pub(super) enum Outcome {
     Measured(Turns),
@@ -75,6 +78,9 @@ fn settle(result: Result<Outcome, Trouble>) -> Result<Outcome, Interrupted> {
 }
 
 fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Trouble> {
+    if team.lacking.contains(&case.operation) {
+        return Ok(Outcome::Unsupported(LACKS_ALGORITHM.to_owned()));
+    }
     for answer in team.tell(&Command::Prepare(case.clone()))? {
         if let Answer::Unsupported { why } = answer {
             return Ok(Outcome::Unsupported(why));

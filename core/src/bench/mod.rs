@@ -16,9 +16,11 @@
 //! Knows the launcher's processes and, in its Rust ranks, the public API. Nothing of polyrank knows
 //! the benchmark.
 
+mod algorithms;
 mod arguments;
 #[cfg(target_os = "linux")]
 mod begin;
+mod build;
 mod calibrate;
 mod course;
 mod files;
@@ -46,15 +48,19 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub(crate) use arguments::{BenchArguments, EXAMPLES};
-use course::Course;
+use course::{Course, Measurement};
 use results::Report;
 
 /// The exit code of a command line that makes no sense.
 const EXIT_USAGE: i32 = 2;
+/// The exit code of a run that lacked something it was asked to measure, such as a library that is
+/// not installed, and measured the rest.
+const EXIT_INCOMPLETE: i32 = 3;
 /// The exit code of a run that the user ended: 128 and SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong.
+/// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong, others as
+/// [`EXAMPLES`] lists them.
 pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     #[cfg(target_os = "linux")]
     match &arguments.other {
@@ -85,6 +91,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
             return 1;
         }
     };
+    benchmark.notes.iter().for_each(|note| say(note));
     let mut course = match Course::new(benchmark, interrupted) {
         Ok(course) => course,
         Err(message) => {
@@ -93,16 +100,22 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
         }
     };
     let ending = course.run();
-    let (report, failures) = course.finish();
+    let Measurement { report, failures, absent } = course.finish();
     let mut code = match ending {
-        Ok(()) if failures.is_empty() && !has_wrong(&report) => 0,
-        Ok(()) => 1,
+        Ok(()) if !failures.is_empty() || has_wrong(&report) => 1,
+        Ok(()) if !absent.is_empty() => EXIT_INCOMPLETE,
+        Ok(()) => 0,
         Err(measure::Interrupted) => EXIT_INTERRUPTED,
     };
     for failure in &failures {
         say(failure);
     }
-    if code == 0 && report.cases.iter().all(|case| case.results.is_empty()) {
+    if code == EXIT_INCOMPLETE {
+        say(&not_measured(&absent));
+    }
+    if matches!(code, 0 | EXIT_INCOMPLETE)
+        && report.cases.iter().all(|case| case.results.is_empty())
+    {
         say(NOTHING_MEASURED);
         code = EXIT_USAGE;
     }
@@ -135,6 +148,11 @@ fn interruption() -> Result<Arc<AtomicBool>, String> {
             .map_err(|error| format!("cannot listen for signals: {error}"))?;
     }
     Ok(interrupted)
+}
+
+/// What is said at the end of a table that is shorter than it was to be.
+fn not_measured(absent: &[String]) -> String {
+    format!("not measured, for want of what is named above: {}", absent.join(", "))
 }
 
 fn has_wrong(report: &Report) -> bool {

@@ -117,19 +117,19 @@ impl Operation {
         }
     }
 
-    /// What `bytes` on the command line means: the size of the larger buffer, as in nccl-tests. At
-    /// least one element for each block.
+    /// What `bytes` on the command line means: the size of the larger buffer in whole elements, as
+    /// in nccl-tests. Less than an element is none; anything else is at least one for each block.
     pub(super) fn extent(self, bytes: u64, element_bytes: u64, ranks: u32) -> Extent {
         use Operation::{Allgather, Alltoall, Gather, ReduceScatter, Scatter};
         if !self.has_size() {
             return Extent { count: 0, whole_elements: 0, whole_bytes: 0 };
         }
-        let elements = (bytes / element_bytes).max(1);
+        let elements = bytes / element_bytes;
         let blocks = match self {
             Allgather | Gather | Scatter | ReduceScatter | Alltoall => u64::from(ranks),
             _ => 1,
         };
-        let count = (elements / blocks).max(1);
+        let count = if elements == 0 { 0 } else { (elements / blocks).max(1) };
         let whole_elements = count * blocks;
         Extent { count, whole_elements, whole_bytes: whole_elements * element_bytes }
     }
@@ -186,9 +186,13 @@ mod tests {
         let extent = Operation::Allgather.extent(1 << 20, 4, 4);
         assert_eq!((extent.count, extent.whole_elements), (1 << 16, 1 << 18));
         // Too small for one element a rank: as little as there can be.
-        let extent = Operation::Alltoall.extent(4, 8, 3);
+        let extent = Operation::Alltoall.extent(8, 8, 3);
         assert_eq!((extent.count, extent.whole_elements, extent.whole_bytes), (1, 3, 24));
         assert_eq!(Operation::Allreduce.extent(6, 4, 3).whole_bytes, 4);
+        for operation in Operation::ALL {
+            assert_eq!(operation.extent(0, 4, 3).whole_elements, 0);
+            assert_eq!(operation.extent(3, 4, 3).whole_elements, 0);
+        }
         assert_eq!(Operation::Barrier.extent(6, 4, 3).whole_bytes, 0);
     }
 

@@ -49,7 +49,8 @@ pub(super) fn plot(report: &Report) -> Chart {
 }
 
 fn topic(case: &CaseReport) -> String {
-    let mut topic = format!("{}, {} ranks, {}", case.operation.name(), case.ranks, case.dtype);
+    let mut topic =
+        format!("{}, {}, {}", case.operation.name(), sizes::ranks(case.ranks), case.dtype);
     if let Some(reduction) = case.reduction {
         topic.push_str(&format!(", {}", reduction.name()));
     }

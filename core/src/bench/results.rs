@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::build::Build;
 use super::machine::Machine;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
@@ -19,6 +20,8 @@ pub(super) struct Report {
     /// "polyrank bench".
     pub(super) made_by: &'static str,
     pub(super) format: u32,
+    /// The program that measured; the ranks tell of theirs in `versions`.
+    pub(super) build: Build,
     pub(super) title: String,
     /// When it began, ISO 8601.
     pub(super) date: String,

@@ -19,6 +19,7 @@ use rustix::process::Signal;
 use super::find::Found;
 use super::library::Contender;
 use super::messages::{Answer, Command};
+use super::operation::Operation;
 use crate::launch::output::LastLines;
 use crate::launch::process::Process;
 use crate::launch::report::Ending;
@@ -59,6 +60,8 @@ pub(super) struct Team {
     pub(super) name: String,
     /// What the ranks say of their library, all together.
     pub(super) versions: BTreeMap<String, String>,
+    /// Operations that it is not asked for.
+    pub(super) lacking: Vec<Operation>,
     connections: Vec<TcpStream>,
     processes: Vec<Member>,
     inbox: Receiver<Event>,

@@ -21,6 +21,9 @@ const GRACE: Duration = Duration::from_millis(50);
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
+const TAGGED: &str = " with tag ";
+
 /// Why a group must break.
 pub(super) struct Cause {
     pub(super) abort: Abort,
@@ -103,13 +106,17 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             sequence,
         },
         Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
+            let (name, tag) = match operation.split_once(TAGGED) {
+                Some((name, tag)) => (name, Some(tag)),
+                None => (operation.as_str(), None),
+            };
             Error::CollectiveTimeout {
                 group,
-                collective: operation.clone(),
+                collective: name.to_owned(),
                 sequence: *sequence,
                 rank: *rank,
                 waited_ms: *waited_ms,
-                detail: waiting_text(waiting_for),
+                detail: waiting_text(name, waiting_for, tag),
             }
         }
         Abort::User { rank, why } => Error::Aborted {
@@ -233,15 +240,16 @@ impl State {
             earliest = Some(earliest.map_or(running.deadline, |known| known.min(running.deadline)));
         }
         let messages = &self.messages;
-        let sends = messages.sending.iter().map(|m| ("send", m.number, Some(m.peer), &m.ending));
+        let sends = messages.sending.iter();
+        let sends = sends.map(|m| (("send", m.tag), m.number, Some(m.peer), &m.ending));
         let receives = messages.posted.iter().chain(&messages.matched);
-        let receives = receives.map(|m| ("recv", m.own_number, m.peer, &m.ending));
-        for (name, sequence, peer, ending) in sends.chain(receives) {
+        let receives = receives.map(|m| (("recv", m.tag), m.own_number, m.peer, &m.ending));
+        for ((name, tag), sequence, peer, ending) in sends.chain(receives) {
             if ending.deadline <= self.now && late.is_none() {
                 late = Some(Abort::TimedOut {
                     rank,
                     sequence,
-                    operation: name.to_owned(),
+                    operation: format!("{name}{TAGGED}{tag}"),
                     waited_ms: millis(self.now - ending.started),
                     waiting_for: peer.into_iter().collect(),
                 });
@@ -420,15 +428,28 @@ fn describe(side: &Side) -> String {
     text
 }
 
-fn waiting_text(ranks: &[Rank]) -> String {
-    match ranks {
+/// Whom the operation of this name waited for, and what to do where that is known.
+fn waiting_text(name: &str, ranks: &[Rank], tag: Option<&str>) -> String {
+    let mut text = match ranks {
         [] => "waiting for a message from any rank".to_owned(),
+        [rank] if name == "send" => format!("waiting for rank {rank} to receive it"),
         [rank] => format!("waiting for rank {rank}"),
         _ => {
             let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
             format!("waiting for ranks {}", ranks.join(", "))
         }
+    };
+    if let Some(tag) = tag {
+        text.push_str(&format!(", with tag {tag}"));
     }
+    if let ("send", [peer]) = (name, ranks) {
+        text.push_str(&format!(
+            ". A send of much data ends when its receiver takes it: if rank {peer} sends to this \
+             rank first too, neither ever receives. Use isend, or batch_isend_irecv for both \
+             directions"
+        ));
+    }
+    text
 }
 
 fn millis(duration: Duration) -> u64 {

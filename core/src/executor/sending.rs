@@ -12,7 +12,7 @@ use crate::wire::frame::{Header, Kind};
 /// A message on its way out.
 pub(super) struct Sending {
     pub(super) peer: Rank,
-    tag: u32,
+    pub(super) tag: u32,
     /// Its number among this rank's messages.
     pub(super) number: u64,
     memory: Region,

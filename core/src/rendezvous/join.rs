@@ -17,8 +17,12 @@ const JOINED: &[u8] = b"joined";
 const TIMED_OUT: u8 = b't';
 /// First byte of a verdict: a mistake.
 const MISTAKE: u8 = b'm';
+/// First byte of a verdict: a rank cannot join, and said why.
+const REFUSED: u8 = b'r';
 /// How long a rank that failed stays for the others to hear why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long a rank that does not join stays for all the others to come and hear why.
+const LINGER_FOR_ALL: Duration = Duration::from_secs(5);
 /// Most ranks that a message names.
 const NAMED_RANKS: usize = 16;
 /// Ranks that are looked for at once.
@@ -66,11 +70,45 @@ pub async fn join_async(
         Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
         None => (MISTAKE, "the store lost what the ranks agreed on".into()),
     };
-    linger(store, &keys).await;
+    match kind {
+        REFUSED => linger_for_all(store, &keys, world_size).await.unwrap_or_default(),
+        _ => linger(store, &keys).await,
+    }
     Err(match kind {
         TIMED_OUT => Error::RendezvousTimeout { message },
         _ => Error::Rendezvous { message },
     })
+}
+
+/// Tells those that come to the group, and those that wait for it to be complete, that `rank` does
+/// not, and why: they fail with that, and not with what follows from it. Stays a moment for them to
+/// hear it, as this rank may host the store.
+pub(crate) async fn refuse(
+    store: &dyn Store,
+    group_name: &str,
+    (rank, world_size): (u32, u32),
+    why: &Error,
+) {
+    let keys = Keys { group_name };
+    let message = format!("rank {rank} does not join group '{group_name}': {why}");
+    if let Err(error) = tell(store, &keys, world_size, &verdict_of(REFUSED, &message)).await {
+        // It would only hide why this rank does not join.
+        tracing::debug!(%error, "could not tell the others why this rank does not join");
+    }
+}
+
+async fn tell(store: &dyn Store, keys: &Keys<'_>, world_size: u32, verdict: &[u8]) -> Result<()> {
+    store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
+    linger_for_all(store, keys, world_size).await
+}
+
+/// As [`linger`], for those too who have not come yet.
+async fn linger_for_all(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<()> {
+    let all_told = keys.of("all_told");
+    match store.add_async(&keys.of("told"), 1).await? >= i64::from(world_size) {
+        true => store.set_async(&all_told, b"1").await,
+        false => store.wait_async(&[&all_told], Some(LINGER_FOR_ALL)).await,
+    }
 }
 
 /// Tells the others that `rank` is done with the store; who hosts it (`hosting`) waits up to

@@ -19,6 +19,7 @@ use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
+pub(crate) use join::refuse;
 pub use join::{join, join_async, leave, leave_async};
 use url::Url;
 pub(crate) use websocket::open_web_socket_store;

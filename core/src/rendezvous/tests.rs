@@ -52,6 +52,36 @@ fn everyone_who_is_there_hears_who_is_not() {
 }
 
 #[test]
+fn everyone_hears_why_a_rank_does_not_join() {
+    for is_first in [true, false] {
+        let store = HashStore::new();
+        let why = Error::InvalidArgument { message: "POLYRANK_IFNAME: no such thing".into() };
+        let refusal = async || {
+            refuse(&store, "g", (0, 3), &why).await;
+            Ok(())
+        };
+        let refuse = || block_on(refusal()).unwrap();
+        let joined = std::thread::scope(|scope| {
+            if is_first {
+                scope.spawn(refuse);
+                let verdict = "polyrank/g/join/verdict";
+                store.wait(&[verdict], Some(LIMIT)).unwrap();
+            }
+            let others = scope.spawn(|| join_all(&store, &[1, 2], 3, LIMIT));
+            if !is_first {
+                refuse();
+            }
+            others.join().unwrap()
+        });
+        for error in joined.into_iter().map(Result::unwrap_err) {
+            assert!(matches!(error, Error::Rendezvous { .. }), "{error}");
+            let said = "rank 0 does not join group 'g': POLYRANK_IFNAME: no such thing";
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_group_that_is_not_complete_is_called_by_its_name() {
     let options = crate::GroupOptions::default().timeout(SHORT);
     let group =

@@ -14,6 +14,8 @@ export default {
     app.component("AllreduceDemo", lazy(() => import("../../src/allreduce/AllreduceDemo.vue")));
     app.component("ScheduleDemo", lazy(() => import("../../src/schedule/ScheduleDemo.vue")));
     app.component("SpeedResults", lazy(() => import("../../src/speed/SpeedResults.vue")));
+    app.component("StartResults", lazy(() => import("../../src/speed/StartResults.vue")));
+    app.component("StoreResults", lazy(() => import("../../src/speed/StoreResults.vue")));
     app.component("TrainDemo", lazy(() => import("../../src/train/TrainDemo.vue")));
   },
 } satisfies Theme;

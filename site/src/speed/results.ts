@@ -1,5 +1,7 @@
 // The files that `polyrank bench --json` writes, and what the page shows of them. Pure.
 
+import { formatBuild, type Build } from "./rows";
+
 /** One contender's figures for one case; microseconds and 10⁹ bytes a second. */
 export interface Measured {
   contender: string;
@@ -25,7 +27,12 @@ export interface Case {
 
 /** One run of the benchmark. */
 export interface Report {
+  made_by: string;
   format: number;
+  /** The program that measured; files of older ones do not say. */
+  build?: Build;
+  /** Where this was put together of pieces: those of all of them. */
+  builds?: Build[];
   title: string;
   date: string;
   machine: { cpu: string; cores: number; memory_bytes: number; system: string };
@@ -47,6 +54,11 @@ export interface Topic {
 
 /** The layout of the file that is read here. */
 const FORMAT = 1;
+
+/** Whether a file is one of these, and not of stores or of starts. */
+export function isReport(file: { made_by: string }): file is Report {
+  return file.made_by === "polyrank bench";
+}
 
 /**
  * The reports of one title, which may have been measured in pieces, as one; those of another layout
@@ -71,12 +83,22 @@ function joined(one: Report, other: Report): Report {
   };
   return {
     ...one,
+    builds: [...ofPieces(one), ...ofPieces(other)],
     date: one.date < other.date ? one.date : other.date,
     load: [load(0), load(1)],
     versions: { ...one.versions, ...other.versions },
     missing: { ...one.missing, ...other.missing },
     cases: [...one.cases, ...other.cases],
   };
+}
+
+function ofPieces({ builds, build }: Report): Build[] {
+  return builds ?? (build ? [build] : []);
+}
+
+/** The programs that measured the pieces of a report, in words; none if no piece says. */
+export function buildsOf(report: Report): string[] {
+  return [...new Set(ofPieces(report).map(formatBuild))];
 }
 
 /** `f32, sum, in place`. */

@@ -1,24 +1,26 @@
 // The page *Speed* shows every file of results that is committed, as `polyrank bench` wrote it.
 
 import { readdirSync, readFileSync } from "node:fs";
-import { casesOf, contendersOf, merged, topics, type Report } from "../../src/speed/results";
+import { buildsOf, casesOf, contendersOf, isReport, merged, topics } from "../../src/speed/results";
+import { serversOf, startReports, storeReports } from "../../src/speed/rows";
 import { expect, test } from "../servers";
 
 const folder = new URL("../../../tests/bench/results/", import.meta.url);
 
-/** The committed results, in the order of the page; none, if there is no such folder. */
-function committed(): Report[] {
+/** The committed files, by name; none, if there is no such folder. */
+function committed(): { made_by: string }[] {
   const known = readdirSync(new URL("..", folder)).includes("results");
   const names = known ? readdirSync(folder).filter((name) => name.endsWith(".json")) : [];
-  const read = (name: string) => JSON.parse(readFileSync(new URL(name, folder), "utf8")) as Report;
-  return merged(names.sort((a, b) => a.localeCompare(b)).map(read));
+  const read = (name: string) =>
+    JSON.parse(readFileSync(new URL(name, folder), "utf8")) as { made_by: string };
+  return names.sort((a, b) => a.localeCompare(b)).map(read);
 }
 
 test("every committed result is shown, with machine and versions", async ({ page, site }) => {
   const errors: Error[] = [];
   page.on("pageerror", (error) => errors.push(error));
   await page.goto(`${site}/speed/`);
-  const reports = committed();
+  const reports = merged(committed().filter(isReport));
   if (reports.length === 0) {
     await expect(page.getByText("There are no results here yet")).toBeVisible();
   }
@@ -27,6 +29,9 @@ test("every committed result is shown, with machine and versions", async ({ page
     await expect(page.getByTestId("speed")).toContainText(report.machine.cpu);
     for (const version of Object.values(report.versions).flatMap((one) => Object.values(one))) {
       await expect(page.getByTestId("speed")).toContainText(version);
+    }
+    for (const build of buildsOf(report)) {
+      await expect(page.getByTestId("speed")).toContainText(build);
     }
     for (const topic of topics(report)) {
       await page.getByRole("combobox", { name: "Operation" }).selectOption(topic.operation);
@@ -42,4 +47,29 @@ test("every committed result is shown, with machine and versions", async ({ page
     }
   }
   expect(errors).toEqual([]);
+});
+
+test("stores and starts have tables, or it is said that they have none", async ({ page, site }) => {
+  await page.goto(`${site}/speed/`);
+  const stores = storeReports(committed());
+  const shownStores = page.getByTestId("store-speed");
+  await expect(shownStores).toHaveCount(stores.length);
+  await expect(page.getByText("no figures of stores here yet")).toHaveCount(
+    stores.length === 0 ? 1 : 0,
+  );
+  for (const [index, report] of stores.entries()) {
+    const heads = shownStores.nth(index).locator("thead th");
+    await expect(heads).toHaveText(["clients", "request", ...serversOf(report)]);
+    await expect(shownStores.nth(index)).toContainText(report.machine.cpu);
+  }
+  const starts = startReports(committed());
+  const shownStarts = page.getByTestId("start-speed");
+  await expect(shownStarts).toHaveCount(starts.length);
+  await expect(page.getByText("no figures of starts here yet")).toHaveCount(
+    starts.length === 0 ? 1 : 0,
+  );
+  for (const [index, report] of starts.entries()) {
+    await expect(shownStarts.nth(index).locator("tbody tr")).toHaveCount(report.rows.length);
+    await expect(shownStarts.nth(index)).toContainText(report.machine.cpu);
+  }
 });

@@ -2,16 +2,30 @@
 
 import { expect, test } from "@playwright/test";
 import {
+  buildsOf,
   casesOf,
   contendersOf,
   doubts,
   inWords,
+  isReport,
   merged,
   topics,
   versionsOf,
   type Case,
   type Report,
 } from "../../src/speed/results";
+import {
+  formatBuild,
+  formatRate,
+  loadsOf,
+  rowOf,
+  serversOf,
+  startRatio,
+  startReports,
+  storeReports,
+  type StartRow,
+  type StoreRow,
+} from "../../src/speed/rows";
 
 const measured = (contender: string, time_us: number, ratio: number | null) => ({
   contender,
@@ -34,6 +48,7 @@ const one = (operation: string, ranks: number, bytes: number, dtype = "f32"): Ca
 });
 
 const report = (title: string, date: string, cases: Case[]): Report => ({
+  made_by: "polyrank bench",
   format: 1,
   title,
   date,
@@ -94,4 +109,70 @@ test("versions and ratios in words", () => {
     "1.50× slower",
     "20× slower",
   ]);
+});
+
+test("the builds of all pieces are named, each once", () => {
+  const here = report("Peers", "2026-11-22", [one("allreduce", 2, 4)]);
+  expect(buildsOf(here)).toEqual([]);
+  const build = { version: "0.1.0", commit: "0123456789abcdef" };
+  const pieces = [here, { ...here, build }, { ...here, build }, { ...here, build: { ...build } }];
+  const [all] = merged(pieces);
+  expect(buildsOf(all!)).toEqual(["polyrank 0.1.0, commit 0123456789ab"]);
+  expect(formatBuild({ version: "1", commit: null })).toBe("polyrank 1");
+  expect(formatBuild({ version: "1", commit: "0123456789abc-dirty" })).toBe(
+    "polyrank 1, commit 0123456789ab, with changes",
+  );
+});
+
+const run = (made_by: string, rows: unknown[]) => ({
+  ...report("", "2026-11-22", []),
+  made_by,
+  rows,
+});
+
+test("stores are told from the rest, by the number of clients", () => {
+  const row = (clients: number, operation: string, server: string): StoreRow => ({
+    clients,
+    operation,
+    server,
+    per_second: 64_321,
+    median_us: 20,
+    p99_us: 30,
+  });
+  const files = [
+    run("polyrank bench store", [row(16, "get", "polyrank")]),
+    run("polyrank bench start", [{}]),
+    run("polyrank bench", []),
+    run("polyrank bench store", []),
+    run("polyrank bench store", [row(1, "set", "polyrank"), row(1, "set", "torch")]),
+  ];
+  expect(files.filter(isReport)).toHaveLength(1);
+  const [first, second, ...others] = storeReports(files);
+  expect(others).toEqual([]);
+  expect(serversOf(first!)).toEqual(["polyrank", "torch"]);
+  expect(loadsOf(first!)).toEqual([{ clients: 1, operation: "set" }]);
+  expect(rowOf(second!, { clients: 16, operation: "get" }, "torch")).toBeUndefined();
+  expect(rowOf(second!, { clients: 16, operation: "get" }, "polyrank")?.median_us).toBe(20);
+  expect([64_321, 1_888_000, 850].map(formatRate)).toEqual(["64.3 k", "1.89 M", "850"]);
+});
+
+test("starts are compared with the first from the same beginning", () => {
+  const row = (before: StartRow["before"], contender: string, reduced_ms: number): StartRow => ({
+    ranks: 32,
+    before,
+    contender,
+    versions: {},
+    member_ms: 1,
+    reduced_ms,
+    turns_ms: [reduced_ms],
+    memory_bytes: null,
+  });
+  const rows = [
+    row("store_up", "polyrank python", 50),
+    row("store_up", "gloo", 100),
+    row("at_once", "polyrank python", 200),
+    row("at_once", "gloo", 800),
+  ];
+  const [starts] = startReports([run("polyrank bench start", rows)]);
+  expect(rows.map((one) => startRatio(starts!, one))).toEqual([null, 0.5, null, 0.25]);
 });

@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::arguments::programs;
+use super::build::Build;
 use super::files;
 use super::find::Found;
 use super::library::{Contender, Language, Library, Manner, Memory, Peer};
@@ -19,7 +20,7 @@ use super::messages::{Answer, Command};
 use super::rank::monotonic_s;
 use super::scripts::Scripts;
 use super::team::{Team, Terms, Trouble};
-use super::{EXIT_INTERRUPTED, EXIT_USAGE, interruption, say};
+use super::{EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, interruption, not_measured, say};
 
 /// How much earlier rank 0 begins, where the store is to be up before the others come.
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -37,7 +38,9 @@ together, and rank 0 has its store still to open. \"store up\": rank 0 is told 1
 the time counts from the word to the others. MPI has no store: its launcher has started the ranks
 and knows them before the word, its time is that of MPI_Init and the allreduce. MiB is what the
 rank that holds most has more than before it joined: memory that is no file's, of shared pages its
-part; sockets' buffers in the system are not counted.";
+part; sockets' buffers in the system are not counted.
+
+Exit codes are those of polyrank bench: 3 if something that was asked for is not installed.";
 
 /// The options of `polyrank bench start`.
 #[derive(Args)]
@@ -84,6 +87,7 @@ enum Before {
 struct Report {
     made_by: &'static str,
     format: u32,
+    build: Build,
     date: String,
     machine: Machine,
     load: [Option<f64>; 2],
@@ -117,7 +121,11 @@ pub(super) fn run(arguments: &StartArguments) -> i32 {
         }
     };
     match measure(arguments, &contenders) {
-        Ok(()) => 0,
+        Ok(absent) if absent.is_empty() => 0,
+        Ok(absent) => {
+            say(&not_measured(&absent));
+            EXIT_INCOMPLETE
+        }
         Err(Trouble::Interrupted) => EXIT_INTERRUPTED,
         Err(Trouble::Failed(message)) => {
             say(&message);
@@ -133,6 +141,7 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
         memory: Memory::User,
         manner: Manner::Ordinary,
         environment: Vec::new(),
+        lacking: Vec::new(),
     };
     let mut contenders = Vec::new();
     for language in &arguments.language {
@@ -148,7 +157,8 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
     Ok(contenders)
 }
 
-fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), Trouble> {
+/// Measures, and returns the names of contenders that are not there.
+fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<String>, Trouble> {
     let programs = programs(&arguments.python).map_err(Trouble::Failed)?;
     let scripts = Scripts::write().map_err(|error| {
         Trouble::Failed(format!("cannot write the script of Python's ranks: {error}"))
@@ -158,11 +168,14 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), T
         interrupted: interruption().map_err(Trouble::Failed)?,
         script: scripts.python(),
     };
-    let mut present = Vec::new();
+    let (mut present, mut absent) = (Vec::new(), Vec::new());
     for contender in contenders {
         match programs.find(contender) {
             Ok(found) => present.push((contender, found)),
-            Err(lack) => say(&format!("missing: {}\n    {}", lack.what, lack.advice)),
+            Err(lack) => {
+                say(&format!("missing: {}\n    {}", lack.what, lack.advice));
+                absent.push(contender.name.clone());
+            }
         }
     }
     if present.is_empty() {
@@ -179,17 +192,19 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<(), T
             rows.extend(measured);
         }
     }
-    let Some(path) = &arguments.json else { return Ok(()) };
+    let Some(path) = &arguments.json else { return Ok(absent) };
     let report = Report {
         made_by: "polyrank bench start",
         format: 1,
+        build: Build::here(),
         date: machine::now(),
         machine: Machine::here(),
         load: [load_before, machine::load()],
         rows,
     };
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-    files::write(path, &(text + "\n")).map_err(Trouble::Failed)
+    files::write(path, &(text + "\n")).map_err(Trouble::Failed)?;
+    Ok(absent)
 }
 
 /// All contenders in turn, from the same beginning.

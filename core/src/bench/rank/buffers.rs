@@ -160,10 +160,12 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
 
     /// Makes the buffers that depend on the input.
     fn arrange(&mut self) {
-        let count = self.case.count.max(1) as usize;
+        let count = self.case.count as usize;
         match self.case.operation {
             Operation::Scatter => {
-                self.blocks = self.input.elements().chunks(count).map(<[T]>::to_vec).collect();
+                let elements = self.input.elements();
+                let block = |rank| elements[rank * count..(rank + 1) * count].to_vec();
+                self.blocks = (0..self.ranks as usize).map(block).collect();
             }
             Operation::Sendrecv => self.outgoing = Some(self.input.tensor()),
             _ => {}

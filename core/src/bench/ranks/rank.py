@@ -318,7 +318,7 @@ class Prepared:
         inputs, outputs = lengths(case, count, ranks)
         self.input, self.output = library.array(inputs, dtype), library.array(outputs, dtype)
         listed = self.input if case["operation"] == "scatter" else self.output
-        parts = listed.reshape(-1, count) if case["operation"] in ("gather", "scatter") else []
+        parts = listed.reshape(ranks, count) if case["operation"] in ("gather", "scatter") else []
         held = [library.hold(array) for array in (self.input, self.output)]
         blocks = [library.hold(part) for part in parts]
         call = library.call(case, rank, ranks, held[0], held[1], blocks)

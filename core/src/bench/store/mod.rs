@@ -13,9 +13,10 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
+use super::build::Build;
 use super::files;
 use super::machine::{self, Machine};
-use super::say;
+use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
 use server::Server;
@@ -38,7 +39,7 @@ followed by a PING, and count when that is answered, so the times of `set` are t
 of each. Ratios are of polyrank to the other; a server that does not let all clients in within 30 s
 is left out, and the exit code is 1. PyTorch's looks up the name of every client that comes, which a
 slow DNS server makes long. A server that holds n clients has n files open, and so has this process:
-raise ulimit -Hn if it is too low.";
+raise ulimit -Hn if it is too low. The exit code is 3 if torch was asked for and is not installed.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
@@ -82,6 +83,7 @@ pub(crate) struct StoreBenchArguments {
 struct Report {
     made_by: &'static str,
     format: u32,
+    build: Build,
     date: String,
     machine: Machine,
     load: [Option<f64>; 2],
@@ -111,9 +113,13 @@ struct Row {
 /// Runs the benchmark; the exit code.
 pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
     match measure(arguments) {
-        Ok(true) => 0,
+        Ok(Ending::Complete) => 0,
         // What was left out has been told.
-        Ok(false) => 1,
+        Ok(Ending::LeftOut) => 1,
+        Ok(Ending::Absent) => {
+            say(&not_measured(&["torch".to_owned()]));
+            EXIT_INCOMPLETE
+        }
         Err(message) => {
             say(&message);
             1
@@ -121,8 +127,16 @@ pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
     }
 }
 
-/// Whether everything was measured.
-fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
+/// What was measured of what was asked for.
+enum Ending {
+    Complete,
+    /// A server failed.
+    LeftOut,
+    /// A server is not installed.
+    Absent,
+}
+
+fn measure(arguments: &StoreBenchArguments) -> Result<Ending, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
             format!("there is no request `{name}`; there are set, get, add, wait, set+get")
@@ -135,21 +149,34 @@ fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
     let mut servers = vec![Server::polyrank()?];
     let nearest = servers[0].nearest().map_err(|error| format!("polyrank: {error}"))?;
     servers.extend(nearest);
-    if !arguments.against.is_empty() {
-        servers.push(Server::torch(arguments.python.as_deref())?);
-    }
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    let mut is_absent = false;
+    if !arguments.against.is_empty() {
+        match Server::torch(arguments.python.as_deref()) {
+            Ok(server) => servers.push(server),
+            Err(why) => {
+                say(&format!("missing: {why}"));
+                missing.push(why);
+                is_absent = true;
+            }
+        }
+    }
     show::header();
     for &clients in &arguments.clients {
         let measured = compare(&servers, clients, &operations, arguments, &mut missing);
         show::rows(&measured);
         rows.extend(measured);
     }
-    let is_complete = missing.is_empty();
-    let Some(path) = &arguments.json else { return Ok(is_complete) };
+    let ending = match missing.len() - usize::from(is_absent) {
+        0 if is_absent => Ending::Absent,
+        0 => Ending::Complete,
+        _ => Ending::LeftOut,
+    };
+    let Some(path) = &arguments.json else { return Ok(ending) };
     let report = Report {
         made_by: "polyrank bench store",
         format: 1,
+        build: Build::here(),
         date: machine::now(),
         machine: Machine::here(),
         load: [load_before, machine::load()],
@@ -159,7 +186,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<bool, String> {
     };
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     files::write(path, &(text + "\n"))?;
-    Ok(is_complete)
+    Ok(ending)
 }
 
 /// All servers under the load of so many clients: rows by operation, then by server. One that fails

@@ -42,6 +42,7 @@ pub(super) fn start(
     let mut team = Team {
         name: contender.name.clone(),
         versions: Default::default(),
+        lacking: contender.lacking.clone(),
         connections: Vec::new(),
         processes: Vec::new(),
         inbox,

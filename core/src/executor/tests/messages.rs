@@ -1,5 +1,7 @@
 //! Point-to-point messages: tags, any source, order, sizes, bounds.
 
+use std::time::Duration;
+
 use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
 use crate::executor::{EAGER, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
@@ -149,6 +151,34 @@ fn messages_that_nobody_receives_are_bounded() {
         let again = world.send(0, 1, 0, &Region::zeroed(bytes));
         world.run(&[again]);
         assert_eq!(world.network.lock().unwrap().delivered[&Kind::Offer], offers);
+    });
+}
+
+#[test]
+fn two_that_send_first_are_told_what_to_do() {
+    with_seeds(|seed| {
+        let mut world = World::new(2, seed);
+        let large = Region::zeroed(2 * MESSAGE_WINDOW);
+        let sends = [world.send(0, 1, 7, &large), world.send(1, 0, 7, &large)];
+        world.settle();
+        world.pass(Duration::from_secs(61));
+        world.run(&sends);
+        for error in errors(&sends) {
+            let Error::CollectiveTimeout { collective, rank, detail, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(collective, "send");
+            let begin = format!("waiting for rank {} to receive it, with tag 7. ", 1 - rank);
+            assert!(detail.starts_with(&begin), "{detail}");
+            assert!(detail.contains("isend") && detail.contains("batch_isend_irecv"), "{detail}");
+        }
+        // Who receives needs other advice, if any.
+        let mut world = World::new(2, seed);
+        let receives = [world.recv(0, Some(1), 3, &large), world.recv(0, None, 4, &large)];
+        world.pass(Duration::from_secs(61));
+        world.run(&receives);
+        let error = errors(&receives)[0].to_string();
+        assert!(error.ends_with("waiting for rank 1, with tag 3"), "{error}");
     });
 }
 
