@@ -3,9 +3,10 @@
 partial interface ProcessGroup {
   /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
   ///
-  /// The arguments are checked once, and the tensor is kept; its elements may be changed between
-  /// the end of one start and the next. Other ranks may have prepared the call or not. Only the
-  /// checks are saved: a call that is made once, or waits long for the others, gains nothing.
+  /// The tensor is kept; its elements may be changed between the end of one start and the next.
+  /// Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
+  /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
+  /// or waits long for the others, gains nothing.
   [Handwritten, Throws=(UnsupportedDType, InvalidArgument)]
   PreparedOperation prepare_allreduce([InOut] Tensor tensor,
                                       [Positional] optional ReduceOp op = "SUM",

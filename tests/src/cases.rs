@@ -30,6 +30,17 @@ pub fn numbers(value: &Value) -> Vec<u64> {
     list.iter().map(|number| number.as_u64().expect("a number")).collect()
 }
 
+/// Where tensors lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// In memory that polyrank did not allocate.
+    Users,
+    /// Where other ranks of this host can read them, if they are large.
+    Polyranks,
+    /// On the CUDA device of that index.
+    Device(u32),
+}
+
 /// One call, the same on all ranks.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -182,8 +193,8 @@ pub fn every_small(
 }
 
 /// Starts two hundred operations on two groups before it waits for any, the last one first; with
-/// tensors on the CUDA device of that index, if one is given.
-pub fn two_hundred_in_flight(group: &ProcessGroup, device: Option<u32>) {
+/// tensors in such memory.
+pub fn two_hundred_in_flight(group: &ProcessGroup, memory: Memory) {
     let all: Vec<u32> = (0..group.size()).collect();
     let other = group.split_group(&all, Default::default()).expect("it is made");
     let other = other.expect("all ranks are members");
@@ -192,7 +203,7 @@ pub fn two_hundred_in_flight(group: &ProcessGroup, device: Option<u32>) {
         let elements = [0, 1, 3, 1000, 40_000][index as usize % 5];
         // Rank r holds index + r everywhere, so that the sum names the operation.
         let mine = (index + group.rank()).to_ne_bytes().repeat(elements);
-        let tensor = Tensor::contiguous(region(mine, device), DType::U32, vec![elements]);
+        let tensor = Tensor::contiguous(region(mine, memory), DType::U32, vec![elements]);
         let mut request = Request::new(Collective::Allreduce);
         request.outputs = vec![vec![tensor.clone()]];
         let on = if index % 2 == 0 { group } else { &other };
@@ -221,19 +232,19 @@ pub fn check(group: &ProcessGroup, case: &Case) {
 /// The operation fails, or leaves something else than it should: then the outer error is `Ok` and
 /// the inner one says what differs.
 pub fn run(group: &ProcessGroup, case: &Case) -> Result<std::result::Result<(), String>> {
-    run_on(group, case, None)
+    run_on(group, case, Memory::Users)
 }
 
-/// As [`run`], with tensors on the CUDA device of that index.
+/// As [`run`], with tensors in such memory.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_on(
     group: &ProcessGroup,
     case: &Case,
-    device: Option<u32>,
+    memory: Memory,
 ) -> Result<std::result::Result<(), String>> {
-    let here = Here { case, rank: group.rank(), size: group.size(), device };
+    let here = Here { case, rank: group.rank(), size: group.size(), memory };
     let buffers: Vec<Buffers> = (0..1 + usize::from(case.coalesced)).map(|_| here.make()).collect();
     let mut request = Request::new(case.collective);
     request.inputs = lists(&buffers, |buffers| &buffers.inputs);
@@ -267,7 +278,7 @@ struct Here<'case> {
     case: &'case Case,
     rank: u32,
     size: u32,
-    device: Option<u32>,
+    memory: Memory,
 }
 
 impl Here<'_> {
@@ -380,14 +391,14 @@ impl Here<'_> {
         let (dtype, width) = (self.case.dtype, self.case.dtype.size_bytes());
         let elements = data.len() / width;
         if !self.case.strided || elements == 0 {
-            return Tensor::contiguous(region(data.to_vec(), self.device), dtype, vec![elements]);
+            return Tensor::contiguous(region(data.to_vec(), self.memory), dtype, vec![elements]);
         }
         // The region ends with the last element; gaps lie between.
         let mut spaced = vec![UNTOUCHED; (2 * elements - 1) * width];
         for (place, element) in spaced.chunks_mut(2 * width).zip(data.chunks(width)) {
             place[..width].copy_from_slice(element);
         }
-        Tensor::strided(region(spaced, self.device), dtype, vec![elements], vec![2], 0)
+        Tensor::strided(region(spaced, self.memory), dtype, vec![elements], vec![2], 0)
     }
 
     fn check(&self, buffers: &Buffers) -> std::result::Result<(), String> {
@@ -415,10 +426,15 @@ impl Here<'_> {
     }
 }
 
-fn region(bytes: Vec<u8>, device: Option<u32>) -> Region {
-    match device {
-        None => Region::from_vec(bytes),
-        Some(index) => cuda::upload(&bytes, index).expect("the device has memory"),
+fn region(bytes: Vec<u8>, memory: Memory) -> Region {
+    match memory {
+        Memory::Users => Region::from_vec(bytes),
+        Memory::Polyranks => {
+            let region = Region::for_elements(bytes.len()).expect("there is memory");
+            region.write(|place| place.copy_from_slice(&bytes));
+            region
+        }
+        Memory::Device(index) => cuda::upload(&bytes, index).expect("the device has memory"),
     }
 }
 

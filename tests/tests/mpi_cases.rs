@@ -9,7 +9,7 @@ use polyrank::ProcessGroup;
 use polyrank::backend::mpi::{is_initialised, place};
 use polyrank::calls::{Arguments, Invocation, Value, entry};
 use polyrank::distributed::{default_group, destroy_process_group};
-use polyrank_tests::cases::{self, check};
+use polyrank_tests::cases::{self, Memory, check};
 use polyrank_tests::languages::{CASES, Language};
 use polyrank_tests::mpi::{Job, Mpi, bare_ranks, program, ranks, report};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -72,7 +72,7 @@ fn large_tensors() {
 #[test]
 fn two_hundred_operations_in_flight_on_two_groups() {
     on_all("two_hundred_operations_in_flight_on_two_groups", &[3], |group| {
-        cases::two_hundred_in_flight(group, None);
+        cases::two_hundred_in_flight(group, Memory::Users);
     });
 }
 

@@ -8,14 +8,14 @@ use polyrank::backend::{Direction, Waiting, nccl};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
 use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
-use polyrank_tests::cases::{self, Case};
+use polyrank_tests::cases::{self, Case, Memory};
 use polyrank_tests::nccl::{
     Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
 };
 
 /// Runs a case on this rank's device. What NCCL does not have must be a typed error.
 fn check(group: &ProcessGroup, case: &Case) {
-    let outcome = cases::run_on(group, case, Some(group.rank()));
+    let outcome = cases::run_on(group, case, Memory::Device(group.rank()));
     let reduces = case.collective.facts().reduces;
     let (world, expected) = (group.size(), !reduces || nccl::reduces(case.reduce_op, case.dtype));
     match outcome {
@@ -77,7 +77,7 @@ fn large_tensors() {
 fn two_hundred_operations_in_flight_on_two_groups() {
     in_double("two_hundred_operations_in_flight_on_two_groups", || {
         nccl_ranks(3, &Made::default(), |group| {
-            cases::two_hundred_in_flight(&group, Some(group.rank()));
+            cases::two_hundred_in_flight(&group, Memory::Device(group.rank()));
         });
     });
 }

@@ -77,8 +77,8 @@ impl PreparedOperation {
     /// rank, whoever is faster.
     ///
     /// # Errors
-    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it; the
-    /// failure of a broken group.
+    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it. That
+    /// the group is broken, or was left, is said here or by the work.
     pub fn start(&self) -> Result<Work> {
         // A loop that repeats one call waits for each before the next.
         self.start_as(Waiting::Likely)

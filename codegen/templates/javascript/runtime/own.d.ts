@@ -353,8 +353,10 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation, which must not be going on from an earlier start.
+   * Starts the operation, after an earlier start that goes on. All ranks start it equally often, or
+   * take part by ordinary calls. What it fails with is the handle's.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
    */
   start(): Work<T>;
   /**

@@ -411,10 +411,10 @@ impl ShmTransport {
         let mut sent = |header| notices.push(Notice::Sent(peer, header));
         let Open { wires, told, .. } = &mut **open;
         let tell = &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
-        let reaped = outgoing.reap(lane, ours, &mut sent);
-        let flushed =
-            reaped.and_then(|reaped| Ok((reaped, outgoing.flush(lane, ours, tell, sent)?)));
-        match flushed {
+        // In this order: what is read after this side looked for room last is noticed later.
+        let flushed = outgoing.flush(lane, ours, tell, &mut sent);
+        let reaped = flushed.and_then(|moved| Ok((outgoing.reap(lane, ours, &mut sent)?, moved)));
+        match reaped {
             Ok((reaped, moved)) => {
                 if moved {
                     open.wake();

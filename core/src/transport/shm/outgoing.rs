@@ -30,8 +30,8 @@ pub(super) struct Outgoing {
     frames: VecDeque<(Header, Payload)>,
     /// Bytes of the first frame's payload that the peer has.
     first_sent: usize,
-    /// Frames behind which lies one that the peer has not read yet from this side's own memory, or
-    /// such a frame itself, with what holds the memory: where the ring stood then.
+    /// Frames that the peer has not read yet from this side's own memory, with what holds the
+    /// memory, and frames behind such ones, which leave in order: where the ring stood then.
     unread: VecDeque<(u64, Header, Option<Payload>)>,
     /// Whether the peer was told that this side waits for it.
     waits: bool,
@@ -162,7 +162,11 @@ impl Outgoing {
         }
         let consumed = self.ring.consumed(&lane.ring, memory)?;
         let mut moved = false;
-        while self.unread.front().is_some_and(|unread| unread.0 <= consumed) {
+        // What is not lent is in the lane already: it is here for the order alone. The peer need not
+        // tell when it has read it.
+        let is_free =
+            |(at, _, held): &(u64, Header, Option<Payload>)| held.is_none() || *at <= consumed;
+        while self.unread.front().is_some_and(is_free) {
             moved = true;
             if let Some((_, header, payload)) = self.unread.pop_front() {
                 drop(payload);

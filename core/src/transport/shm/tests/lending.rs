@@ -40,6 +40,20 @@ fn frames_leave_in_order_when_they_were_read() {
 }
 
 #[test]
+fn a_short_frame_behind_a_lent_one_that_was_read_leaves_too() {
+    let mut world = connected();
+    world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
+    world.drive_only(0);
+    world.drive_only(1);
+    // The writer has not looked since. The reader need not tell that it has read what comes now.
+    world.send(0, 1, 6, 10);
+    world.drive_until_all_arrived();
+    world.drive_only(0);
+    let numbers: Vec<_> = world.sent(0, 1).iter().map(|header| header.message).collect();
+    assert_eq!(numbers, [1, 3, 6]);
+}
+
+#[test]
 fn more_pools_than_a_peer_keeps_come_and_go() {
     let mut world = connected();
     for number in 1..400 {
