@@ -366,8 +366,10 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation, which must not be going on from an earlier start.
+   * Starts the operation, after an earlier start that goes on. All ranks start it equally often, or
+   * take part by ordinary calls. What it fails with is the handle's.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
    */
   start(): Work<T>;
   /**
@@ -894,7 +896,7 @@ export interface BackendOptions {
 
 /**
  * What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
- * library's choice.
+ * library's choice. What is set and the library is too old for is an error before ranks meet.
  */
 export interface NcclConfig {
   /**
@@ -912,6 +914,28 @@ export interface NcclConfig {
   netName?: string | null | undefined;
   /** Whether what is split off shares resources with the communicator it comes from, 0 or 1. */
   splitShare?: number | null | undefined;
+  /** Traffic class of the network's packets. Needs NCCL 2.26. */
+  trafficClass?: number | null | undefined;
+  /** Name of the communicator in what the library logs and traces. Needs NCCL 2.27. */
+  commName?: string | null | undefined;
+  /** Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27. */
+  collnetEnable?: number | null | undefined;
+  /**
+   * What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it
+   * can be. Needs NCCL 2.27.
+   */
+  ctaPolicy?: number | null | undefined;
+  /**
+   * Whether what is left when ranks are taken out shares resources with the communicator it
+   * comes from, 0 or 1. Needs NCCL 2.27.
+   */
+  shrinkShare?: number | null | undefined;
+  /** Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27. */
+  nvlsCtas?: number | null | undefined;
+  /** Channels to each peer over the network, from 1. Needs NCCL 2.28. */
+  nChannelsPerNetPeer?: number | null | undefined;
+  /** Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28. */
+  nvlinkCentricSched?: number | null | undefined;
 }
 
 /**
@@ -1916,9 +1940,10 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The arguments are checked once, and the tensor is kept; its elements may be changed between
-   * the end of one start and the next. Other ranks may have prepared the call or not. Only the
-   * checks are saved: a call that is made once, or waits long for the others, gains nothing.
+   * The tensor is kept; its elements may be changed between the end of one start and the next.
+   * Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
+   * once, here, in JavaScript by every start. Only the checks are saved: a call that is made
+   * once, or waits long for the others, gains nothing.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1936,9 +1961,10 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The arguments are checked once, and the tensor is kept; its elements may be changed between
-   * the end of one start and the next. Other ranks may have prepared the call or not. Only the
-   * checks are saved: a call that is made once, or waits long for the others, gains nothing.
+   * The tensor is kept; its elements may be changed between the end of one start and the next.
+   * Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
+   * once, here, in JavaScript by every start. Only the checks are saved: a call that is made
+   * once, or waits long for the others, gains nothing.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.

@@ -33,7 +33,7 @@ dictionary BackendOptions {
 };
 
 /// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice.
+/// library's choice. What is set and the library is too old for is an error before ranks meet.
 [Since=0.1]
 dictionary NcclConfig {
   /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
@@ -49,11 +49,29 @@ dictionary NcclConfig {
   DOMString? net_name = null;
   /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
   unsigned long? split_share = null;
+  /// Traffic class of the network's packets. Needs NCCL 2.26.
+  unsigned long? traffic_class = null;
+  /// Name of the communicator in what the library logs and traces. Needs NCCL 2.27.
+  DOMString? comm_name = null;
+  /// Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27.
+  unsigned long? collnet_enable = null;
+  /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
+  /// be. Needs NCCL 2.27.
+  unsigned long? cta_policy = null;
+  /// Whether what is left when ranks are taken out shares resources with the communicator it comes
+  /// from, 0 or 1. Needs NCCL 2.27.
+  unsigned long? shrink_share = null;
+  /// Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27.
+  unsigned long? nvls_ctas = null;
+  /// Channels to each peer over the network, from 1. Needs NCCL 2.28.
+  unsigned long? n_channels_per_net_peer = null;
+  /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+  unsigned long? nvlink_centric_sched = null;
 };
 
 /// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
 /// where `BackendOptions` do, of a group in which NCCL serves a device.
-[Since=0.1]
+[Backends="nccl", Since=0.1]
 dictionary NcclOptions : BackendOptions {
   /// Whether the group's kernels come before those of other streams.
   boolean is_high_priority_stream = false;

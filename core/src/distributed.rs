@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 #[cfg(all(unix, feature = "mpi"))]
+use crate::backend::BackendOptions;
 use crate::backend::registry::BackendName;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
-use crate::generated::backend_options::NcclOptions;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, Rendezvous, incarnation};
 use crate::sorted::sort;
@@ -43,8 +43,8 @@ pub struct InitOptions {
     pub group_name: Option<String>,
     /// The device of this rank.
     pub device: Option<Device>,
-    /// How communicators are made, where NCCL serves a device.
-    pub nccl: Option<NcclOptions>,
+    /// What is chosen about one of its backends, as `NcclOptions`.
+    pub backend_options: Option<BackendOptions>,
 }
 
 impl InitOptions {
@@ -83,9 +83,9 @@ impl InitOptions {
         self.group_name = Some(group_name.into());
         self
     }
-    /// Sets [`InitOptions::nccl`].
-    pub fn nccl(mut self, options: NcclOptions) -> Self {
-        self.nccl = Some(options);
+    /// Sets [`InitOptions::backend_options`].
+    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
+        self.backend_options = Some(options.into());
         self
     }
 }
@@ -108,8 +108,8 @@ pub struct NewGroupOptions {
     pub device: Option<Device>,
     /// Name of the group; made of the members by default.
     pub group_name: Option<String>,
-    /// How communicators are made, where NCCL serves a device; the default group's by default.
-    pub nccl: Option<NcclOptions>,
+    /// What is chosen about one of its backends, as `NcclOptions`; the default group's by default.
+    pub backend_options: Option<BackendOptions>,
 }
 
 struct World {
@@ -207,7 +207,7 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     let mut group_options =
         GroupOptions::default().backend(spec.clone()).timeout(timeout).description(DEFAULT_NAME);
     group_options.device = options.device;
-    group_options.nccl = options.nccl.clone();
+    group_options.backend_options = options.backend_options.clone();
     group_options.check()?;
     let (met, prefix) =
         incarnation::meet(timeout, async |left| meet(&options, &spec, left).await).await?;
@@ -282,7 +282,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
         backend: options.backend.as_deref().map(str::parse).transpose()?,
         device: options.device,
         name: options.group_name,
-        nccl: options.nccl,
+        backend_options: options.backend_options,
         description: Some(options.description.unwrap_or_else(|| "undefined".into())),
         ..SplitOptions::default()
     };

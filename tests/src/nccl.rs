@@ -180,7 +180,7 @@ pub fn nccl_ranks<R: Send>(
                 scope.spawn(move || {
                     let spec = made.backend.parse().expect("a backend");
                     let mut options = GroupOptions::default().backend(spec).timeout(made.timeout);
-                    options.nccl = made.nccl.clone();
+                    options.backend_options = made.nccl.clone().map(Into::into);
                     if made.bound {
                         options = options.device(polyrank::Device::Cuda(rank));
                     }

@@ -4,16 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use polyrank::backend::nccl::NcclOptions;
+use polyrank::backend::nccl::{NcclConfig, NcclOptions};
 use polyrank::distributed::{InitOptions, is_backend_available};
-use polyrank::process_group::GroupOptions;
+use polyrank::process_group::{GroupOptions, SplitOptions};
 use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
 use polyrank::{Collective, DType, Device, Error, ProcessGroup, Request, Tensor};
 use polyrank_tests::nccl::{
-    Made, count, forget_calls, in_double, in_double_as, in_double_with_log, nccl_processes,
+    Made, calls, count, forget_calls, in_double, in_double_as, in_double_with_log, nccl_processes,
     nccl_ranks, numbers, on_device, request,
 };
 use polyrank_tests::processes::{bare_processes, report, with_variable};
@@ -36,7 +37,7 @@ fn said(error: &Error) -> String {
 }
 
 fn unavailable() -> String {
-    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(HashStore::new());
+    let store: Arc<dyn Store> = Arc::new(HashStore::new());
     let options = GroupOptions::default().backend("nccl".parse().unwrap());
     let error = ProcessGroup::new(store, 0, 1, "alone", options).unwrap_err();
     assert!(matches!(error, Error::BackendUnavailable { .. }), "{error}");
@@ -81,7 +82,7 @@ fn a_backend_for_the_other_kind_of_device_is_refused() {
             ("cpu:nccl", "the backend 'nccl' serves CUDA devices only"),
             ("cuda:tcp", "the backend 'tcp' does not serve CUDA devices"),
         ] {
-            let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(HashStore::new());
+            let store: Arc<dyn Store> = Arc::new(HashStore::new());
             let options = GroupOptions::default().backend(spec.parse().unwrap());
             let error = ProcessGroup::new(store, 0, 1, "alone", options).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
@@ -313,7 +314,7 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
         nccl_ranks(5, &Made { bound: true, ..Made::default() }, |group| {
             let lists = [[0, 1], [3, 2]];
             let Some(list) = lists.iter().find(|list| list.contains(&group.rank())) else {
-                return group.stay_out_of_split(None).unwrap();
+                return group.stay_out_of_split(&Default::default()).unwrap();
             };
             let child = group.split_group(list, Default::default()).unwrap().unwrap();
             assert_eq!(child.size(), 2);
@@ -322,6 +323,73 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
             assert_eq!(numbers(&tensor), [2.0; 4]);
             child.shutdown();
         });
+    });
+}
+
+#[test]
+fn a_child_over_another_backend_leaves_the_communicator_alone() {
+    let test = "a_child_over_another_backend_leaves_the_communicator_alone";
+    in_double_with_log(test, || {
+        let made = Made { backend: "cpu:tcp,cuda:nccl", bound: true, ..Made::default() };
+        nccl_ranks(3, &made, |group| {
+            // The others would have to come to a split.
+            if group.rank() != 1 {
+                let options = SplitOptions::default().backend("tcp".parse().unwrap());
+                let child = group.split_group(&[2, 0], options).unwrap().unwrap();
+                let mut numbers = [1.0_f32; 4];
+                child.allreduce(&mut numbers, ()).unwrap();
+                assert_eq!(numbers, [2.0; 4]);
+                child.shutdown();
+            }
+            let tensor = on_device(group.rank(), &[1.0; 4]);
+            finish(&group, request(Collective::Allreduce, &tensor)).unwrap();
+            assert_eq!(numbers(&tensor), [3.0; 4]);
+        });
+        assert_eq!(count("ncclCommSplit"), 0);
+        assert_eq!(count("ncclCommAbort"), 0, "all left in order");
+    });
+}
+
+#[test]
+fn what_came_with_later_versions_reaches_a_library_that_knows_it() {
+    let test = "what_came_with_later_versions_reaches_a_library_that_knows_it";
+    with_variable("NCCL_DOUBLE_VERSION", "22803", || {
+        in_double_with_log(test, || {
+            let all = NcclConfig::default().traffic_class(7).comm_name("here").collnet_enable(1);
+            let all = all.cta_policy(2).shrink_share(1).nvls_ctas(3);
+            let some = all.clone();
+            let all = all.n_channels_per_net_peer(4).nvlink_centric_sched(1);
+            let class = NcclConfig::default().traffic_class(7);
+            for (config, ends) in [
+                (NcclConfig::default(), " of 1"),
+                (class, " of 1 traffic_class=7"),
+                (some, " cta_policy=2 shrink_share=1 nvls_ctas=3 comm_name=here"),
+                (all, " n_channels_per_net_peer=4 nvlink_centric_sched=1 comm_name=here"),
+            ] {
+                forget_calls();
+                let nccl = Some(NcclOptions::default().config(config));
+                nccl_ranks(1, &Made { bound: true, nccl, ..Made::default() }, drop);
+                let calls = calls();
+                let made = calls.iter().find(|call| call.starts_with("ncclCommInitRankConfig"));
+                assert!(made.unwrap().ends_with(ends), "{made:?}");
+            }
+        });
+    });
+}
+
+#[test]
+fn what_a_library_is_too_old_for_is_an_error_before_ranks_meet() {
+    in_double("what_a_library_is_too_old_for_is_an_error_before_ranks_meet", || {
+        let config = NcclConfig::default().comm_name("here");
+        let options = GroupOptions::default()
+            .backend("nccl".parse().unwrap())
+            .backend_options(NcclOptions::default().config(config));
+        let store = Arc::new(HashStore::new());
+        // Nobody else ever comes.
+        let error = ProcessGroup::new(store, 0, 2, "test", options).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("NCCL 2.23.4"), "{error}");
+        assert!(error.to_string().contains("NcclConfig.comm_name, which needs"), "{error}");
     });
 }
 

@@ -456,7 +456,7 @@ class BackendOptions(Options):
 
 class NcclConfig(Options):
     """What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-    library's choice.
+    library's choice. What is set and the library is too old for is an error before ranks meet.
     """
 
     @property
@@ -516,7 +516,91 @@ class NcclConfig(Options):
         """c10d's spelling of `split_share`."""
     @splitShare.setter
     def splitShare(self, value: SupportsIndex | None) -> None: ...
-    def __new__(cls, blocking: SupportsIndex | None = ..., cga_cluster_size: SupportsIndex | None = ..., min_ctas: SupportsIndex | None = ..., max_ctas: SupportsIndex | None = ..., net_name: str | None = ..., split_share: SupportsIndex | None = ...) -> Self: ...
+    @property
+    def traffic_class(self) -> int | None:
+        """Traffic class of the network's packets. Needs NCCL 2.26."""
+    @traffic_class.setter
+    def traffic_class(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def trafficClass(self) -> int | None:
+        """c10d's spelling of `traffic_class`."""
+    @trafficClass.setter
+    def trafficClass(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def comm_name(self) -> str | None:
+        """Name of the communicator in what the library logs and traces. Needs NCCL 2.27."""
+    @comm_name.setter
+    def comm_name(self, value: str | None) -> None: ...
+    @property
+    def commName(self) -> str | None:
+        """c10d's spelling of `comm_name`."""
+    @commName.setter
+    def commName(self, value: str | None) -> None: ...
+    @property
+    def collnet_enable(self) -> int | None:
+        """Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27."""
+    @collnet_enable.setter
+    def collnet_enable(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def collnetEnable(self) -> int | None:
+        """c10d's spelling of `collnet_enable`."""
+    @collnetEnable.setter
+    def collnetEnable(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def cta_policy(self) -> int | None:
+        """What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
+        be. Needs NCCL 2.27.
+        """
+    @cta_policy.setter
+    def cta_policy(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def ctaPolicy(self) -> int | None:
+        """c10d's spelling of `cta_policy`."""
+    @ctaPolicy.setter
+    def ctaPolicy(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def shrink_share(self) -> int | None:
+        """Whether what is left when ranks are taken out shares resources with the communicator it comes
+        from, 0 or 1. Needs NCCL 2.27.
+        """
+    @shrink_share.setter
+    def shrink_share(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def shrinkShare(self) -> int | None:
+        """c10d's spelling of `shrink_share`."""
+    @shrinkShare.setter
+    def shrinkShare(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def nvls_ctas(self) -> int | None:
+        """Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27."""
+    @nvls_ctas.setter
+    def nvls_ctas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def nvlsCtas(self) -> int | None:
+        """c10d's spelling of `nvls_ctas`."""
+    @nvlsCtas.setter
+    def nvlsCtas(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def n_channels_per_net_peer(self) -> int | None:
+        """Channels to each peer over the network, from 1. Needs NCCL 2.28."""
+    @n_channels_per_net_peer.setter
+    def n_channels_per_net_peer(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def nChannelsPerNetPeer(self) -> int | None:
+        """c10d's spelling of `n_channels_per_net_peer`."""
+    @nChannelsPerNetPeer.setter
+    def nChannelsPerNetPeer(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def nvlink_centric_sched(self) -> int | None:
+        """Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28."""
+    @nvlink_centric_sched.setter
+    def nvlink_centric_sched(self, value: SupportsIndex | None) -> None: ...
+    @property
+    def nvlinkCentricSched(self) -> int | None:
+        """c10d's spelling of `nvlink_centric_sched`."""
+    @nvlinkCentricSched.setter
+    def nvlinkCentricSched(self, value: SupportsIndex | None) -> None: ...
+    def __new__(cls, blocking: SupportsIndex | None = ..., cga_cluster_size: SupportsIndex | None = ..., min_ctas: SupportsIndex | None = ..., max_ctas: SupportsIndex | None = ..., net_name: str | None = ..., split_share: SupportsIndex | None = ..., traffic_class: SupportsIndex | None = ..., comm_name: str | None = ..., collnet_enable: SupportsIndex | None = ..., cta_policy: SupportsIndex | None = ..., shrink_share: SupportsIndex | None = ..., nvls_ctas: SupportsIndex | None = ..., n_channels_per_net_peer: SupportsIndex | None = ..., nvlink_centric_sched: SupportsIndex | None = ...) -> Self: ...
 
 
 class NcclOptions(BackendOptions):
@@ -1308,9 +1392,10 @@ class ProcessGroup:
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
-        The arguments are checked once, and the tensor is kept; its elements may be changed between
-        the end of one start and the next. Other ranks may have prepared the call or not. Only the
-        checks are saved: a call that is made once, or waits long for the others, gains nothing.
+        The tensor is kept; its elements may be changed between the end of one start and the next.
+        Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
+        once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
+        or waits long for the others, gains nothing.
 
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """

@@ -82,7 +82,7 @@ pub(crate) fn init_process_group<'py>(py: Python<'py>, mut call: Call<'py>) -> A
     options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
-    options.nccl = settings.nccl;
+    options.backend_options = settings.backend_options;
     options.device = device_of(py, &call, 8)?;
     detached(py, || distributed::init_process_group(options).map(drop))?;
     give(py, ())
@@ -137,7 +137,7 @@ pub(crate) fn new_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py
     options.timeout = call.take::<Option<Duration>>(1)?.or(settings.timeout);
     options.backend = call.take::<Option<String>>(2)?.or(settings.backend);
     options.group_name = settings.group_name;
-    options.nccl = settings.nccl;
+    options.backend_options = settings.backend_options;
     options.device = device_of(py, &call, 6)?;
     options.description = call.take(5)?;
     let sort_ranks: bool = call.take(7)?;
@@ -155,11 +155,11 @@ pub(crate) fn split_group<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
     options.backend = backend.map_err(|error| raise(py, &error))?;
     options.timeout = call.take::<Option<Duration>>(2)?.or(settings.timeout);
     options.name = settings.group_name;
-    options.nccl = settings.nccl;
+    options.backend_options = settings.backend_options;
     options.description = call.take(4)?;
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
-        return blocking(py, || parent.stay_out_of_split(options.timeout).map(|()| Member(None)));
+        return blocking(py, || parent.stay_out_of_split(&options).map(|()| Member(None)));
     };
     blocking(py, || parent.split_group(&ranks, options).map(Member))
 }

@@ -55,7 +55,7 @@ pub(crate) fn split_group<'py>(
     let backend = settings.backend.map(|backend| backend.parse()).transpose();
     options.backend = backend.map_err(|error| raise(group.py(), &error))?;
     options.name = call.take::<Option<String>>(3)?.or(settings.group_name);
-    options.nccl = settings.nccl;
+    options.backend_options = settings.backend_options;
     options.description = call.take(4)?;
     let inner = &group.get().inner;
     blocking(group.py(), || inner.split_group(&ranks, options))

@@ -758,9 +758,10 @@ impl ProcessGroup {
 
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
-    /// The arguments are checked once, and the tensor is kept; its elements may be changed between
-    /// the end of one start and the next. Other ranks may have prepared the call or not. Only the
-    /// checks are saved: a call that is made once, or waits long for the others, gains nothing.
+    /// The tensor is kept; its elements may be changed between the end of one start and the next.
+    /// Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
+    /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
+    /// or waits long for the others, gains nothing.
     ///
     /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
     #[pyo3(name = "prepare_allreduce", signature = (*positional, **keywords))]

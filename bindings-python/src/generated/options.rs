@@ -99,7 +99,7 @@ impl BackendOptions {
 }
 
 /// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice.
+/// library's choice. What is set and the library is too old for is an error before ranks meet.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct NcclConfig;
 
@@ -242,6 +242,211 @@ impl NcclConfig {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         Record::set(slf.as_any(), 5, value)
+    }
+
+    /// Traffic class of the network's packets. Needs NCCL 2.26.
+    #[getter(traffic_class)]
+    fn traffic_class(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 6)
+    }
+
+    #[setter(traffic_class)]
+    fn set_traffic_class(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 6, value)
+    }
+
+    /// c10d's spelling of `traffic_class`.
+    #[getter(trafficClass)]
+    fn traffic_class_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 6)
+    }
+
+    #[setter(trafficClass)]
+    fn set_traffic_class_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 6, value)
+    }
+
+    /// Name of the communicator in what the library logs and traces. Needs NCCL 2.27.
+    #[getter(comm_name)]
+    fn comm_name(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 7)
+    }
+
+    #[setter(comm_name)]
+    fn set_comm_name(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 7, value)
+    }
+
+    /// c10d's spelling of `comm_name`.
+    #[getter(commName)]
+    fn comm_name_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 7)
+    }
+
+    #[setter(commName)]
+    fn set_comm_name_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 7, value)
+    }
+
+    /// Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27.
+    #[getter(collnet_enable)]
+    fn collnet_enable(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 8)
+    }
+
+    #[setter(collnet_enable)]
+    fn set_collnet_enable(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 8, value)
+    }
+
+    /// c10d's spelling of `collnet_enable`.
+    #[getter(collnetEnable)]
+    fn collnet_enable_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 8)
+    }
+
+    #[setter(collnetEnable)]
+    fn set_collnet_enable_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 8, value)
+    }
+
+    /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
+    /// be. Needs NCCL 2.27.
+    #[getter(cta_policy)]
+    fn cta_policy(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 9)
+    }
+
+    #[setter(cta_policy)]
+    fn set_cta_policy(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 9, value)
+    }
+
+    /// c10d's spelling of `cta_policy`.
+    #[getter(ctaPolicy)]
+    fn cta_policy_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 9)
+    }
+
+    #[setter(ctaPolicy)]
+    fn set_cta_policy_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 9, value)
+    }
+
+    /// Whether what is left when ranks are taken out shares resources with the communicator it comes
+    /// from, 0 or 1. Needs NCCL 2.27.
+    #[getter(shrink_share)]
+    fn shrink_share(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 10)
+    }
+
+    #[setter(shrink_share)]
+    fn set_shrink_share(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 10, value)
+    }
+
+    /// c10d's spelling of `shrink_share`.
+    #[getter(shrinkShare)]
+    fn shrink_share_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 10)
+    }
+
+    #[setter(shrinkShare)]
+    fn set_shrink_share_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 10, value)
+    }
+
+    /// Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27.
+    #[getter(nvls_ctas)]
+    fn nvls_ctas(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 11)
+    }
+
+    #[setter(nvls_ctas)]
+    fn set_nvls_ctas(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 11, value)
+    }
+
+    /// c10d's spelling of `nvls_ctas`.
+    #[getter(nvlsCtas)]
+    fn nvls_ctas_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 11)
+    }
+
+    #[setter(nvlsCtas)]
+    fn set_nvls_ctas_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 11, value)
+    }
+
+    /// Channels to each peer over the network, from 1. Needs NCCL 2.28.
+    #[getter(n_channels_per_net_peer)]
+    fn n_channels_per_net_peer(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 12)
+    }
+
+    #[setter(n_channels_per_net_peer)]
+    fn set_n_channels_per_net_peer(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 12, value)
+    }
+
+    /// c10d's spelling of `n_channels_per_net_peer`.
+    #[getter(nChannelsPerNetPeer)]
+    fn n_channels_per_net_peer_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 12)
+    }
+
+    #[setter(nChannelsPerNetPeer)]
+    fn set_n_channels_per_net_peer_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 12, value)
+    }
+
+    /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+    #[getter(nvlink_centric_sched)]
+    fn nvlink_centric_sched(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 13)
+    }
+
+    #[setter(nvlink_centric_sched)]
+    fn set_nvlink_centric_sched(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 13, value)
+    }
+
+    /// c10d's spelling of `nvlink_centric_sched`.
+    #[getter(nvlinkCentricSched)]
+    fn nvlink_centric_sched_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 13)
+    }
+
+    #[setter(nvlinkCentricSched)]
+    fn set_nvlink_centric_sched_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 13, value)
     }
 }
 

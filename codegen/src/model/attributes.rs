@@ -100,6 +100,16 @@ const BUILT: &[Place] = &[
     Place::Parameter,
     Place::Member,
 ];
+const CARRIED: &[Place] = &[
+    Place::Interface,
+    Place::Namespace,
+    Place::Operation,
+    Place::Constructor,
+    Place::Attribute,
+    Place::Parameter,
+    Place::Member,
+    Place::Dictionary,
+];
 const ALIASED: &[Place] = &[
     Place::Interface,
     Place::Operation,
@@ -113,7 +123,7 @@ const ARGUMENT: &[Place] = &[Place::Parameter, Place::Member];
 const TABLE: &[Known] = &[
     known("Alias", ALIASED, Form::Words),
     known("AsyncOp", ARGUMENT, Form::Nothing),
-    known("Backends", BUILT, Form::Text),
+    known("Backends", CARRIED, Form::Text),
     known("Bases", &[Place::Dictionary], Form::Words),
     known("Blocks", &[Place::Operation], Form::Nothing),
     known("Bytes", &[Place::Value], Form::Integer),

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::capabilities::{Capabilities, Mismatches};
+pub use self::options::{BackendOptions, OfBackend};
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
-use crate::generated::backend_options::NcclOptions;
 use crate::tensor::OnDevice;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
@@ -30,6 +30,7 @@ mod meet;
 pub mod mpi;
 #[cfg(all(unix, feature = "nccl"))]
 pub mod nccl;
+pub(crate) mod options;
 mod prices;
 pub mod registry;
 pub mod scheduled;
@@ -245,8 +246,8 @@ pub trait Backend: Send + Sync {
         None
     }
     /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,
-    /// those of the new group with a color, and `key` is their rank there; `nccl` is what was
-    /// chosen for it. `None` if such groups begin anew.
+    /// those of the new group with a color, and `key` is their rank there; `options` are what
+    /// was chosen for it. `None` if such groups begin anew.
     ///
     /// # Errors
     /// Those of the library.
@@ -254,10 +255,10 @@ pub trait Backend: Send + Sync {
         &self,
         color: Option<u32>,
         key: u32,
-        nccl: Option<&NcclOptions>,
+        options: Option<&BackendOptions>,
         until: Instant,
     ) -> Result<Option<Share>> {
-        let _ = (color, key, nccl, until);
+        let _ = (color, key, options, until);
         Ok(None)
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.

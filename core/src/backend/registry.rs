@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Capabilities;
+use super::{BackendOptions, Capabilities};
 use crate::{Error, Result};
 
 /// A backend's name in lower case.
@@ -152,6 +152,19 @@ pub(crate) fn initialise(spec: &BackendSpec) -> Result<()> {
     #[cfg(not(all(unix, feature = "mpi")))]
     let _ = spec;
     Ok(())
+}
+
+/// Refuses options that their backend, as this build has it, cannot take.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with what was expected and what came; [`Error::Unsupported`].
+pub(crate) fn check(options: &BackendOptions) -> Result<()> {
+    match options.backend() {
+        #[cfg(all(unix, feature = "nccl"))]
+        "nccl" => super::nccl::check(options),
+        // That there is no such backend is said when it is asked for.
+        _ => Ok(()),
+    }
 }
 
 /// What a backend can do, where this build has it: in every process, whatever its library and the

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::from_value::{FromValue, Members};
+use super::from_value::Members;
 use super::value::Value;
-use crate::generated::backend_options::NcclOptions;
+use crate::backend::BackendOptions;
+use crate::generated::backend_options::of_record;
 use crate::{Error, Result};
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.
@@ -16,8 +17,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// The group's name, which is not empty.
     pub group_name: Option<String>,
-    /// What was chosen about NCCL.
-    pub nccl: Option<NcclOptions>,
+    /// What was chosen about one backend.
+    pub backend_options: Option<BackendOptions>,
 }
 
 impl Settings {
@@ -43,12 +44,11 @@ impl Settings {
     fn read(record: &str, value: &Value) -> std::result::Result<Settings, String> {
         let mut members = Members::of(record, value.clone())?;
         let group_name: String = members.take("group_name")?;
-        let is_nccl = record == "NcclOptions";
         Ok(Settings {
             backend: members.take("backend")?,
             timeout: members.take("timeout")?,
             group_name: Some(group_name).filter(|name| !name.is_empty()),
-            nccl: is_nccl.then(|| NcclOptions::from_value(value.clone())).transpose()?,
+            backend_options: of_record(record, value)?,
         })
     }
 }

@@ -440,11 +440,14 @@ fn options_of_one_backend_stand_where_those_of_all_do() {
     };
     let name = ("groupName", Value::Str("x".into()));
     let plain = settings(members(vec![name.clone()])).unwrap();
-    assert_eq!((plain.group_name.as_deref(), plain.nccl), (Some("x"), None));
+    assert_eq!((plain.group_name.as_deref(), plain.backend_options), (Some("x"), None));
     let config = |blocks| ("config", members(vec![("minCtas", Value::Int(blocks))]));
     let chosen = settings(members(vec![name, config(3)])).unwrap();
     let expected = NcclOptions::default().config(NcclConfig::default().min_ctas(3));
-    assert_eq!((chosen.group_name.as_deref(), chosen.nccl), (Some("x"), Some(expected)));
+    assert_eq!(
+        (chosen.group_name.as_deref(), chosen.backend_options),
+        (Some("x"), Some(expected.into()))
+    );
     let error = settings(members(vec![config(-1)])).unwrap_err();
     assert_eq!(
         error.to_string(),

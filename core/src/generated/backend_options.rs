@@ -3,10 +3,20 @@
 //! What is chosen about one backend: `Default`, a builder method for each field, and out of the
 //! record that another language gives.
 
+use crate::backend::options::{BackendOptions, OfBackend};
 use crate::calls::{FromValue, Members, Value};
 
+/// What a record of this name says about the backend whose options it has; none if it has those of
+/// any group.
+pub(crate) fn of_record(name: &str, value: &Value) -> Result<Option<BackendOptions>, String> {
+    match name {
+        "NcclOptions" => NcclOptions::from_value(value.clone()).map(|it| Some(it.into())),
+        _ => Ok(None),
+    }
+}
+
 /// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice.
+/// library's choice. What is set and the library is too old for is an error before ranks meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NcclConfig {
@@ -23,6 +33,26 @@ pub struct NcclConfig {
     pub net_name: Option<String>,
     /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
     pub split_share: Option<u32>,
+    /// Traffic class of the network's packets. Needs NCCL 2.26.
+    pub traffic_class: Option<u32>,
+    /// Name of the communicator in what the library logs and traces. Needs NCCL 2.27.
+    pub comm_name: Option<String>,
+    /// Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27.
+    pub collnet_enable: Option<u32>,
+    /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it
+    /// can
+    /// be. Needs NCCL 2.27.
+    pub cta_policy: Option<u32>,
+    /// Whether what is left when ranks are taken out shares resources with the communicator it
+    /// comes
+    /// from, 0 or 1. Needs NCCL 2.27.
+    pub shrink_share: Option<u32>,
+    /// Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27.
+    pub nvls_ctas: Option<u32>,
+    /// Channels to each peer over the network, from 1. Needs NCCL 2.28.
+    pub n_channels_per_net_peer: Option<u32>,
+    /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+    pub nvlink_centric_sched: Option<u32>,
 }
 
 impl NcclConfig {
@@ -62,6 +92,54 @@ impl NcclConfig {
         self.split_share = Some(split_share);
         self
     }
+    /// Sets [`NcclConfig::traffic_class`].
+    #[must_use]
+    pub fn traffic_class(mut self, traffic_class: u32) -> Self {
+        self.traffic_class = Some(traffic_class);
+        self
+    }
+    /// Sets [`NcclConfig::comm_name`].
+    #[must_use]
+    pub fn comm_name(mut self, comm_name: impl Into<String>) -> Self {
+        self.comm_name = Some(comm_name.into());
+        self
+    }
+    /// Sets [`NcclConfig::collnet_enable`].
+    #[must_use]
+    pub fn collnet_enable(mut self, collnet_enable: u32) -> Self {
+        self.collnet_enable = Some(collnet_enable);
+        self
+    }
+    /// Sets [`NcclConfig::cta_policy`].
+    #[must_use]
+    pub fn cta_policy(mut self, cta_policy: u32) -> Self {
+        self.cta_policy = Some(cta_policy);
+        self
+    }
+    /// Sets [`NcclConfig::shrink_share`].
+    #[must_use]
+    pub fn shrink_share(mut self, shrink_share: u32) -> Self {
+        self.shrink_share = Some(shrink_share);
+        self
+    }
+    /// Sets [`NcclConfig::nvls_ctas`].
+    #[must_use]
+    pub fn nvls_ctas(mut self, nvls_ctas: u32) -> Self {
+        self.nvls_ctas = Some(nvls_ctas);
+        self
+    }
+    /// Sets [`NcclConfig::n_channels_per_net_peer`].
+    #[must_use]
+    pub fn n_channels_per_net_peer(mut self, n_channels_per_net_peer: u32) -> Self {
+        self.n_channels_per_net_peer = Some(n_channels_per_net_peer);
+        self
+    }
+    /// Sets [`NcclConfig::nvlink_centric_sched`].
+    #[must_use]
+    pub fn nvlink_centric_sched(mut self, nvlink_centric_sched: u32) -> Self {
+        self.nvlink_centric_sched = Some(nvlink_centric_sched);
+        self
+    }
 }
 
 impl FromValue for NcclConfig {
@@ -74,6 +152,14 @@ impl FromValue for NcclConfig {
             max_ctas: members.take("max_ctas")?,
             net_name: members.take("net_name")?,
             split_share: members.take("split_share")?,
+            traffic_class: members.take("traffic_class")?,
+            comm_name: members.take("comm_name")?,
+            collnet_enable: members.take("collnet_enable")?,
+            cta_policy: members.take("cta_policy")?,
+            shrink_share: members.take("shrink_share")?,
+            nvls_ctas: members.take("nvls_ctas")?,
+            n_channels_per_net_peer: members.take("n_channels_per_net_peer")?,
+            nvlink_centric_sched: members.take("nvlink_centric_sched")?,
         })
     }
 }
@@ -122,4 +208,9 @@ impl FromValue for NcclOptions {
             config: members.take("config")?,
         })
     }
+}
+
+impl OfBackend for NcclOptions {
+    const NAME: &'static str = "NcclOptions";
+    const BACKEND: &'static str = "nccl";
 }

@@ -203,6 +203,14 @@ pub static NCCL_CONFIG: RecordType = RecordType {
         optional("max_ctas", Type::Nullable(&Type::Int), Role::None, Constant::Null),
         optional("net_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
         optional("split_share", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("traffic_class", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("comm_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+        optional("collnet_enable", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("cta_policy", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("shrink_share", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("nvls_ctas", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("n_channels_per_net_peer", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        optional("nvlink_centric_sched", Type::Nullable(&Type::Int), Role::None, Constant::Null),
     ],
 };
 

@@ -12,9 +12,8 @@ use crate::backend::mpi;
 use crate::backend::nccl;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::scheduled::ScheduledBackend;
-use crate::backend::{Backend, Share};
+use crate::backend::{Backend, BackendOptions, Share};
 use crate::blocking::block_on;
-use crate::generated::backend_options::NcclOptions;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -30,8 +29,8 @@ pub struct GroupOptions {
     pub description: String,
     /// The device that the group is bound to.
     pub device: Option<Device>,
-    /// How communicators are made, for groups in which NCCL serves a device.
-    pub nccl: Option<NcclOptions>,
+    /// What is chosen about one of its backends, as `NcclOptions`.
+    pub backend_options: Option<BackendOptions>,
 }
 
 impl GroupOptions {
@@ -55,29 +54,26 @@ impl GroupOptions {
         self.device = Some(device);
         self
     }
-    /// Sets [`GroupOptions::nccl`].
-    pub fn nccl(mut self, options: NcclOptions) -> Self {
-        self.nccl = Some(options);
+    /// Sets [`GroupOptions::backend_options`].
+    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
+        self.backend_options = Some(options.into());
         self
     }
 
     /// Refuses options of a backend that the group does not have, and wrong ones: before anybody is
     /// waited for.
     pub(crate) fn check(&self) -> Result<()> {
-        let Some(chosen) = &self.nccl else { return Ok(()) };
-        if !self.backend.has("nccl") {
+        let Some(chosen) = &self.backend_options else { return Ok(()) };
+        let (name, backend) = (chosen.name(), chosen.backend());
+        if !self.backend.has(backend) {
             let message = format!(
-                "NcclOptions are for groups in which NCCL serves a device, and the backends of \
-                 this one are {}. Give BackendOptions, or a backend as 'nccl' or \
-                 'cpu:tcp,cuda:nccl'",
+                "{name} are for groups in which {backend} serves a device, and the backends of \
+                 this one are {}. Give BackendOptions, or a backend as '{backend}'",
                 self.backend
             );
             return Err(Error::InvalidArgument { message });
         }
-        #[cfg(all(unix, feature = "nccl"))]
-        nccl::check(chosen)?;
-        let _ = chosen;
-        Ok(())
+        registry::check(chosen)
     }
 }
 
@@ -169,7 +165,7 @@ fn cuda_backend(
             Some(Device::Cuda(index)) => Some(index),
             _ => None,
         };
-        let options = options.nccl.clone().unwrap_or_default();
+        let options = options.backend_options.as_ref();
         let meeting = nccl::Meeting { store, ranks, name, timeout, options, device, share };
         return nccl::connect(meeting).map(Some);
     }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{GroupOptions, ProcessGroup};
-use crate::backend::Share;
 use crate::backend::registry::{self, BackendSpec};
+use crate::backend::{Backend, BackendOptions};
 use crate::blocking::block_on;
 use crate::clock;
-use crate::generated::backend_options::NcclOptions;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -28,8 +27,8 @@ pub struct SplitOptions {
     pub backend: Option<BackendSpec>,
     /// The device that the child is bound to; the parent's by default, if a backend serves it.
     pub device: Option<Device>,
-    /// How communicators are made, where NCCL serves a device; the parent's by default.
-    pub nccl: Option<NcclOptions>,
+    /// What is chosen about one of its backends, as `NcclOptions`; the parent's by default.
+    pub backend_options: Option<BackendOptions>,
 }
 
 impl SplitOptions {
@@ -58,9 +57,9 @@ impl SplitOptions {
         self.device = Some(device);
         self
     }
-    /// Sets [`SplitOptions::nccl`].
-    pub fn nccl(mut self, options: NcclOptions) -> Self {
-        self.nccl = Some(options);
+    /// Sets [`SplitOptions::backend_options`].
+    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
+        self.backend_options = Some(options.into());
         self
     }
 }
@@ -70,8 +69,8 @@ impl ProcessGroup {
     /// Only members wait for one another; ranks that are in several new groups make them in the
     /// same order. The name follows from the members and from how often they were asked for.
     ///
-    /// A group that is bound to a CUDA device splits its communicator: then all its ranks call
-    /// this, members or not.
+    /// A group that is bound to a CUDA device splits its communicator for a group in which the same
+    /// backend serves CUDA tensors: then all its ranks call this, members or not.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range, and for options
@@ -106,7 +105,13 @@ impl ProcessGroup {
         group_options.check()?;
         let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
         let color = ranks.iter().min().copied().filter(|_| rank.is_some());
-        let share = self.share(color, rank, group_options.nccl.as_ref(), timeout)?;
+        let share = match self.split_for(&group_options.backend) {
+            Some(cuda) => {
+                let (key, chosen) = (rank.unwrap_or(0), group_options.backend_options.as_ref());
+                cuda.split_off(color, key, chosen, clock::after(timeout))?
+            }
+            None => None,
+        };
         let Some(rank) = rank else { return Ok(None) };
         let name = options.name.unwrap_or_else(|| {
             let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
@@ -123,27 +128,27 @@ impl ProcessGroup {
     }
 
     /// Takes part in a split of which no group has this rank, where all ranks have to: in a group
-    /// that is bound to a CUDA device.
+    /// that is bound to a CUDA device. The others split it with the same `options`.
     ///
     /// # Errors
-    /// [`Error::Network`] if the others did not come within the group's timeout.
-    pub fn stay_out_of_split(&self, timeout: Option<Duration>) -> Result<()> {
-        self.share(None, None, None, timeout.unwrap_or(self.timeout())).map(drop)
+    /// [`Error::RendezvousTimeout`] if the others did not come within the timeout.
+    pub fn stay_out_of_split(&self, options: &SplitOptions) -> Result<()> {
+        let backend = options.backend.as_ref().unwrap_or(&self.inner.options.backend);
+        let Some(cuda) = self.split_for(backend) else { return Ok(()) };
+        let until = clock::after(options.timeout.unwrap_or(self.timeout()));
+        cuda.split_off(None, 0, None, until).map(drop)
     }
 
-    /// What the new group of this `color` shares with this one, of which this rank will have the
-    /// rank `rank`: a group that is bound to devices has all its ranks split it off together, and
-    /// ranks of one color come into one group.
-    fn share(
-        &self,
-        color: Option<u32>,
-        rank: Option<u32>,
-        nccl: Option<&NcclOptions>,
-        timeout: Duration,
-    ) -> Result<Option<Share>> {
-        let bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
-        let Some(cuda) = self.inner.cuda.as_ref().filter(|_| bound) else { return Ok(None) };
-        cuda.split_off(color, rank.unwrap_or(0), nccl, clock::after(timeout))
+    /// The backend whose communicator is split for groups with these backends. All ranks of a group
+    /// that is bound to devices split it together, and ranks of one color come into one group.
+    fn split_for(&self, backend: &BackendSpec) -> Option<&Arc<dyn Backend>> {
+        let cuda = self.inner.cuda.as_ref()?;
+        let is_bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
+        let is_same = backend
+            .devices
+            .iter()
+            .any(|(device, name)| device == "cuda" && name.as_str() == cuda.name());
+        (is_bound && is_same).then_some(cuda)
     }
 
     /// How a group is made out of this one: as this one was, but for what was given and what its
@@ -156,7 +161,7 @@ impl ProcessGroup {
     ) -> GroupOptions {
         let ours = &self.inner.options;
         let backend = options.backend.clone().unwrap_or_else(|| ours.backend.clone());
-        let nccl = ours.nccl.clone().filter(|_| backend.has("nccl"));
+        let inherited = ours.backend_options.clone().filter(|it| backend.has(it.backend()));
         let cuda = |device: &Device| matches!(device, Device::Cuda(_));
         let bound = self.inner.bound_device.filter(|it| !cuda(it) || backend.serves("cuda"));
         GroupOptions {
@@ -164,7 +169,7 @@ impl ProcessGroup {
             description,
             backend,
             device: options.device.or(bound),
-            nccl: options.nccl.clone().or(nccl),
+            backend_options: options.backend_options.clone().or(inherited),
         }
     }
 

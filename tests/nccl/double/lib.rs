@@ -15,6 +15,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod communicator;
+mod config;
 mod driver;
 mod memory;
 mod mesh;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -10,30 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use super::communicator::{
     Communicator, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, SUCCESS, SYSTEM_ERROR,
 };
+use super::config::{self, Config};
 use super::driver::{current_device, forbid_children};
 use super::mesh::{ID_BYTES, new_id};
 use super::operation::{Kind, Operation};
 use super::{reduce, stream};
 
-const VERSION: c_int = 2_23_04;
-const MAGIC: u32 = 0xcafe_beef;
 const NO_COLOR: c_int = -1;
 
 #[repr(C)]
 struct UniqueId([u8; ID_BYTES]);
-
-#[repr(C)]
-struct Config {
-    size: usize,
-    magic: u32,
-    version: u32,
-    blocking: c_int,
-    cga_cluster_size: c_int,
-    min_ctas: c_int,
-    max_ctas: c_int,
-    net_name: *const c_char,
-    split_share: c_int,
-}
 
 /// What was called since the group began, outermost and inner.
 #[derive(Default)]
@@ -71,36 +57,9 @@ fn with(handle: usize, run: impl FnOnce(&Arc<Communicator>) -> c_int) -> c_int {
     found.map_or(INVALID_ARGUMENT, |found| run(&found))
 }
 
-unsafe fn is_good(config: *const Config) -> bool {
-    if config.is_null() {
-        return false;
-    }
-    let Config { size, magic, blocking, .. } = unsafe { config.read() };
-    size == size_of::<Config>() && magic == MAGIC && blocking == 0
-}
-
-/// What is chosen in a configuration, for the log.
-unsafe fn chosen(config: *const Config) -> String {
-    let config = unsafe { config.read() };
-    let numbers = [
-        ("cga_cluster_size", config.cga_cluster_size),
-        ("min_ctas", config.min_ctas),
-        ("max_ctas", config.max_ctas),
-        ("split_share", config.split_share),
-    ];
-    let numbers = numbers.iter().filter(|(_, number)| *number != c_int::MIN);
-    let mut text: String = numbers.map(|(name, number)| format!(" {name}={number}")).collect();
-    if !config.net_name.is_null() {
-        let name = unsafe { CStr::from_ptr(config.net_name) };
-        text += &format!(" net_name={}", name.to_string_lossy());
-    }
-    text
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
-    let other = std::env::var("NCCL_DOUBLE_VERSION").ok().and_then(|text| text.parse().ok());
-    unsafe { *version = other.unwrap_or(VERSION) };
+    unsafe { *version = config::version() };
     SUCCESS
 }
 
@@ -125,10 +84,10 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     config: *mut Config,
 ) -> c_int {
     let Some(device) = current_device() else { return INVALID_USAGE };
-    if !(0..size).contains(&rank) || !unsafe { is_good(config) } {
+    let chosen = unsafe { config::chosen(config) };
+    let Some(chosen) = chosen.filter(|_| (0..size).contains(&rank)) else {
         return INVALID_ARGUMENT;
-    }
-    let chosen = unsafe { chosen(config) };
+    };
     log(&format!("ncclCommInitRankConfig {rank} of {size}{chosen}"));
     let made = Communicator::begin(device, id.0, rank as usize, size as usize);
     unsafe { *comm = keep(made) };
@@ -144,10 +103,11 @@ unsafe extern "C" fn ncclCommSplit(
     config: *mut Config,
 ) -> c_int {
     with(comm, |parent| {
-        if !parent.is_ready() || !unsafe { is_good(config) } || color < NO_COLOR {
+        let chosen = unsafe { config::chosen(config) };
+        let Some(chosen) = chosen.filter(|_| parent.is_ready() && color >= NO_COLOR) else {
             return INVALID_USAGE;
-        }
-        log(&format!("ncclCommSplit {color} {key}{}", unsafe { chosen(config) }));
+        };
+        log(&format!("ncclCommSplit {color} {key}{chosen}"));
         // The handle is there when all ranks have come, and the parent is busy until then.
         unsafe { *child = 0 };
         let place = child as usize;

@@ -26,6 +26,8 @@ pub(super) struct Options {
     pub(super) name: String,
     fields: Vec<Field>,
     derives_default: bool,
+    /// The backend that alone takes them.
+    backend: Option<String>,
     /// Fields that a call is told, and the method of `Call` that takes each.
     pub(super) given: Vec<(String, &'static str)>,
 }
@@ -97,6 +99,7 @@ fn view_of(dictionary: &Dictionary, members: &[Member]) -> Options {
     Options {
         doc: doc_comment(&dictionary.doc),
         name: dictionary.name.clone(),
+        backend: dictionary.notes.backends.first().cloned(),
         derives_default: fields.iter().all(|(member, _)| has_default_of_its_type(member)),
         given: given.collect(),
         fields: fields.into_iter().map(|(_, field)| field).collect(),

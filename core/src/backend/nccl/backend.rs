@@ -18,8 +18,8 @@ use super::running::{Group, Kept, Memory, Running};
 use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::{
-    Backend, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare, Transfer,
-    Waiting,
+    Backend, BackendOptions, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare,
+    Transfer, Waiting,
 };
 use crate::clock::{self, Instant};
 use crate::executor::{Completion, Outcome};
@@ -36,7 +36,7 @@ pub(crate) struct Meeting<'a> {
     pub(crate) ranks: (u32, u32),
     pub(crate) name: &'a str,
     pub(crate) timeout: Duration,
-    pub(crate) options: NcclOptions,
+    pub(crate) options: Option<&'a BackendOptions>,
     /// The device of this rank, if it is known from the start. Then the ranks meet at once.
     pub(crate) device: Option<u32>,
     /// What was split off the group from which this one comes.
@@ -77,7 +77,7 @@ pub(super) fn connect(found: &'static Found, meeting: Meeting<'_>) -> Result<Arc
         store: store.clone(),
         ranks,
         timeout,
-        options,
+        options: options.and_then(BackendOptions::get).cloned().unwrap_or_default(),
         detail: detail()?,
         process: clock::process_id(),
         issuing: Mutex::new(()),
@@ -464,7 +464,7 @@ impl Backend for NcclBackend {
         &self,
         color: Option<u32>,
         key: u32,
-        chosen: Option<&NcclOptions>,
+        options: Option<&BackendOptions>,
         until: Instant,
     ) -> Result<Option<AnyShare>> {
         self.check("split_group")?;
@@ -472,7 +472,7 @@ impl Backend for NcclBackend {
         let ear = Ear::new(&self.group.bulletin);
         let patience = Patience { until, ear: &ear };
         let issuing = self.lock();
-        let chosen = chosen.unwrap_or(&self.options);
+        let chosen = options.and_then(BackendOptions::get).unwrap_or(&self.options);
         let split = communicator.split(color, key, chosen, patience);
         drop(issuing);
         match split {

@@ -4,15 +4,14 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::config::{Config, Names, config};
 use super::ear::{Ear, Patience};
-use super::functions::{
-    CONFIG_MAGIC, CONFIG_VERSION, Comm, Config, Functions, NO_COLOR, UNDEFINED, UniqueId, code,
-};
+use super::functions::{Comm, Functions, NO_COLOR, UniqueId, code};
 use super::library::Found;
 use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
@@ -54,10 +53,10 @@ struct Making {
     /// Where the handle goes, at the beginning and once more at the end.
     place: AtomicPtr<c_void>,
     config: UnsafeCell<Config>,
-    _name: Option<CString>,
+    _names: Names,
 }
 
-// SAFETY: the pointer in the configuration is that of the name, which nobody changes.
+// SAFETY: the pointers in the configuration are those of the names, which nobody changes.
 unsafe impl Send for Making {}
 // SAFETY: as above; the library alone uses the configuration.
 unsafe impl Sync for Making {}
@@ -305,9 +304,9 @@ impl Drop for Communicator {
 
 impl Making {
     fn new(chosen: &NcclConfig) -> Result<Arc<Making>> {
-        let (config, name) = config(chosen)?;
+        let (config, names) = config(chosen)?;
         let place = AtomicPtr::new(std::ptr::null_mut());
-        Ok(Arc::new(Making { place, config: UnsafeCell::new(config), _name: name }))
+        Ok(Arc::new(Making { place, config: UnsafeCell::new(config), _names: names }))
     }
 
     /// The handle, if there is one.
@@ -360,27 +359,6 @@ fn abort(functions: &Functions, gpu: &Gpu, Handle(comm): Handle) {
     if let Err(error) = check(functions, std::ptr::null_mut(), answer, "ncclCommAbort") {
         tracing::debug!(%error, "a communicator is not aborted");
     }
-}
-
-/// What the library is told, and the text that it points to. Numbers were checked before.
-fn config(chosen: &NcclConfig) -> Result<(Config, Option<CString>)> {
-    let number = |number: Option<u32>| number.map_or(UNDEFINED, |number| number as c_int);
-    let name = chosen.net_name.clone().map(CString::new).transpose();
-    let name = name.map_err(|_| Error::InvalidArgument {
-        message: "NcclConfig: net_name must be a name without zero bytes".to_owned(),
-    })?;
-    let config = Config {
-        size: size_of::<Config>(),
-        magic: CONFIG_MAGIC,
-        version: CONFIG_VERSION,
-        blocking: 0,
-        cga_cluster_size: number(chosen.cga_cluster_size),
-        min_ctas: number(chosen.min_ctas),
-        max_ctas: number(chosen.max_ctas),
-        net_name: name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
-        split_share: number(chosen.split_share),
-    };
-    Ok((config, name))
 }
 
 /// An error unless `answer` is that of success, or that it takes a while.

@@ -3,10 +3,11 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use libloading::os::unix::Library;
 
+use super::config::Config;
 use super::library::Version;
 
 /// A communicator: `ncclComm_t`.
@@ -62,28 +63,6 @@ pub(super) struct UniqueId(pub(super) [u8; UniqueId::BYTES]);
 impl UniqueId {
     pub(super) const BYTES: usize = 128;
 }
-
-/// How a communicator is made: `ncclConfig_t` as of [`CONFIG_VERSION`]. Libraries since then take
-/// it by its size and version.
-#[repr(C)]
-pub(super) struct Config {
-    pub(super) size: usize,
-    pub(super) magic: c_uint,
-    pub(super) version: c_uint,
-    pub(super) blocking: c_int,
-    pub(super) cga_cluster_size: c_int,
-    pub(super) min_ctas: c_int,
-    pub(super) max_ctas: c_int,
-    pub(super) net_name: *const c_char,
-    pub(super) split_share: c_int,
-}
-
-/// The version of [`Config`].
-pub(super) const CONFIG_VERSION: c_uint = 2_18_01;
-/// What every [`Config`] has in its second field.
-pub(super) const CONFIG_MAGIC: c_uint = 0xcafe_beef;
-/// What stands in a field of [`Config`] that the library is to choose.
-pub(super) const UNDEFINED: c_int = c_int::MIN;
 
 /// The colour of a rank that takes part in a split, and in no communicator of it.
 pub(super) const NO_COLOR: c_int = -1;

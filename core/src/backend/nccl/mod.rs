@@ -13,6 +13,7 @@
 mod backend;
 mod collectives;
 mod communicator;
+mod config;
 mod ear;
 mod functions;
 mod library;
@@ -24,13 +25,12 @@ mod running;
 
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Backend, Capabilities, Mismatches};
+use crate::backend::{Backend, BackendOptions, Capabilities, Mismatches};
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::tensor::cuda;
 use crate::{DType, Error, ReduceOp, Result};
 pub(crate) use backend::Meeting;
 use library::Found;
-pub(crate) use options::check;
 
 /// Whether there is an NCCL library that this process can use, and a CUDA device.
 ///
@@ -68,6 +68,16 @@ pub fn capabilities() -> Capabilities {
     pairs
         .filter(|(reduce_op, dtype)| !reduces(*reduce_op, *dtype))
         .fold(complete, |less, (reduce_op, dtype)| less.without_reduction(reduce_op, dtype))
+}
+
+/// Refuses options that NCCL would refuse, take for something else, or not know.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the member, what was expected and what came;
+/// [`Error::Unsupported`] for what the library is too old for, and communicators that block.
+pub(crate) fn check(options: &BackendOptions) -> Result<()> {
+    let version = found().ok().map(|found| found.version);
+    options.get().map_or(Ok(()), |options| options::check(options, version))
 }
 
 /// Joins a group whose ranks each have a CUDA device of their own.

@@ -29,7 +29,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
-    options.nccl = settings.nccl;
+    options.backend_options = settings.backend_options;
     options.device = device_of(&call, 8)?;
     distributed::init_process_group_in(Way::NATURAL, options).await.map(drop).into_answer()
 }
@@ -58,7 +58,7 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         timeout: call.take::<Option<Duration>>(1)?.or(settings.timeout),
         backend: call.take::<Option<String>>(2)?.or(settings.backend),
         group_name: settings.group_name,
-        nccl: settings.nccl,
+        backend_options: settings.backend_options,
         device: device_of(&call, 6)?,
         description: call.take(5)?,
         keep_order: !sort_ranks,
@@ -75,13 +75,13 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         backend: settings.backend.map(|backend| backend.parse()).transpose()?,
         timeout: call.take::<Option<Duration>>(2)?.or(settings.timeout),
         name: settings.group_name,
-        nccl: settings.nccl,
+        backend_options: settings.backend_options,
         description: call.take(4)?,
         ..SplitOptions::default()
     };
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
-        parent.stay_out_of_split(options.timeout)?;
+        parent.stay_out_of_split(&options)?;
         return Member(None).into_answer();
     };
     parent.split_group_async(&ranks, options).await.map(Member).into_answer()

@@ -36,7 +36,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         timeout: call.take::<Option<Duration>>(1)?.or(settings.timeout),
         backend: settings.backend.map(|backend| backend.parse()).transpose()?,
         name: call.take::<Option<String>>(3)?.or(settings.group_name),
-        nccl: settings.nccl,
+        backend_options: settings.backend_options,
         description: call.take(4)?,
         ..SplitOptions::default()
     };
