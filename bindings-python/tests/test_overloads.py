@@ -1,6 +1,7 @@
 """Every form in which an operation can be called, and what wrong calls raise."""
 
 import datetime
+import inspect
 
 import numpy as np
 import pytest
@@ -127,3 +128,22 @@ def test_options_have_defaults_and_take_keywords():
     with pytest.raises(ValueError, match="not negative"):
         group.allreduce([np.ones(1)], polyrank.AllreduceOptions(timeout=-1))
     assert polyrank.ReduceOptions(root_rank=2).root_rank == 2
+
+
+def test_signatures_name_parameters_and_defaults():
+    shown = inspect.signature(polyrank.all_reduce)
+    assert list(shown.parameters) == ["tensor", "op", "group", "async_op"]
+    assert shown.parameters["group"].default is None
+    assert shown.parameters["async_op"].default is False
+    # An operator is no literal: the signature only says that there is a default.
+    assert shown.parameters["op"].default is ...
+    assert "`op` is `ReduceOp.SUM` by default." in polyrank.all_reduce.__doc__
+    codec = inspect.signature(polyrank.all_gather_object).parameters["codec"]
+    assert codec.default == "cbor"
+    # The longest of several forms, if the others are its beginning; all are in the text.
+    several = inspect.signature(polyrank.Store.wait)
+    assert list(several.parameters) == ["self", "keys", "timeout"]
+    assert "- `wait(" in polyrank.Store.wait.__doc__
+    for name in ("broadcast", "reduce", "all_gather", "send", "barrier", "isend"):
+        named = inspect.signature(getattr(polyrank, name)).parameters
+        assert named and "positional" not in named, name

@@ -214,6 +214,10 @@ export class PreparedOperation {
   async wait() {
     return this.#last === null ? undefined : await this.#last;
   }
+
+  get [Symbol.toStringTag]() {
+    return "PreparedOperation";
+  }
 }
 
 /** Prepares an allreduce. What is wrong with its arguments is raised when it is started. */

@@ -1134,6 +1134,9 @@ class ProcessGroup:
         Every rank gives the same dtype and number of elements. A list of several tensors is reduced
         over the ranks and over the list: each of them gets the same result.
 
+        `opts` has its usual values by default.
+        `op` is `ReduceOp.SUM` by default.
+
         Forms:
 
         - `allreduce(tensors: Sequence[Tensor], opts: AllreduceOptions = {})`
@@ -1147,12 +1150,18 @@ class ProcessGroup:
     @overload
     def allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> Work: ...
     def allreduce_coalesced(self, tensors: Sequence[_Tensor], opts: AllreduceCoalescedOptions = ...) -> Work:
-        """Reduces several tensors over all ranks, in place, each for itself, in one operation."""
+        """Reduces several tensors over all ranks, in place, each for itself, in one operation.
+
+        `opts` has its usual values by default.
+        """
     @overload
     def reduce(self, tensors: Sequence[_Tensor], opts: ReduceOptions = ...) -> Work:
         """Reduces a tensor over all ranks; the root gets the result in place of its tensor.
 
         The other ranks' tensors are left as they are.
+
+        `opts` has its usual values by default.
+        `op` is `ReduceOp.SUM` by default.
 
         Forms:
 
@@ -1168,6 +1177,8 @@ class ProcessGroup:
         """All ranks get the root's tensor, in place of theirs.
 
         Every rank gives the same dtype and number of elements.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1186,6 +1197,8 @@ class ProcessGroup:
 
         Output `i` has the size of rank `i`'s input; ranks may give different sizes.
 
+        `opts` has its usual values by default.
+
         Forms:
 
         - `allgather(output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: AllgatherOptions = {})`
@@ -1196,13 +1209,18 @@ class ProcessGroup:
     @overload
     def allgather(self, output_tensors: Sequence[_Tensor], input_tensor: _Tensor, timeout: _Duration | None = None) -> Work: ...
     def allgather_coalesced(self, output_lists: Sequence[Sequence[_Tensor]], input_list: Sequence[_Tensor], opts: AllgatherOptions = ...) -> Work:
-        """All ranks get every rank's tensors: for each list of outputs one input."""
+        """All ranks get every rank's tensors: for each list of outputs one input.
+
+        `opts` has its usual values by default.
+        """
     @overload
     def all_gather_single(self, output: _Tensor, input: _Tensor, opts: AllgatherOptions = ...) -> Work:
         """All ranks get every rank's tensor, in one output tensor.
 
         The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of
         `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1216,7 +1234,10 @@ class ProcessGroup:
     _allgather_base = all_gather_single
     allgather_base = all_gather_single
     def all_gather_single_coalesced(self, outputs: Sequence[_Tensor], inputs: Sequence[_Tensor], opts: AllgatherOptions = ...) -> Work:
-        """Several `all_gather_single` in one operation."""
+        """Several `all_gather_single` in one operation.
+
+        `opts` has its usual values by default.
+        """
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     @overload
     def gather(self, output_tensors: Sequence[Sequence[_Tensor]], input_tensors: Sequence[_Tensor], opts: GatherOptions = ...) -> Work:
@@ -1224,6 +1245,8 @@ class ProcessGroup:
 
         The root gives one output for each rank, of the size of that rank's input; the others give an
         empty list.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1238,6 +1261,8 @@ class ProcessGroup:
         """The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
         ranks give no output.
 
+        `opts` has its usual values by default.
+
         Raises `InvalidArgumentError`.
         """
     @overload
@@ -1246,6 +1271,8 @@ class ProcessGroup:
 
         The root gives one input for each rank, of the size of that rank's output; the others give an
         empty list.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1261,6 +1288,9 @@ class ProcessGroup:
         """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 
         Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
+
+        `opts` has its usual values by default.
+        `op` is `ReduceOp.SUM` by default.
 
         Forms:
 
@@ -1278,6 +1308,9 @@ class ProcessGroup:
         The input has one part for each rank, one after the other (`(W * n, …)` for outputs of
         `(n, …)` on W ranks) or stacked (`(W, n, …)`).
 
+        `opts` has its usual values by default.
+        `op` is `ReduceOp.SUM` by default.
+
         Forms:
 
         - `reduce_scatter_single(output_tensor: Tensor, input_tensor: Tensor, opts: ReduceScatterOptions = {})`
@@ -1290,13 +1323,18 @@ class ProcessGroup:
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_base = reduce_scatter_single
     def reduce_scatter_single_coalesced(self, outputs: Sequence[_Tensor], inputs: Sequence[_Tensor], opts: ReduceScatterOptions = ...) -> Work:
-        """Several `reduce_scatter_single` in one operation."""
+        """Several `reduce_scatter_single` in one operation.
+
+        `opts` has its usual values by default.
+        """
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     def alltoall(self, output_tensors: Sequence[_Tensor], input_tensors: Sequence[_Tensor], opts: AllToAllOptions = ...) -> Work:
         """Sends input `i` to rank `i` and receives output `i` from it, for every rank.
 
         Each pair of ranks may have its own size: output `i` here is as large as this rank's input on
         rank `i`.
+
+        `opts` has its usual values by default.
 
         Raises `InvalidArgumentError`, `CollectiveMismatchError`.
         """
@@ -1306,6 +1344,8 @@ class ProcessGroup:
 
         Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
         must come out even.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1320,6 +1360,8 @@ class ProcessGroup:
     @overload
     def barrier(self, opts: BarrierOptions = ...) -> Work:
         """Waits until all ranks came. Carries no data.
+
+        `opts` has its usual values by default.
 
         Forms:
 
@@ -1396,6 +1438,8 @@ class ProcessGroup:
         Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
         once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
         or waits long for the others, gains nothing.
+
+        `op` is `ReduceOp.SUM` by default.
 
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """
@@ -1887,13 +1931,22 @@ def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessG
     """All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank."""
 
 def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
-    """Reduces a tensor over all ranks, in place; all ranks get the same bits."""
+    """Reduces a tensor over all ranks, in place; all ranks get the same bits.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
 
 def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
-    """Reduces several tensors over all ranks, in place, each for itself, in one operation."""
+    """Reduces several tensors over all ranks, in place, each for itself, in one operation.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
 
 def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
-    """Reduces a tensor over all ranks; `dst` gets the result in place of its tensor."""
+    """Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
 
 def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
     """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size."""
@@ -1917,10 +1970,16 @@ def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src:
     """
 
 def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
-    """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part."""
+    """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
 
 def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
-    """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0."""
+    """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
 
 reduce_scatter_single = reduce_scatter_tensor
 

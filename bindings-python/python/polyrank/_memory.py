@@ -12,6 +12,25 @@ if TYPE_CHECKING:
 
 __all__ = ["empty"]
 
+# NumPy's names of the element types that collectives take; bfloat16 is that of ml_dtypes.
+ELEMENTS = (
+    "bool",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
 
 def empty(
     shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "float32"
@@ -22,6 +41,8 @@ def empty(
     or reduces them where they lie, and nothing is copied into a buffer first. An array, and any
     view of it, keeps the memory; it is given back to the system with the last of them. A process
     that was forked shares the memory with its parent, as it does no other array.
+
+    Raises `TypeError` for a dtype that no collective takes.
     """
     import numpy
 
@@ -29,8 +50,12 @@ def empty(
     if any(length < 0 for length in lengths):
         raise ValueError(f"an array cannot have the shape {lengths}")
     element = numpy.dtype(dtype)
-    if element.hasobject:
-        raise TypeError("objects cannot lie in memory that ranks share")
+    if element.name not in ELEMENTS or not element.isnative:
+        order = "" if element.isnative else " of another machine's byte order"
+        known = ", ".join(ELEMENTS)
+        raise TypeError(
+            f"no collective takes an array of dtype {element.name}{order}; there are {known}"
+        )
     if 0 in lengths:
         return numpy.empty(lengths, element)
     memory = getattr(_core, "_Memory")(math.prod(lengths) * element.itemsize)

@@ -208,7 +208,7 @@ impl ProcessGroup {
     /// - `group_name`: none: made from the name of a group that is joined.
     ///
     /// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
-    #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords))]
+    #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords), text_signature = "($self, store, size, timeout=1800, group_name=None, group_desc=None)")]
     fn py_merge_remote_group<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -224,6 +224,9 @@ impl ProcessGroup {
     ///
     /// Every rank gives the same dtype and number of elements. A list of several tensors is reduced
     /// over the ranks and over the list: each of them gets the same result.
+    ///
+    /// `opts` has its usual values by default.
+    /// `op` is `ReduceOp.SUM` by default.
     ///
     /// Forms:
     ///
@@ -242,7 +245,9 @@ impl ProcessGroup {
     }
 
     /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
-    #[pyo3(name = "allreduce_coalesced", signature = (*positional, **keywords))]
+    ///
+    /// `opts` has its usual values by default.
+    #[pyo3(name = "allreduce_coalesced", signature = (*positional, **keywords), text_signature = "($self, tensors, opts=...)")]
     fn py_allreduce_coalesced<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -254,6 +259,9 @@ impl ProcessGroup {
     /// Reduces a tensor over all ranks; the root gets the result in place of its tensor.
     ///
     /// The other ranks' tensors are left as they are.
+    ///
+    /// `opts` has its usual values by default.
+    /// `op` is `ReduceOp.SUM` by default.
     ///
     /// Forms:
     ///
@@ -273,6 +281,8 @@ impl ProcessGroup {
     /// All ranks get the root's tensor, in place of theirs.
     ///
     /// Every rank gives the same dtype and number of elements.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -303,6 +313,8 @@ impl ProcessGroup {
     ///
     /// Output `i` has the size of rank `i`'s input; ranks may give different sizes.
     ///
+    /// `opts` has its usual values by default.
+    ///
     /// Forms:
     ///
     /// - `allgather(output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: AllgatherOptions = {})`
@@ -319,7 +331,9 @@ impl ProcessGroup {
     }
 
     /// All ranks get every rank's tensors: for each list of outputs one input.
-    #[pyo3(name = "allgather_coalesced", signature = (*positional, **keywords))]
+    ///
+    /// `opts` has its usual values by default.
+    #[pyo3(name = "allgather_coalesced", signature = (*positional, **keywords), text_signature = "($self, output_lists, input_list, opts=...)")]
     fn py_allgather_coalesced<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -332,6 +346,8 @@ impl ProcessGroup {
     ///
     /// The output has the inputs one after the other along dimension 0 (`(W * n, …)` for inputs of
     /// `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -369,7 +385,9 @@ impl ProcessGroup {
     }
 
     /// Several `all_gather_single` in one operation.
-    #[pyo3(name = "all_gather_single_coalesced", signature = (*positional, **keywords))]
+    ///
+    /// `opts` has its usual values by default.
+    #[pyo3(name = "all_gather_single_coalesced", signature = (*positional, **keywords), text_signature = "($self, outputs, inputs, opts=...)")]
     fn py_all_gather_single_coalesced<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -384,7 +402,7 @@ impl ProcessGroup {
     }
 
     /// Another name of `all_gather_single_coalesced`.
-    #[pyo3(name = "allgather_into_tensor_coalesced", signature = (*positional, **keywords))]
+    #[pyo3(name = "allgather_into_tensor_coalesced", signature = (*positional, **keywords), text_signature = "($self, outputs, inputs, opts=...)")]
     fn py_all_gather_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -402,6 +420,8 @@ impl ProcessGroup {
     ///
     /// The root gives one output for each rank, of the size of that rank's input; the others give an
     /// empty list.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -421,8 +441,10 @@ impl ProcessGroup {
     /// The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
     /// ranks give no output.
     ///
+    /// `opts` has its usual values by default.
+    ///
     /// Raises `InvalidArgumentError`.
-    #[pyo3(name = "gather_single", signature = (*positional, **keywords))]
+    #[pyo3(name = "gather_single", signature = (*positional, **keywords), text_signature = "($self, output, input, opts=...)")]
     fn py_gather_single<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -435,6 +457,8 @@ impl ProcessGroup {
     ///
     /// The root gives one input for each rank, of the size of that rank's output; the others give an
     /// empty list.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -455,6 +479,9 @@ impl ProcessGroup {
     ///
     /// Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
     ///
+    /// `opts` has its usual values by default.
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
     /// Forms:
     ///
     /// - `reduce_scatter(output_tensors: Sequence[Tensor], input_tensors: Sequence[Sequence[Tensor]], opts: ReduceScatterOptions = {})`
@@ -474,6 +501,9 @@ impl ProcessGroup {
     ///
     /// The input has one part for each rank, one after the other (`(W * n, …)` for outputs of
     /// `(n, …)` on W ranks) or stacked (`(W, n, …)`).
+    ///
+    /// `opts` has its usual values by default.
+    /// `op` is `ReduceOp.SUM` by default.
     ///
     /// Forms:
     ///
@@ -511,7 +541,9 @@ impl ProcessGroup {
     }
 
     /// Several `reduce_scatter_single` in one operation.
-    #[pyo3(name = "reduce_scatter_single_coalesced", signature = (*positional, **keywords))]
+    ///
+    /// `opts` has its usual values by default.
+    #[pyo3(name = "reduce_scatter_single_coalesced", signature = (*positional, **keywords), text_signature = "($self, outputs, inputs, opts=...)")]
     fn py_reduce_scatter_single_coalesced<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -526,7 +558,7 @@ impl ProcessGroup {
     }
 
     /// Another name of `reduce_scatter_single_coalesced`.
-    #[pyo3(name = "reduce_scatter_tensor_coalesced", signature = (*positional, **keywords))]
+    #[pyo3(name = "reduce_scatter_tensor_coalesced", signature = (*positional, **keywords), text_signature = "($self, outputs, inputs, opts=...)")]
     fn py_reduce_scatter_single_coalesced_alias_0<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -545,8 +577,10 @@ impl ProcessGroup {
     /// Each pair of ranks may have its own size: output `i` here is as large as this rank's input on
     /// rank `i`.
     ///
+    /// `opts` has its usual values by default.
+    ///
     /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
-    #[pyo3(name = "alltoall", signature = (*positional, **keywords))]
+    #[pyo3(name = "alltoall", signature = (*positional, **keywords), text_signature = "($self, output_tensors, input_tensors, opts=...)")]
     fn py_alltoall<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -559,6 +593,8 @@ impl ProcessGroup {
     ///
     /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
     /// must come out even.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -586,6 +622,8 @@ impl ProcessGroup {
     }
 
     /// Waits until all ranks came. Carries no data.
+    ///
+    /// `opts` has its usual values by default.
     ///
     /// Forms:
     ///
@@ -763,8 +801,10 @@ impl ProcessGroup {
     /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
     /// or waits long for the others, gains nothing.
     ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
     /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
-    #[pyo3(name = "prepare_allreduce", signature = (*positional, **keywords))]
+    #[pyo3(name = "prepare_allreduce", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
     fn py_prepare_allreduce<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1121,7 +1161,7 @@ impl Store {
     /// - `wait(keys: Sequence[str], timeout: Duration)`
     ///
     /// Raises `StoreTimeoutError`.
-    #[pyo3(name = "wait", signature = (*positional, **keywords))]
+    #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, keys, timeout=...)")]
     fn py_wait<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,

@@ -358,7 +358,7 @@ fn py_register_rendezvous_handler<'py>(
 ///
 /// Raises `InvalidArgumentError`, `DistNetworkError`, `StoreTimeoutError`.
 #[pyfunction]
-#[pyo3(name = "create_store_client", signature = (*positional, **keywords))]
+#[pyo3(name = "create_store_client", signature = (*positional, **keywords), text_signature = "(store_addr, timeout=60)")]
 fn py_create_store_client<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -503,8 +503,10 @@ fn py_broadcast<'py>(
 }
 
 /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
+///
+/// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "all_reduce", signature = (*positional, **keywords))]
+#[pyo3(name = "all_reduce", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
 fn py_all_reduce<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -514,8 +516,10 @@ fn py_all_reduce<'py>(
 }
 
 /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
+///
+/// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "all_reduce_coalesced", signature = (*positional, **keywords))]
+#[pyo3(name = "all_reduce_coalesced", signature = (*positional, **keywords), text_signature = "(tensors, op=..., group=None, async_op=False)")]
 fn py_all_reduce_coalesced<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -530,8 +534,10 @@ fn py_all_reduce_coalesced<'py>(
 }
 
 /// Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+///
+/// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "reduce", signature = (*positional, **keywords))]
+#[pyo3(name = "reduce", signature = (*positional, **keywords), text_signature = "(tensor, dst=None, op=..., group=None, async_op=False, group_dst=None)")]
 fn py_reduce<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -624,8 +630,10 @@ fn py_scatter<'py>(
 }
 
 /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+///
+/// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter", signature = (*positional, **keywords))]
+#[pyo3(name = "reduce_scatter", signature = (*positional, **keywords), text_signature = "(output, input_list, op=..., group=None, async_op=False)")]
 fn py_reduce_scatter<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -635,8 +643,10 @@ fn py_reduce_scatter<'py>(
 }
 
 /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+///
+/// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter_tensor", signature = (*positional, **keywords))]
+#[pyo3(name = "reduce_scatter_tensor", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False)")]
 fn py_reduce_scatter_tensor<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -652,7 +662,7 @@ fn py_reduce_scatter_tensor<'py>(
 
 /// Another name of `reduce_scatter_tensor`.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords))]
+#[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False)")]
 fn py_reduce_scatter_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -798,7 +808,7 @@ fn py_batch_isend_irecv<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords))]
+#[pyo3(name = "broadcast_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None, codec='cbor')")]
 fn py_broadcast_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -813,7 +823,7 @@ fn py_broadcast_object_list<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "all_gather_object", signature = (*positional, **keywords))]
+#[pyo3(name = "all_gather_object", signature = (*positional, **keywords), text_signature = "(object_list, obj, group=None, codec='cbor')")]
 fn py_all_gather_object<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -827,7 +837,7 @@ fn py_all_gather_object<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "gather_object", signature = (*positional, **keywords))]
+#[pyo3(name = "gather_object", signature = (*positional, **keywords), text_signature = "(obj, object_gather_list=None, dst=None, group=None, group_dst=None, codec='cbor')")]
 fn py_gather_object<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -841,7 +851,7 @@ fn py_gather_object<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "scatter_object_list", signature = (*positional, **keywords))]
+#[pyo3(name = "scatter_object_list", signature = (*positional, **keywords), text_signature = "(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None, codec='cbor')")]
 fn py_scatter_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -856,7 +866,7 @@ fn py_scatter_object_list<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "send_object_list", signature = (*positional, **keywords))]
+#[pyo3(name = "send_object_list", signature = (*positional, **keywords), text_signature = "(object_list, dst=None, group=None, device=None, group_dst=None, codec='cbor')")]
 fn py_send_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -871,7 +881,7 @@ fn py_send_object_list<'py>(
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
-#[pyo3(name = "recv_object_list", signature = (*positional, **keywords))]
+#[pyo3(name = "recv_object_list", signature = (*positional, **keywords), text_signature = "(object_list, src=None, group=None, device=None, group_src=None, codec='cbor')")]
 fn py_recv_object_list<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,

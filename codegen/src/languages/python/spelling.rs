@@ -135,21 +135,66 @@ pub(super) fn parameter(api: &crate::model::Api, parameter: &Parameter) -> Strin
     format!("{name}: {ty} = {default}")
 }
 
-/// The signature that Python shows for a method with one overload and literal defaults only.
+/// The signature that Python shows for a method: that of its longest overload, if the others take
+/// the first of its parameters and nothing else.
 pub(super) fn text_signature(method: &Method, receiver: &str) -> Option<String> {
-    let [overload] = method.overloads.as_slice() else { return None };
+    let named = |parameter: &Parameter| name(&parameter.name, &parameter.notes).to_owned();
+    let longest = method.overloads.iter().max_by_key(|overload| overload.parameters.len())?;
+    for overload in &method.overloads {
+        let pairs = overload.parameters.iter().zip(&longest.parameters);
+        if pairs.into_iter().any(|(one, other)| named(one) != named(other)) {
+            return None;
+        }
+    }
+    let lengths = method.overloads.iter().map(|overload| overload.parameters.len());
+    let always = lengths.min().unwrap_or_default();
     let mut parts: Vec<String> = Vec::new();
     if !receiver.is_empty() {
         parts.push(receiver.to_owned());
     }
-    for parameter in &overload.parameters {
-        let name = name(&parameter.name, &parameter.notes);
+    for (place, parameter) in longest.parameters.iter().enumerate() {
         parts.push(match parameter.optional {
-            false => name.to_owned(),
-            true => format!("{name}={}", literal_default(parameter)?.replace('"', "'")),
+            true => format!("{}={}", named(parameter), shown_default(parameter)),
+            false if place >= always => format!("{}={UNSHOWN}", named(parameter)),
+            false => named(parameter),
         });
     }
     Some(format!("({})", parts.join(", ")))
+}
+
+/// Stands for a default in a signature that Python could not read.
+const UNSHOWN: &str = "...";
+
+/// A default as a literal that Python takes in its place, for a signature.
+fn shown_default(parameter: &Parameter) -> String {
+    match &parameter.default {
+        Some(Constant::Enum(_, value)) => format!("'{value}'"),
+        Some(Constant::Seconds(seconds)) => seconds.to_string(),
+        Some(Constant::EmptySequence) => "()".to_owned(),
+        _ => literal_default(parameter).map_or(UNSHOWN.to_owned(), |text| text.replace('"', "'")),
+    }
+}
+
+/// What a signature cannot show of a method's defaults.
+fn default_lines(method: &Method) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for parameter in method.overloads.iter().flat_map(|overload| &overload.parameters) {
+        let (Some(default), UNSHOWN) = (&parameter.default, shown_default(parameter).as_str())
+        else {
+            continue;
+        };
+        let name = name(&parameter.name, &parameter.notes);
+        let line = match default {
+            Constant::EmptyDictionary => format!("`{name}` has its usual values by default."),
+            Constant::ReduceOp(op) => format!("`{name}` is `ReduceOp.{op}` by default."),
+            Constant::DType(dtype) => format!("`{name}` is `DType.{dtype}` by default."),
+            default => format!("`{name}` is `{default}` by default."),
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// The lines of a doc comment, with error kinds named as their exception classes.
@@ -172,6 +217,11 @@ fn line_names(doc: &str, kind: &str) -> bool {
 /// The doc comment of a method: its text, its forms if there are several, what it raises.
 pub(super) fn method_doc(api: &crate::model::Api, method: &Method) -> Vec<String> {
     let mut lines = lines(api, &method.doc);
+    let defaults = default_lines(method);
+    if !defaults.is_empty() {
+        lines.push(String::new());
+        lines.extend(defaults);
+    }
     if method.overloads.len() > 1 {
         lines.push(String::new());
         lines.push("Forms:".into());
@@ -230,6 +280,20 @@ mod tests {
 
     fn api() -> Api {
         let types = include_str!("../../../../idl/types.webidl");
+        let operators = "\
+/// How.
+[ReduceOps]
+namespace ReduceOp {
+  /// Addition.
+  [Number=0, DTypes=\"all\"] readonly attribute ReduceOp SUM;
+};
+/// The type.
+[DTypes]
+namespace DType {
+  /// Bytes.
+  [Number=0, Bytes=1, Class=\"integer\"] readonly attribute DType u8;
+};
+";
         let text = "\
 /// A store.
 interface Store {
@@ -240,13 +304,18 @@ interface Store {
   undefined wait(sequence<DOMString> keys, Duration timeout);
   /// Opens.
   undefined open(optional Duration timeout = 300);
+  /// Reduces.
+  undefined reduce(Tensor tensor, optional ReduceOp op = \"SUM\");
+  /// Gets.
+  undefined get(DOMString key);
+  undefined get(sequence<DOMString> keys);
 };
 /// It broke.
 [Error, Python=BrokenError, Message=\"broken\"]
 dictionary Broken {};
 ";
-        let files =
-            vec![("types".to_owned(), types.to_owned()), ("it".to_owned(), text.to_owned())];
+        let files = [("types", types), ("operators", operators), ("it", text)];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         crate::read(files).unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)))
     }
 
@@ -255,12 +324,16 @@ dictionary Broken {};
     }
 
     #[test]
-    fn a_signature_is_shown_if_python_can_read_all_of_it() {
+    fn a_signature_is_shown_if_one_fits_all_forms() {
         let api = api();
         let shown = |name| text_signature(&method(&api, name), "$self");
         assert_eq!(shown("set").as_deref(), Some("($self, key, value, timeout=None)"));
-        assert_eq!(shown("wait"), None, "it has two");
-        assert_eq!(shown("open"), None, "300 seconds are no literal");
+        assert_eq!(shown("wait").as_deref(), Some("($self, keys, timeout=...)"));
+        assert_eq!(shown("open").as_deref(), Some("($self, timeout=300)"));
+        assert_eq!(shown("reduce").as_deref(), Some("($self, tensor, op=...)"));
+        assert_eq!(shown("get"), None, "its forms have not the same names");
+        let doc = method_doc(&api, &method(&api, "reduce"));
+        assert_eq!(doc, ["Reduces.", "", "`op` is `ReduceOp.SUM` by default."]);
     }
 
     #[test]

@@ -364,6 +364,8 @@ export class PreparedOperation<T = unknown> {
    * it failed with.
    */
   wait(): Promise<T | undefined>;
+  /** `PreparedOperation`. */
+  readonly [Symbol.toStringTag]: "PreparedOperation";
 }
 
 /** One send or receive for {@link batchIsendIrecv}. */
