@@ -30,8 +30,9 @@ def test_wrong_arguments_are_refused():
             polyrank.empty(3, dtype)
     with pytest.raises(TypeError):
         polyrank.empty("three")
-    with pytest.raises((ValueError, OverflowError)):
-        polyrank.empty(1 << 62)
+    for shape in [1 << 62, (1 << 40, 1 << 40)]:
+        with pytest.raises(ValueError, match="no memory"):
+            polyrank.empty(shape)
     # More than any machine has, though the system would promise it.
     with pytest.raises(ValueError, match="no memory"):
         polyrank.empty(1 << 46, np.uint8)

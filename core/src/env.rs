@@ -1,7 +1,9 @@
 //! The environment variables that a launcher sets for a rank, read in one place.
 //! Knows nothing of what is done with them.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
@@ -104,6 +106,19 @@ impl WebSocketEnvironment {
 /// 0 sees it; the others learn it from rank 0.
 pub fn prices_file() -> Option<PathBuf> {
     std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Most bytes of a file of prices, which holds a line for each class of links.
+const MOST_PRICES_BYTES: u64 = 64 << 10;
+
+/// The text of a file of prices. It is somebody's argument, and could be anything.
+pub(crate) fn read_prices(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST_PRICES_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MOST_PRICES_BYTES {
+        true => Err(io::Error::other("it is too long for a file of `polyrank bench --calibrate`")),
+        false => Ok(text),
+    }
 }
 
 /// What the environment says about how ranks reach each other.

@@ -4,6 +4,7 @@
 
 pub mod cases;
 pub mod folder;
+pub mod heap;
 pub mod languages;
 pub mod mpi;
 pub mod nccl;

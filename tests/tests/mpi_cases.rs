@@ -1,18 +1,16 @@
 //! The conformance cases over real MPI libraries: the whole product in Rust, the pairwise cases in
 //! Rust, Python and Node; large tensors, many operations at once, messages, groups.
 
-#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
-
-use std::ffi::c_void;
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::ProcessGroup;
 use polyrank::backend::mpi::{is_initialised, place};
 use polyrank::calls::{Arguments, Invocation, Value, entry};
 use polyrank::distributed::{default_group, destroy_process_group};
 use polyrank_tests::cases::{self, Memory, check};
+use polyrank_tests::heap;
 use polyrank_tests::languages::{CASES, Language};
 use polyrank_tests::mpi::{Job, Mpi, bare_ranks, program, ranks, report};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 /// Every rank must have said that it is done, and the launcher that all went well.
 fn assert_done(job: &Job, size: u32) {
@@ -182,23 +180,12 @@ fn a_heap_that_cannot_grow_keeps_its_end() {
     let test = "a_heap_that_cannot_grow_keeps_its_end";
     for mpi in Mpi::ALL {
         let job = bare_ranks(mpi, test, 2, &[], || {
-            let end = heap_end();
-            let (flags, nothing) =
-                (MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE, ProtFlags::empty());
-            // SAFETY: nothing is replaced, and nobody uses the page.
-            let wall = unsafe { mmap_anonymous(end as *mut c_void, 4096, nothing, flags) };
-            assert_eq!(wall.unwrap() as usize, end);
+            let end = heap::end();
+            heap::wall_up();
             let (rank, _) = place().unwrap();
-            report(rank, heap_end() as i64 - end as i64);
+            report(rank, heap::end() as i64 - end as i64);
         });
         let Some(job) = job else { continue };
         assert_eq!((job.of(0), job.of(1)), (vec!["0"], vec!["0"]), "{mpi:?}: {}", job.output);
     }
-}
-
-fn heap_end() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let heap = maps.lines().rfind(|line| line.ends_with("[heap]")).expect("there is a heap");
-    let (_, rest) = heap.split_once('-').unwrap();
-    usize::from_str_radix(rest.split_once(' ').unwrap().0, 16).unwrap()
 }

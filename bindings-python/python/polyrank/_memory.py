@@ -2,6 +2,7 @@
 
 import math
 import operator
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -37,12 +38,12 @@ def empty(
 ) -> "numpy.ndarray[Any, Any]":
     """A new NumPy array, contiguous and filled with zeros.
 
-    Collectives between ranks of one host are fastest on such arrays: from 32 KiB on, a peer reads
-    or reduces them where they lie, and nothing is copied into a buffer first. An array, and any
+    Collectives between ranks of one host are fastest on such arrays: messages of 256 KiB and more
+    are read or reduced where they lie, and nothing is copied into a buffer first. An array, and any
     view of it, keeps the memory; it is given back to the system with the last of them. A process
     that was forked shares the memory with its parent, as it does no other array.
 
-    Raises `TypeError` for a dtype that no collective takes.
+    Raises `TypeError` for a dtype that no collective takes, `ValueError` for more than there is.
     """
     import numpy
 
@@ -58,7 +59,10 @@ def empty(
         )
     if 0 in lengths:
         return numpy.empty(lengths, element)
-    memory = getattr(_core, "_Memory")(math.prod(lengths) * element.itemsize)
+    length = math.prod(lengths) * element.itemsize
+    if length > sys.maxsize:
+        raise ValueError(f"there is no memory for {length} bytes")
+    memory = getattr(_core, "_Memory")(length)
     array: numpy.ndarray[Any, Any] = numpy.frombuffer(memory, dtype=numpy.uint8).view(element)
     return array.reshape(lengths)
 

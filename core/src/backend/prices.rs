@@ -22,7 +22,7 @@ pub(super) fn published() -> Result<Vec<u8>> {
             let wrong = |why: String| Error::InvalidArgument {
                 message: format!("POLYRANK_PRICES: {}: {why}", path.display()),
             };
-            let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+            let text = env::read_prices(&path).map_err(|error| wrong(error.to_string()))?;
             Calibration::decode(&text).map_err(|error| wrong(error.to_string()))?
         }
     };

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::Collective;
 use crate::schedule::cost::{Calibration, Link, LinkClass, Prices};
 use crate::schedule::{Algorithm, Topology};
 use crate::sizes;
+use crate::{Collective, env};
 
 /// The tables of ranks and hosts take some memory for each rank.
 const MOST_RANKS: i64 = 1 << 20;
@@ -162,8 +162,7 @@ impl PredictArguments {
             None => Calibration::default(),
             Some(path) => {
                 let wrong = |why: String| format!("--prices {}: {why}", path.display());
-                let text =
-                    std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+                let text = env::read_prices(path).map_err(|error| wrong(error.to_string()))?;
                 Calibration::decode(&text).map_err(|error| wrong(error.to_string()))?
             }
         };

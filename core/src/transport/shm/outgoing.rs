@@ -162,8 +162,8 @@ impl Outgoing {
         }
         let consumed = self.ring.consumed(&lane.ring, memory)?;
         let mut moved = false;
-        // What is not lent is in the lane already: it is here for the order alone. The peer need not
-        // tell when it has read it.
+        // What is not lent is in the lane already and here for the order alone: the peer need not
+        // tell that it has read it.
         let is_free =
             |(at, _, held): &(u64, Header, Option<Payload>)| held.is_none() || *at <= consumed;
         while self.unread.front().is_some_and(is_free) {
