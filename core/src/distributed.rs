@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-#[cfg(all(unix, feature = "mpi"))]
 use crate::backend::BackendOptions;
+#[cfg(all(unix, feature = "mpi"))]
 use crate::backend::registry::BackendName;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
