@@ -79,7 +79,8 @@ macro_rules! mount {
         deleted_keys_are_gone, many_keys_at_once, keys_are_counted_and_listed,
         queues_are_first_in_first_out, each_element_goes_to_one, an_empty_queue_gives_up,
         keys_and_queues_wait_together, a_barrier_lets_all_go_together, a_barrier_gives_up,
-        a_clone_does_not_wait_for_the_other, an_interrupt_ends_a_wait, timeouts_are_per_handle,
+        a_clone_does_not_wait_for_the_other, a_wait_ends_in_time_while_another_thread_waits,
+        an_interrupt_ends_a_wait, timeouts_are_per_handle,
     ); )* };
     (@ $name:ident, $make:expr, $($case:ident,)*) => {
         mod $name {
@@ -405,6 +406,17 @@ fn a_clone_does_not_wait_for_the_other(mounted: &Mounted) {
         }
     });
     assert_eq!(got, vec![Ok(b"1".to_vec()); 2]);
+}
+
+fn a_wait_ends_in_time_while_another_thread_waits(Mounted { store, spelled, .. }: &Mounted) {
+    let clone = store.clone_store().unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| store.wait(&["late"], None));
+        let ended = store.wait(&["never"], Some(SHORT));
+        assert_eq!(ended, Err(timeout_of("wait", &spelled("never"), 30)));
+        clone.set("late", b"").unwrap();
+        waits.join().unwrap().unwrap();
+    });
 }
 
 fn an_interrupt_ends_a_wait(Mounted { store, .. }: &Mounted) {

@@ -5,12 +5,14 @@
 //! that need them, because older servers close the connection on them.
 
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, stop_waiting, stored, wait};
+use super::turn::{Taken, Turn};
 use crate::store::deadline::Expired;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
@@ -32,11 +34,34 @@ pub(super) struct Client {
     host: String,
     port: u16,
     local_address: Option<IpAddr>,
+    /// Whose turn it is to use the state. Only then is that locked, so that it is free then.
+    turn: Turn,
     state: Mutex<State>,
     timeout_ms: AtomicU64,
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
     /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
     pipelines: AtomicBool,
+}
+
+/// The state, for the thread whose turn it is.
+struct Held<'a> {
+    /// Given back before the turn.
+    state: MutexGuard<'a, State>,
+    _turn: Taken<'a>,
+}
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 #[derive(Debug)]
@@ -61,6 +86,7 @@ impl Client {
             host: host.to_owned(),
             port,
             local_address: connection.local_address(),
+            turn: Turn::default(),
             state: Mutex::new(State::Open(connection)),
             timeout_ms: AtomicU64::new(to_millis(timeout)),
             pipelines: AtomicBool::new(true),
@@ -110,7 +136,7 @@ impl Client {
     pub(super) fn get(&self, key: &str) -> Result<Vec<u8>> {
         check_keys(&[key])?;
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state("wait", &[key], &deadline)?;
         if self.pipelines.load(Ordering::Relaxed) {
             match get_at_once(self.usable(&mut state)?, key, &deadline) {
                 Ok(Ok(value)) => return Ok(value),
@@ -143,7 +169,7 @@ impl Client {
 
     fn add_at(&self, wire_key: &[&[u8]], key: &str, amount: i64) -> Result<i64> {
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state("add", &[key], &deadline)?;
         let connection = self.usable(&mut state)?;
         connection.request.kind(Kind::Add);
         connection.request.blob(wire_key);
@@ -210,7 +236,7 @@ impl Client {
     pub(super) fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
         check_keys(keys)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
-        let mut state = self.state();
+        let mut state = self.state("wait", keys, &deadline)?;
         let waited = wait(self.usable(&mut state)?, keys, &deadline);
         waited
             .map_err(|fault| fail(&mut state, fault, "wait", keys, &deadline))?
@@ -225,7 +251,7 @@ impl Client {
     ) -> Result<()> {
         check_keys(&[key])?;
         let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
-        let mut state = self.state();
+        let mut state = self.state("barrier", &[key], &deadline)?;
         let connection = self.usable(&mut state)?;
         connection.request.kind(Kind::Barrier);
         connection.request.blob(&[PREFIX, key.as_bytes()]);
@@ -238,7 +264,7 @@ impl Client {
     pub(super) fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
         check_keys(keys)?;
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state("multi_get", keys, &deadline)?;
         let connection = self.usable(&mut state)?;
         let values = wait(connection, keys, &deadline).and_then(|waited| {
             let Ok(()) = waited else { return Ok(waited.map(|()| Vec::new())) };
@@ -300,7 +326,7 @@ impl Client {
     pub(super) fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
         check_keys(&[key])?;
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state("queue_pop", &[key], &deadline)?;
         loop {
             let connection = self.usable(&mut state)?;
             let waited = if block { wait(connection, &[key], &deadline) } else { Ok(Ok(())) };
@@ -324,7 +350,7 @@ impl Client {
         check_keys(&[key])?;
         check_value(value)?;
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state("set", &[key], &deadline)?;
         let connection = self.usable(&mut state)?;
         connection.request.kind(kind);
         connection.request.blob(&[PREFIX, key.as_bytes()]);
@@ -356,19 +382,25 @@ impl Client {
         run: impl FnOnce(&mut Connection, &Deadline) -> Result<T, Fault>,
     ) -> Result<T> {
         let deadline = Deadline::after(self.timeout());
-        let mut state = self.state();
+        let mut state = self.state(operation, keys, &deadline)?;
         run(self.usable(&mut state)?, &deadline)
             .map_err(|fault| fail(&mut state, fault, operation, keys, &deadline))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// The connection, as soon as no other thread has it.
+    fn state(&self, operation: &str, keys: &[&str], deadline: &Deadline) -> Result<Held<'_>> {
+        let turn = self.turn.take(deadline).map_err(|why| match operation {
+            "wait" => wait_expired(why, keys, deadline),
+            _ => expired(why, operation, keys, deadline),
+        })?;
         // A panic between a request and its reply would leave bytes behind: start afresh then.
-        self.state.lock().unwrap_or_else(|poisoned| {
+        let state = self.state.lock().unwrap_or_else(|poisoned| {
             self.state.clear_poison();
             let mut state = PoisonError::into_inner(poisoned);
             *state = State::Abandoned;
             state
-        })
+        });
+        Ok(Held { state, _turn: turn })
     }
 
     /// The connection, opened again if this side gave the last one up.

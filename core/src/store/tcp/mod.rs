@@ -11,6 +11,7 @@ mod open_files;
 mod server;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs, UdpSocket};
 #[cfg(feature = "tls")]
