@@ -13,6 +13,7 @@ pub use self::options::{BackendOptions, OfBackend};
 use crate::clock::Instant;
 use crate::executor::{Completion, Outcome};
 pub use crate::executor::{Flat, Waiting};
+pub use crate::generated::backend_options::*;
 use crate::tensor::OnDevice;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
