@@ -1,12 +1,12 @@
 //! Sizes as people write them ("4", "64K", "1.5M", "16MiB") and the ladder from one size to
 //! another. Knows nothing of what the sizes are for, nor of who measures or predicts them.
 
-/// Bytes of the largest tensor that is measured: one buffer must fit in memory several times.
-const MOST_BYTES: u64 = 1 << 40;
+/// Bytes of the largest tensor: more than any machine holds, and few enough to reckon with.
+const MOST_BYTES: u64 = 1 << 44;
 /// More sizes than this in one run are a typing mistake.
 const MOST_SIZES: usize = 10_000;
 
-/// Reads a size in bytes. K, M and G are powers of 1024, as in nccl-tests; "KiB" and "KB" are
+/// Reads a size in bytes. K, M, G and T are powers of 1024, as in nccl-tests; "KiB" and "KB" are
 /// the same as "K".
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
@@ -20,12 +20,13 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
-        unit => return Err(format!("`{unit}` is no unit; there are K, M and G")),
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("`{unit}` is no unit; there are K, M, G and T")),
     };
-    let bytes = number * f64::from(1u32 << shift);
+    let bytes = number * (1u64 << shift) as f64;
     match (0.0..=MOST_BYTES as f64).contains(&bytes) {
         true => Ok(bytes as u64),
-        false => Err(format!("{text} is not between 0 and 1024G")),
+        false => Err(format!("{text} is not between 0 and 16T")),
     }
 }
 
@@ -33,6 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 pub(crate) fn show(bytes: u64) -> String {
     match bytes {
         0 => "0 B".to_owned(),
+        _ if bytes.is_multiple_of(1 << 40) => format!("{} TiB", bytes >> 40),
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
@@ -93,11 +95,12 @@ mod tests {
         for (text, bytes) in cases {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        assert_eq!(parse("1g"), Ok(1 << 30));
-        for wrong in ["", "K", "4X", "-1", "nan", "1e30", "2048G"] {
+        assert_eq!([parse("1g"), parse("2TiB")], [Ok(1 << 30), Ok(2 << 40)]);
+        for wrong in ["", "K", "4X", "-1", "nan", "1e30", "17T"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert_eq!([show(4), show(65536), show(3 << 20)], ["4 B", "64 KiB", "3 MiB"]);
+        assert_eq!([show(5 << 30), show(2 << 40)], ["5 GiB", "2 TiB"]);
         assert_eq!([ranks(1), ranks(2)], ["1 rank", "2 ranks"]);
     }
 

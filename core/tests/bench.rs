@@ -206,6 +206,8 @@ fn wrong_command_lines_are_refused() {
         ("allredcue", "there are allreduce"),
         ("allreduce,", "`allreduce,`: an operation is missing"),
         ("-a rign", "one_shot"),
+        ("-n -1", "-1 is not in 1..=120"),
+        ("--sizes 4,-4", "-4 is not between 0 and 16T"),
         ("all -a rign", "barrier has direct"),
     ] {
         let output = run(words);

@@ -93,11 +93,18 @@ fn wrong_command_lines_are_refused() {
         ("allreduce -n 100000 --run", "up to 16384"),
         ("allreduce -n 8 --run --svg x.svg", "cannot be used with"),
         ("allreduce -n 8 -t 3x3", "has 9 ranks"),
+        ("allreduce -n 8 --latency 5us", "all ranks are on one; say which are on which"),
+        ("allreduce -n 8 -t 4x2 --bandwidth fast", "`fast` is no unit; there are Gbit/s"),
+        ("allreduce -n 8 -b 1P", "there are K, M, G and T"),
+        ("allreduce -n -8", "-8 is not in 1..="),
     ] {
         let output = predict(words);
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(text(&output.stderr).contains(advice), "{words}: {}", text(&output.stderr));
     }
+    let output = predict("allreduce -n 1 -b 2T");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("allreduce of 2 TiB, 1 rank, on one host"));
     let output = predict("allreduce -n 8 --svg /nonexistent/curve.svg");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/nonexistent/curve.svg"));

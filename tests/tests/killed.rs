@@ -8,7 +8,7 @@ use std::process::Command;
 use polyrank::backend::{Flat, Waiting};
 use polyrank::process_group::{Plain, Tried};
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::processes::{die, processes, report, with_variable};
+use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
 
 /// Elements of the operations: in a ring's entry, staged, in many segments.
 const ELEMENTS: [usize; 4] = [1, 900, 20_000, 700_000];
@@ -61,6 +61,23 @@ fn until_it_fails(group: &ProcessGroup) -> Error {
     unreachable!("the rounds do not end by themselves")
 }
 
+/// What each rank but the victim has reported, by rank: one line. The victim was killed.
+fn lines_of_survivors(ended: &[Ended], victim: u32) -> Vec<(u32, &str)> {
+    let size = ended.len();
+    let mut lines = Vec::new();
+    for (rank, ended) in (0..).zip(ended) {
+        if rank == victim {
+            assert_eq!(ended.signal, Some(9), "{}", ended.output);
+            continue;
+        }
+        let [line] = ended.printed.as_slice() else {
+            panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
+        };
+        lines.push((rank, line.as_str()));
+    }
+    lines
+}
+
 #[test]
 fn at_any_moment() {
     // Moments of one run differ from those of the next, as processes do.
@@ -74,14 +91,7 @@ fn at_any_moment() {
                 report(format!("{error}"));
             })
         });
-        for (rank, ended) in (0..).zip(&ended) {
-            if rank == victim {
-                assert_eq!(ended.signal, Some(9), "{}", ended.output);
-                continue;
-            }
-            let [line] = ended.printed.as_slice() else {
-                panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
-            };
+        for (rank, line) in lines_of_survivors(&ended, victim) {
             assert!(line.contains(&format!("rank {victim}")), "rank {rank} of {size}: {line}");
         }
     }
@@ -138,14 +148,7 @@ fn killed_after(test: &str, last: fn(&ProcessGroup)) {
                 report(format!("{}: {error}", error.kind()));
             })
         });
-        for (rank, ended) in (0..).zip(&ended) {
-            if rank == victim {
-                assert_eq!(ended.signal, Some(9), "{}", ended.output);
-                continue;
-            }
-            let [line] = ended.printed.as_slice() else {
-                panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
-            };
+        for (rank, line) in lines_of_survivors(&ended, victim) {
             let names = format!("rank {victim} of group");
             assert!(line.starts_with("RankFailed") && line.contains(&names), "{rank}: {line}");
         }

@@ -38,8 +38,8 @@ Columns: size is that of the larger buffer of a rank, count the elements of one 
 median over all turns of the mean time of a call, of the slowest rank; algbw is size by time, busbw
 what every link carries if the algorithm is the best there is (nccl-tests, PERFORMANCE.md); #wrong
 counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
-one; ratio is the time of the first contender divided by this one's. Sizes are whole elements: one
-of less than an element is 0 B, any other at least an element for each rank where ranks have blocks.
+one; ratio is the time of the first contender divided by this one's. Sizes are whole elements: less
+than an element is 0 B, any other at least an element for each rank where ranks have blocks.
 
 Exit codes: 0, all was measured and right; 1, something failed, or results are wrong; 2, the command
 line makes no sense; 3, something that was asked for is not installed, and the rest was measured;

@@ -1,13 +1,18 @@
 //! The script of Python's ranks as a file, for as long as the benchmark runs: launchers of MPI take
 //! the name of a program. Knows nothing of what is in it.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, geteuid, test_kill_process};
 
 /// The ranks of Python, whatever the library.
 const PYTHON: &str = include_str!("ranks/rank.py");
+
+/// What folders' names begin with; the number of the process and something random follow.
+const PREFIX: &str = "polyrank-bench-";
 
 /// A folder that nobody else can write to, gone when this is dropped.
 pub(super) struct Scripts {
@@ -15,13 +20,15 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Writes the script.
+    /// Writes the script, and removes what runs left that were killed.
     ///
     /// # Errors
     /// The system's folder for temporary files cannot be written to.
     pub(super) fn write() -> io::Result<Scripts> {
+        sweep(&std::env::temp_dir());
         let random = crate::random::bytes::<8>().map_err(io::Error::other)?;
-        let name = format!("polyrank-bench-{:016x}", u64::from_le_bytes(random));
+        let random = u64::from_le_bytes(random);
+        let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
         let scripts = Scripts { folder };
@@ -35,6 +42,29 @@ impl Scripts {
     pub(super) fn python(&self) -> PathBuf {
         Path::new(&self.folder).join("rank.py")
     }
+}
+
+/// Removes the folders of this user's processes that are gone. What cannot be removed stays.
+fn sweep(place: &Path) {
+    let Ok(entries) = fs::read_dir(place) else { return };
+    for entry in entries.flatten().filter(is_abandoned) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+fn is_abandoned(entry: &DirEntry) -> bool {
+    let name = entry.file_name();
+    let owner = || {
+        let (owner, random) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+        let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Pid::from_raw(owner.parse().ok().filter(|_| is_random)?)
+    };
+    let Some(owner) = owner() else { return false };
+    // Of the entry itself: a link leads elsewhere.
+    let is_ours = entry
+        .metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw());
+    is_ours && test_kill_process(owner) == Err(rustix::io::Errno::SRCH)
 }
 
 impl Drop for Scripts {
@@ -57,5 +87,27 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), PYTHON);
         drop(scripts);
         assert!(!path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn folders_of_processes_that_are_gone_are_removed() {
+        let place = std::env::temp_dir().join(format!("polyrank-sweep-{}", std::process::id()));
+        fs::create_dir(&place).unwrap();
+        // It has ended, and its number is not given to another so soon.
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        let gone_id = gone.id();
+        gone.wait().unwrap();
+        let random = "0123456789abcdef";
+        let abandoned = place.join(format!("polyrank-bench-{gone_id}-{random}"));
+        let alive = format!("polyrank-bench-{}-{random}", std::process::id());
+        let others = [&alive, "polyrank-bench-test-1", "polyrank-bench-99999999", "elsewhere"];
+        for folder in others.map(|name| place.join(name)).iter().chain([&abandoned]) {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("rank.py"), "").unwrap();
+        }
+        sweep(&place);
+        assert!(!abandoned.exists());
+        assert!(others.iter().all(|name| place.join(name).join("rank.py").exists()));
+        fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// More ranks than this on one host are a typing mistake.
 const MOST_RANKS_PER_NODE: u32 = 4096;
@@ -80,6 +80,21 @@ pub(super) enum Command {
     },
 }
 
+/// The command line of `polyrank`. A negative number is a value that its option judges, with the
+/// range that it has, and no option of its own.
+pub(super) fn command() -> clap::Command {
+    with_negative_numbers(CommandLine::command())
+}
+
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        // What stands behind a program is the program's.
+        let is_ours = argument.get_action().takes_values() && !argument.is_trailing_var_arg_set();
+        if is_ours { argument.allow_negative_numbers(true) } else { argument }
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 /// The options of `polyrank run`.
 #[derive(Args)]
 pub(super) struct RunArguments {
@@ -130,6 +145,7 @@ pub(super) struct RunArguments {
 #[command(name = ":", no_binary_name = true, disable_help_flag = true)]
 struct PartArguments {
     #[arg(short = 'n', long, alias = "nproc_per_node", value_name = "N|cpu|gpu")]
+    #[arg(allow_negative_numbers = true)]
     nproc_per_node: Option<String>,
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]")]
     program: Vec<OsString>,
@@ -319,11 +335,15 @@ fn seconds(text: &str) -> Result<f64, String> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+    use clap::FromArgMatches;
+
     use super::*;
 
     fn job(line: &str) -> Result<Job, String> {
         let words = ["polyrank", "run"].into_iter().chain(line.split_whitespace());
-        match CommandLine::try_parse_from(words).map_err(|error| error.to_string())?.command {
+        let found = command().try_get_matches_from(words);
+        let line = found.and_then(|found| CommandLine::from_arg_matches(&found));
+        match line.map_err(|error| error.to_string())?.command {
             Command::Run(arguments) => arguments.job(),
             #[cfg(feature = "websocket")]
             Command::Store(_) => Err("not a job".to_owned()),
@@ -388,6 +408,9 @@ mod tests {
     #[test]
     fn wrong_lines_are_refused_with_advice() {
         assert!(job("-n 0 x").unwrap_err().contains("at least one"));
+        assert!(job("-n -1 x").unwrap_err().contains("-n -1: expected a number of ranks"));
+        assert!(job("x : -n -1 y").unwrap_err().contains("-n -1: expected a number of ranks"));
+        assert!(job("--nnodes -1 x").unwrap_err().contains("-1 is not in 1..=65536"));
         assert!(job("-n many x").unwrap_err().contains("\"cpu\""));
         assert!(job("-n 5000 x").unwrap_err().contains("at most 4096"));
         assert!(job("-n 4000 x : -n 4000 y").unwrap_err().contains("more than 4096"));

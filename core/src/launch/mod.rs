@@ -28,7 +28,7 @@ mod supervise;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use arguments::{Command, CommandLine};
 
@@ -48,7 +48,8 @@ const EXIT_USAGE: i32 = 2;
 /// when it could not be started, and 2 for a wrong command line.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> i32 {
-    let command_line = match CommandLine::try_parse_from(args) {
+    let matches = arguments::command().try_get_matches_from(args);
+    let command_line = match matches.and_then(|found| CommandLine::from_arg_matches(&found)) {
         Ok(command_line) => command_line,
         Err(error) => {
             // Help and version arrive here too; they go to stdout and end with 0.

@@ -242,7 +242,8 @@ impl<'job> Supervisor<'job> {
         } else if self.signalled.is_none() {
             self.signalled = Some(number);
             let waiting = self.ranks.iter().filter(|rank| rank.ending.is_none()).count();
-            say(&format!("{}: passed on to {waiting} ranks", signal_name(number)));
+            let ranks = if waiting == 1 { "rank" } else { "ranks" };
+            say(&format!("{}: passed on to {waiting} {ranks}", signal_name(number)));
             self.stopping = false;
             self.stop(signal);
         } else {

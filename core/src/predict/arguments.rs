@@ -62,8 +62,8 @@ pub(crate) struct PredictArguments {
     /// Time from host to host: "2us", "150us", "30ms"
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     latency: Option<f64>,
-    /// What a host's wire carries, in Gbit/s
-    #[arg(long, value_name = "GBIT", value_parser = gigabits)]
+    /// What a host's wire carries: "25" or "25Gbit/s", "400Mbit/s", "3GB/s"
+    #[arg(long, value_name = "RATE", value_parser = gigabits)]
     bandwidth: Option<f64>,
     /// Run the schedules of all ranks in model time too, where they have few enough messages
     #[arg(long)]
@@ -126,6 +126,13 @@ impl PredictArguments {
             return Err(format!(
                 "--topology {per_host}x{hosts} has {all} ranks, but --ranks is {}",
                 self.ranks
+            ));
+        }
+        let between = [("--latency", self.latency), ("--bandwidth", self.bandwidth)];
+        if let Some((option, _)) = between.iter().find(|(_, given)| hosts == 1 && given.is_some()) {
+            return Err(format!(
+                "{option} is that between hosts, and all ranks are on one; say which are on which, \
+                 as in --topology 8x512"
             ));
         }
         if self.run && self.ranks > MOST_RUN {
@@ -213,10 +220,36 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Units of what a wire carries, powers of 1000 as everywhere on wires: bits and bytes differ in
+/// their letter's case.
+const RATES: [(&str, f64); 8] = [
+    ("Gbit/s", 1.0),
+    ("Gbps", 1.0),
+    ("Mbit/s", 1e-3),
+    ("Mbps", 1e-3),
+    ("Tbit/s", 1e3),
+    ("Tbps", 1e3),
+    ("GB/s", 8.0),
+    ("MB/s", 8e-3),
+];
+
 fn gigabits(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+    let units = RATES.map(|(name, _)| name).join(", ");
+    let letters = text.find(|letter: char| letter.is_ascii_alphabetic() && letter != 'e');
+    let (digits, unit) = text.split_at(letters.unwrap_or(text.len()));
+    let scale = match unit.trim() {
+        "" => 1.0,
+        unit => match RATES.into_iter().find(|(name, _)| *name == unit) {
+            Some((_, gigabits)) => gigabits,
+            None => return Err(format!("`{unit}` is no unit; there are {units}")),
+        },
+    };
+    match digits.trim().parse::<f64>().map(|number| number * scale) {
         Ok(gigabits) if (1e-6..=1e6).contains(&gigabits) => Ok(gigabits),
-        _ => Err("expected Gbit/s".to_owned()),
+        Ok(_) => Err("expected more than 1 kbit/s, and up to 1000 Tbit/s".to_owned()),
+        Err(_) => Err(format!(
+            "expected a number of Gbit/s, as 25, or one with its unit, as 3GB/s; units are {units}"
+        )),
     }
 }
 
@@ -253,6 +286,12 @@ mod tests {
         let prices = question(line).unwrap().prices;
         assert_eq!((prices.between.latency_s, prices.wire_byte_s), (2.0 * 1e-6, 8e-9 / 400.0));
         assert!(prices.between.byte_s <= prices.wire_byte_s);
+        for (text, gigabits_s) in
+            [("25", 25.0), ("400 Gbit/s", 400.0), ("3GB/s", 24.0), ("1e2", 100.0)]
+        {
+            assert_eq!(gigabits(text), Ok(gigabits_s), "{text}");
+        }
+        assert_eq!(gigabits("250Mbit/s"), Ok(0.25));
     }
 
     #[test]
@@ -264,6 +303,11 @@ mod tests {
             ("allreduce -n 0", "--ranks"),
             ("allreduce -n 8 -b many", "no size"),
             ("allreduce -n 8 --latency 5", "unit"),
+            ("allreduce -n 8 --latency 5us", "--latency is that between hosts"),
+            ("allreduce -n 8 -t 8x1 --bandwidth 5", "--bandwidth is that between hosts"),
+            ("allreduce -n 8 -t 4x2 --bandwidth 1.2.3", "units are Gbit/s"),
+            ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "`Gb` is no unit; there are Gbit/s"),
+            ("allreduce -n 8 -t 4x2 --bandwidth 0", "more than 1 kbit/s"),
             ("allreduce -n 8 --prices /nonexistent/prices", "/nonexistent/prices"),
         ] {
             let error = question(line).unwrap_err();

@@ -67,8 +67,9 @@ struct Member {
 }
 
 impl Rehearsal<'_> {
-    /// Carries it out; the error says why it cannot be, or what went wrong.
-    pub(super) fn run(&self) -> Result<Counted, String> {
+    /// Carries it out, and tells `on_progress` often how many ranks have ended; the error says why
+    /// it cannot be, or what went wrong.
+    pub(super) fn run(&self, on_progress: &mut dyn FnMut(usize)) -> Result<Counted, String> {
         let began = Instant::now();
         self.check_size()?;
         let schedules = self.schedules()?;
@@ -85,8 +86,9 @@ impl Rehearsal<'_> {
             let group = GroupIdentity { name: "rehearsal".to_owned(), generation: 1 };
             let executor = Executor::new(Box::new(transport), group, began);
             members.push(self.member(executor, rank, schedule, began));
+            on_progress(0);
         }
-        drive(&simulation, &mut members, began)?;
+        drive(&simulation, &mut members, began, on_progress)?;
         let mut counted = Counted { rounds: simulation.now_ns() / HOP_NS, ..Counted::default() };
         for (rank, member) in (0..).zip(&members) {
             let traffic = simulation.traffic(rank);
@@ -181,7 +183,12 @@ impl Rehearsal<'_> {
 }
 
 /// Lets time pass until all are done.
-fn drive(simulation: &Simulation, members: &mut [Member], began: Instant) -> Result<(), String> {
+fn drive(
+    simulation: &Simulation,
+    members: &mut [Member],
+    began: Instant,
+    on_progress: &mut dyn FnMut(usize),
+) -> Result<(), String> {
     let mut awake: Vec<u32> = (0..members.len() as u32).collect();
     let mut finished = Vec::new();
     let mut ended = 0;
@@ -197,6 +204,7 @@ fn drive(simulation: &Simulation, members: &mut [Member], began: Instant) -> Res
         if ended == members.len() {
             break;
         }
+        on_progress(ended);
         simulation.take_awake(&mut awake);
         if awake.is_empty() && !simulation.step() {
             return Err(format!("{} ranks never ended", members.len() - ended));

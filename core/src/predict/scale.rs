@@ -2,18 +2,44 @@
 //! their figures say. Knows nothing of executors.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::arguments::Question;
 use super::rehearsal::{Counted, Rehearsal};
 use super::show;
+use crate::clock::Instant;
 use crate::schedule::cost::Traffic;
 use crate::schedule::select::{Known, Overrides, Selector};
 use crate::schedule::{Algorithm, Topology};
+use crate::sizes;
 
 /// The fewest ranks of a series.
 const FEWEST: u32 = 16;
+/// How often a run says how far it is.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Says on stderr how far a run is, once in a while.
+struct Progress {
+    last: Instant,
+    /// What is carried out.
+    what: String,
+    /// How many were carried out before.
+    done: usize,
+}
+
+impl Progress {
+    /// Of what is carried out, so many ranks have ended.
+    fn tell(&mut self, ended: usize) {
+        if self.last.elapsed() < PAUSE {
+            return;
+        }
+        self.last = Instant::now();
+        let (what, done) = (&self.what, self.done);
+        super::say(&format!("{what}: {ended} have ended; {done} others are done"));
+    }
+}
 
 /// One algorithm with one number of ranks.
 struct Row {
@@ -44,9 +70,12 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
     show(&header(question, width));
     let series = series(&question.on);
     let mut rows = Vec::new();
+    let mut progress = Progress { last: Instant::now(), what: String::new(), done: 0 };
     for (index, algorithm) in algorithms {
         for on in &series {
-            let row = Row::new(question, index, algorithm, on);
+            progress.what = format!("{} with {}", algorithm.name, sizes::ranks(on.size()));
+            let row = Row::new(question, index, algorithm, on, &mut progress);
+            progress.done += 1;
             show(&row.text(width));
             rows.push(row);
         }
@@ -70,7 +99,13 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
 }
 
 impl Row {
-    fn new(question: &Question, index: usize, algorithm: &'static Algorithm, on: &Topology) -> Row {
+    fn new(
+        question: &Question,
+        index: usize,
+        algorithm: &'static Algorithm,
+        on: &Topology,
+        progress: &mut Progress,
+    ) -> Row {
         let rehearsal =
             Rehearsal { collective: question.collective, algorithm, on, bytes: question.bytes };
         let selector = Selector::new(on, &question.prices, Overrides::none());
@@ -83,7 +118,7 @@ impl Row {
             hosts: on.hosts(),
             says: (algorithm.load)(on).total(),
             bytes,
-            counted: rehearsal.run(),
+            counted: rehearsal.run(&mut |ended| progress.tell(ended)),
         }
     }
 

@@ -46,7 +46,7 @@ fn title(forecast: &Forecast) -> String {
         1 => "on one host".to_owned(),
         _ => format!("{} on each of {hosts} hosts", question.on.most()),
     };
-    format!("{}, {ranks} ranks, {place}", what(question))
+    format!("{}, {}, {place}", what(question), sizes::ranks(ranks))
 }
 
 /// The collective, and its size if it has one.

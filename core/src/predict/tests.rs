@@ -15,7 +15,7 @@ const OTHERS: [u32; 4] = [3, 17, 100, 500];
 fn rehearse(collective: Collective, name: &str, ranks: u32, bytes: u64) -> Counted {
     let algorithm = collective.algorithms().iter().find(|known| known.name == name).unwrap();
     let on = &Topology::one_host(ranks);
-    let counted = Rehearsal { collective, algorithm, on, bytes }.run();
+    let counted = Rehearsal { collective, algorithm, on, bytes }.run(&mut |_| ());
     let counted = counted.unwrap_or_else(|why| panic!("{name}, {ranks} ranks: {why}"));
     assert_eq!(counted.wrong, 0, "{name}, {ranks} ranks");
     counted
@@ -105,7 +105,7 @@ fn no_algorithm_sends_more_than_its_figures_say() {
             for algorithm in collective.algorithms() {
                 let bytes = u64::from(on.size()) * 8;
                 let rehearsal = Rehearsal { collective, algorithm, on: &on, bytes };
-                let counted = rehearsal.run().unwrap();
+                let counted = rehearsal.run(&mut |_| ()).unwrap();
                 let says = (algorithm.load)(&on).total();
                 let place = format!("{collective:?} {} {} ranks", algorithm.name, on.size());
                 assert_eq!(counted.wrong, 0, "{place}");
@@ -121,7 +121,8 @@ fn what_is_too_large_is_refused() {
     let collective = Collective::Allreduce;
     let ring = collective.algorithms().iter().find(|known| known.name == "ring").unwrap();
     let on = &Topology::one_host(4096);
-    let refused = |bytes| Rehearsal { collective, algorithm: ring, on, bytes }.run().unwrap_err();
+    let refused =
+        |bytes| Rehearsal { collective, algorithm: ring, on, bytes }.run(&mut |_| ()).unwrap_err();
     assert!(refused(1 << 10).contains("steps"));
     assert!(refused(1 << 30).contains("less --bytes"));
     assert!(refused(u64::MAX).contains("less --bytes"));

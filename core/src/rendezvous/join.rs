@@ -260,6 +260,7 @@ impl Missing {
         let names: Vec<_> = self.named.iter().map(u32::to_string).collect();
         let names = names.join(", ");
         let who = match (self.named.len(), self.others) {
+            (0, 1) => "1 rank".to_owned(),
             (0, others) => format!("{others} ranks"),
             (1, 0) => format!("rank {names}"),
             (_, 0) => format!("ranks {names}"),

@@ -1,4 +1,4 @@
-// The files that `polyrank bench store --json` and `polyrank bench start --json` write, and what
+// The files that the `--json` of `polyrank bench store` and `polyrank bench start` write, and what
 // the page shows of them. Pure.
 
 /** The program that measured; files of older ones do not say. */
