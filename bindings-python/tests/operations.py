@@ -1,0 +1,578 @@
+"""Every operation with random arguments, and what NumPy says that it must give.
+
+A `Turn` is one rank's part in one operation. What all ranks must agree on comes from dice that they
+share: the operation, dtype, operator, sizes, root. What is each rank's own affair comes from its
+own dice: which memory its tensors lie in, which form of the call it takes, whether it waits at
+once. Knows nothing of sequences.
+"""
+
+import random
+from functools import partial
+
+import numpy as np
+
+import polyrank
+import polyrank.distributed as dist
+from oracles import (
+    COMPLEX,
+    DTYPES,
+    FACTOR,
+    INTEGERS,
+    SUPPORTED,
+    UNSIGNED,
+    dtype_of,
+    reduced,
+    same,
+)
+
+# Slices of it are the tensors: that is far faster than drawing them, and no two parts are alike.
+NOISE = np.frombuffer(np.random.default_rng(0).bytes(1 << 23), np.uint8)
+POWERS = [2**exponent + more for exponent in range(2, 19) for more in (-1, 0, 1)]
+FEW = [0, 1, 2, 3, 7, 9, 100, *(count for count in POWERS if count < 1100)]
+COUNTS = [0, 1, *POWERS, 300_001]
+# From this length on polyrank's own memory is read where it lies, in segments of it; what is left
+# for the last segment decides how that one travels.
+SEGMENT = 256 << 10
+RESTS = [0, *range(1, 9), 4096, 4097]
+# What one rank takes part with in one operation, so that eight ranks fit into small machines.
+MOST_BYTES = 5 << 20
+TAGS = 3
+
+
+def in_numpy(array):
+    return array.copy(), None
+
+
+def in_polyrank(array):
+    own = polyrank.empty(len(array), array.dtype)
+    own[...] = array
+    return own, None
+
+
+def strided(array):
+    base = np.ones(2 * len(array) + 1, array.dtype)
+    base[1::2] = array
+    return base[1::2], base[::2]
+
+
+def backwards(array):
+    return array[::-1].copy()[::-1], None
+
+
+def offset_in_polyrank(array):
+    base = polyrank.empty(len(array) + 3, array.dtype)
+    base[:3] = 1
+    base[3:] = array
+    return base[3:], base[:3]
+
+
+# Each gives a view with these elements, and what lies beside it and must stay ones.
+MEMORIES = [in_numpy, in_polyrank, strided, backwards, offset_in_polyrank]
+
+
+class Turn:
+    """One rank's part in operation `number` of the sequence of a seed."""
+
+    def __init__(self, group, seed, number, dice):
+        self.group, self.rank, self.size = group, group.rank(), group.size()
+        self.number, self.dice = number, dice
+        self.shared = random.Random(f"{seed} {number}")
+        self.call = self.shared.choice(ALONE if self.size == 1 else ALONE + TOGETHER)
+        # Ranks that all have memory of polyrank get nowhere by chance alone.
+        self.own = self.shared.random() < 0.4
+        byte = self.own and self.shared.random() < 0.5
+        self.dtype = self.shared.choice(["uint8", "int8", "bool"] if byte else DTYPES)
+        self.op = self.shared.choice([op for op in SUPPORTED if self.dtype in SUPPORTED[op]])
+        self.root = self.shared.randrange(self.size)
+        self.free = dice.random() < 0.5
+        self.later = dice.random() < 0.7
+        self.sizes, self.memories = [], []
+        self.works, self.checks = [], []
+
+    def __str__(self):
+        form = "free function" if self.free else "method"
+        waits = "later" if self.later else "at once"
+        return (
+            f"{self.call.__name__} of {self.dtype}, {self.op}, root {self.root}, counts drawn "
+            f"{self.sizes}; here: {form}, waits {waits}, memory {self.memories}"
+        )
+
+    def start(self):
+        works = self.call(self)
+        works = works if isinstance(works, list) else [works]
+        self.works = [work for work in works if work is not None]
+
+    def finish(self):
+        """Waits, in any order and by any means, and compares what came."""
+        self.dice.shuffle(self.works)
+        for work in self.works:
+            if self.dice.random() < 0.7:
+                assert work.wait() is True
+            else:
+                work.get_future().wait()
+        for tensor, expected in self.checks:
+            same(tensor, expected(), self)
+
+    # Sizes: all ranks draw the same.
+
+    def count(self, parts=1):
+        """Elements of a tensor of which a rank has so many."""
+        itemsize = dtype_of(self.dtype).itemsize
+        if self.own and self.shared.random() < 0.5:
+            rest = self.shared.choice([rest for rest in RESTS if rest % itemsize == 0])
+            count = (SEGMENT * self.shared.randint(1, 2) + rest) // itemsize
+        else:
+            count = self.shared.choice(FEW if self.shared.random() < 0.6 else COUNTS)
+        count = min(count, MOST_BYTES // (itemsize * parts))
+        self.sizes.append(count)
+        return count
+
+    def counts(self, parts):
+        """One of each of so many tensors."""
+        count = self.count(parts)
+        counts = [self.shared.choice([count, count, 0, 1, count // 2]) for _ in range(parts)]
+        self.sizes.append(counts)
+        return counts
+
+    def blocks(self):
+        """What each rank has for each other: most of it little."""
+        count = self.count(2 * self.size)
+        few = [0, 1, 5, min(count, 300)]
+        blocks = [[self.shared.choice(few) for _ in range(self.size)] for _ in range(self.size)]
+        for sender in range(self.size):
+            blocks[sender][self.shared.randrange(self.size)] = count
+        self.sizes.append(blocks)
+        return blocks
+
+    def messages(self):
+        """Who sends whom, with which tag, how much; some to the same rank with the same tag."""
+        messages = []
+        for _ in range(self.shared.randint(1, 6)):
+            sender, receiver = self.shared.sample(range(self.size), 2)
+            times = self.shared.randint(1, 2)
+            for _ in range(times):
+                tag = self.shared.randrange(TAGS)
+                messages.append((sender, receiver, tag, self.count(8)))
+        self.sizes.append([message[:3] for message in messages])
+        return messages
+
+    # Elements: every rank can compute every other's.
+
+    def data(self, rank, count, part=0):
+        place = self.number * 7919 + rank * 104_729 + part * 1_299_709
+        place %= len(NOISE) - count
+        return numbers(NOISE[place : place + count], self.dtype, self.op, self.size)
+
+    def total(self, count, part=0):
+        return total(self.op, [self.data(rank, count, part) for rank in range(self.size)])
+
+    def slice(self, count, part=0):
+        """This rank's part of the reduction of one tensor of all parts."""
+        return self.total(count * self.size, part)[self.rank * count : (self.rank + 1) * count]
+
+    def joined(self, count, part=0):
+        return np.concatenate([self.data(rank, count, part) for rank in range(self.size)])
+
+    @property
+    def operator(self):
+        if self.op == "PREMUL_SUM":
+            return polyrank.premul_sum(FACTOR)
+        return getattr(polyrank.ReduceOp, self.op)
+
+    # Tensors, each in memory of any kind.
+
+    def place(self, array):
+        memory = in_polyrank if self.own else self.dice.choice(MEMORIES)
+        self.memories.append(memory.__name__)
+        tensor, beside = memory(array)
+        if beside is not None:
+            self.expect(beside, partial(np.ones, beside.shape, beside.dtype))
+        return tensor
+
+    def expect(self, tensor, expected):
+        self.checks.append((tensor, expected))
+
+    def changed(self, array, expected):
+        """An input that becomes the output."""
+        tensor = self.place(array)
+        self.expect(tensor, expected)
+        return tensor
+
+    def given(self, array):
+        """An input, which stays."""
+        return self.changed(array, lambda: array)
+
+    def room(self, count, expected):
+        """An output, with other numbers in it."""
+        return self.changed(self.data(self.size, count), expected)
+
+
+def numbers(noise, dtype, op, size):
+    """Small integers, of which every dtype represents the sums and products that `op` makes."""
+    if dtype == "bool":
+        return noise % 2 == 1
+    if op in ("BAND", "BOR", "BXOR"):
+        return (noise % 128).astype(dtype)
+    if op == "PRODUCT":
+        return (noise % 2 + 1).astype(dtype_of(dtype))
+    factor = 2 if op == "PREMUL_SUM" else 1
+    if op == "AVG" and dtype not in INTEGERS:
+        factor = size
+    result = (noise % 9).astype(np.int16)
+    if dtype not in UNSIGNED:
+        result = (result - 4) * factor
+    result = result.astype(dtype_of(dtype))
+    if dtype in COMPLEX:
+        result = result + (1j * (noise // 9 % 5 * factor)).astype(dtype)
+    return result
+
+
+def total(op, parts):
+    """As `reduced`, and averages of integers without a loop of Python."""
+    if op != "AVG" or parts[0].dtype.kind not in "iu":
+        return reduced(op, parts)
+    totals = sum(part.astype(np.int64) for part in parts)
+    return (np.sign(totals) * (abs(totals) // len(parts))).astype(parts[0].dtype)
+
+
+def all_reduce(turn):
+    # Ranks cut the tensor, so that its parts have the lengths that matter, or itself.
+    count = turn.count(turn.size) * turn.shared.choice([1, turn.size])
+    tensor = turn.changed(turn.data(turn.rank, count), partial(turn.total, count))
+    if turn.free:
+        return dist.all_reduce(tensor, turn.operator, async_op=turn.later)
+    return turn.group.allreduce(tensor, turn.operator)
+
+
+def all_reduce_of_a_list(turn):
+    """Reduces over the ranks and over the list."""
+    if turn.op not in ("MIN", "MAX"):
+        turn.op = "SUM"
+    count, parts = turn.count(3), range(3)
+
+    def expected():
+        return total(turn.op, [turn.data(r, count, p) for r in range(turn.size) for p in parts])
+
+    several = [turn.changed(turn.data(turn.rank, count, part), expected) for part in parts]
+    return turn.group.allreduce(several, turn.operator)
+
+
+def all_reduce_coalesced(turn):
+    several = [
+        turn.changed(turn.data(turn.rank, count, part), partial(turn.total, count, part))
+        for part, count in enumerate(turn.counts(3))
+    ]
+    if turn.free:
+        return dist.all_reduce_coalesced(several, turn.operator, async_op=turn.later)
+    options = polyrank.AllreduceCoalescedOptions()
+    options.reduce_op = turn.operator
+    return turn.group.allreduce_coalesced(several, options)
+
+
+def prepared(turn):
+    """Each rank prepares it, or takes part by ordinary calls."""
+    count, rounds = turn.count(), 3
+    tensor = turn.place(turn.data(turn.rank, count))
+    operation = None
+    if turn.dice.random() < 0.5:
+        operation = turn.group.prepare_allreduce(tensor, turn.operator)
+    for part in range(rounds):
+        tensor[...] = turn.data(turn.rank, count, part)
+        work = operation.start() if operation else dist.all_reduce(tensor, turn.operator)
+        if part == rounds - 1 and turn.later:
+            break
+        if operation and turn.dice.random() < 0.5:
+            operation.wait()
+        elif work:
+            work.wait()
+        same(tensor, turn.total(count, part), (turn, part))
+    turn.expect(tensor, partial(turn.total, count, rounds - 1))
+    return work
+
+
+def broadcast(turn):
+    count = turn.count()
+    expected = partial(turn.data, turn.root, count)
+    tensor = turn.changed(turn.data(turn.rank, count), expected)
+    form = turn.dice.randrange(4)
+    if form == 0:
+        return dist.broadcast(tensor, turn.root, async_op=turn.later)
+    if form == 1:
+        return dist.broadcast(tensor, group_src=turn.root, async_op=turn.later)
+    if form == 2:
+        return turn.group.broadcast_one(tensor, turn.root)
+    return turn.group.broadcast(tensor, turn.root)
+
+
+def reduce(turn):
+    count = turn.count()
+    own = turn.data(turn.rank, count)
+    is_root = turn.rank == turn.root
+    tensor = turn.changed(own, partial(turn.total, count) if is_root else lambda: own)
+    if turn.free:
+        return dist.reduce(tensor, turn.root, turn.operator, async_op=turn.later)
+    return turn.group.reduce(tensor, turn.root, turn.operator)
+
+
+def rooms(turn, counts, part=0):
+    """One output for each rank's tensor."""
+    return [
+        turn.room(count, partial(turn.data, rank, count, part))
+        for rank, count in enumerate(counts)
+    ]
+
+
+def all_gather(turn):
+    counts = turn.counts(turn.size)
+    outputs = rooms(turn, counts)
+    given = turn.given(turn.data(turn.rank, counts[turn.rank]))
+    if turn.free:
+        return dist.all_gather(outputs, given, async_op=turn.later)
+    return turn.group.allgather(outputs, given)
+
+
+def all_gather_coalesced(turn):
+    several = [turn.counts(2 * turn.size)[: turn.size] for _ in range(2)]
+    outputs = [rooms(turn, counts, part) for part, counts in enumerate(several)]
+    inputs = [
+        turn.given(turn.data(turn.rank, counts[turn.rank], part))
+        for part, counts in enumerate(several)
+    ]
+    if turn.free:
+        return dist.all_gather_coalesced(outputs, inputs, async_op=turn.later)
+    return turn.group.allgather_coalesced(outputs, inputs)
+
+
+def all_gather_single(turn):
+    count = turn.count(turn.size)
+    output = turn.room(count * turn.size, partial(turn.joined, count))
+    given = turn.given(turn.data(turn.rank, count))
+    if turn.free:
+        return dist.all_gather_into_tensor(output, given, async_op=turn.later)
+    return turn.group.all_gather_single(output, given)
+
+
+def all_gather_single_coalesced(turn):
+    counts = [turn.count(3 * turn.size) for _ in range(3)]
+    outputs = [
+        turn.room(count * turn.size, partial(turn.joined, count, part))
+        for part, count in enumerate(counts)
+    ]
+    inputs = [
+        turn.given(turn.data(turn.rank, count, part)) for part, count in enumerate(counts)
+    ]
+    return turn.group.all_gather_single_coalesced(outputs, inputs)
+
+
+def gather(turn):
+    counts = turn.counts(turn.size)
+    is_root = turn.rank == turn.root
+    outputs = rooms(turn, counts) if is_root else []
+    given = turn.given(turn.data(turn.rank, counts[turn.rank]))
+    if turn.free:
+        return dist.gather(given, outputs if is_root else None, turn.root, async_op=turn.later)
+    return turn.group.gather(outputs, given, turn.root)
+
+
+def gather_single(turn):
+    count = turn.count(turn.size)
+    output = None
+    if turn.rank == turn.root:
+        output = turn.room(count * turn.size, partial(turn.joined, count))
+    options = polyrank.GatherOptions()
+    options.root_rank = turn.root
+    return turn.group.gather_single(output, turn.given(turn.data(turn.rank, count)), options)
+
+
+def scatter(turn):
+    counts = turn.counts(turn.size)
+    inputs = []
+    if turn.rank == turn.root:
+        inputs = [turn.given(turn.data(r, count)) for r, count in enumerate(counts)]
+    own = counts[turn.rank]
+    output = turn.room(own, partial(turn.data, turn.rank, own))
+    if turn.free:
+        return dist.scatter(output, inputs or None, turn.root, async_op=turn.later)
+    return turn.group.scatter(output, inputs, turn.root)
+
+
+def reduce_scatter(turn):
+    counts = turn.counts(turn.size)
+    inputs = [turn.given(turn.data(turn.rank, n, part)) for part, n in enumerate(counts)]
+    own = counts[turn.rank]
+    output = turn.room(own, partial(turn.total, own, turn.rank))
+    if turn.free:
+        return dist.reduce_scatter(output, inputs, turn.operator, async_op=turn.later)
+    return turn.group.reduce_scatter(output, inputs, turn.operator)
+
+
+def reduce_scatter_single(turn):
+    count = turn.count(turn.size)
+    given = turn.given(turn.data(turn.rank, count * turn.size))
+    output = turn.room(count, partial(turn.slice, count))
+    if turn.free:
+        return dist.reduce_scatter_tensor(output, given, turn.operator, async_op=turn.later)
+    return turn.group.reduce_scatter_single(output, given, turn.operator)
+
+
+def reduce_scatter_single_coalesced(turn):
+    counts = [turn.count(3 * turn.size) for _ in range(3)]
+    inputs = [
+        turn.given(turn.data(turn.rank, count * turn.size, part))
+        for part, count in enumerate(counts)
+    ]
+    outputs = [
+        turn.room(count, partial(turn.slice, count, part)) for part, count in enumerate(counts)
+    ]
+    options = polyrank.ReduceScatterOptions()
+    options.reduce_op = turn.operator
+    return turn.group.reduce_scatter_single_coalesced(outputs, inputs, options)
+
+
+def all_to_all(turn):
+    blocks, ranks = turn.blocks(), range(turn.size)
+    inputs = [turn.given(turn.data(turn.rank, blocks[turn.rank][r], r)) for r in ranks]
+    outputs = []
+    for sender in ranks:
+        count = blocks[sender][turn.rank]
+        outputs.append(turn.room(count, partial(turn.data, sender, count, turn.rank)))
+    if turn.free:
+        return dist.all_to_all(outputs, inputs, async_op=turn.later)
+    return turn.group.alltoall(outputs, inputs)
+
+
+def all_to_all_single(turn):
+    if turn.shared.random() < 0.5:
+        blocks = [[turn.count(turn.size)] * turn.size] * turn.size
+        splits = []
+    else:
+        blocks = turn.blocks()
+        splits = [[row[turn.rank] for row in blocks], blocks[turn.rank]]
+
+    def sent(sender, receiver):
+        return turn.data(sender, blocks[sender][receiver], receiver)
+
+    ranks = range(turn.size)
+    given = turn.given(np.concatenate([sent(turn.rank, r) for r in ranks]))
+    count = sum(row[turn.rank] for row in blocks)
+    output = turn.room(count, lambda: np.concatenate([sent(r, turn.rank) for r in ranks]))
+    if turn.free:
+        return dist.all_to_all_single(output, given, *splits, async_op=turn.later)
+    return turn.group.all_to_all_single(output, given, *splits)
+
+
+def barrier(turn):
+    if turn.shared.random() < 0.2:
+        return turn.group.monitored_barrier()
+    return dist.barrier(async_op=turn.later) if turn.free else turn.group.barrier()
+
+
+def objects(turn):
+    """Objects of all ranks, by one of the functions for them."""
+    lengths = [turn.shared.choice([0, 1, 100, 70_000]) for _ in range(turn.size)]
+    everyone = [[rank, "x" * length, {"n": None}] for rank, length in enumerate(lengths)]
+    own, is_root = everyone[turn.rank], turn.rank == turn.root
+    got = [None] * turn.size
+    form = turn.shared.randrange(4)
+    if form == 0:
+        dist.all_gather_object(got, own)
+        assert got == everyone
+    elif form == 1:
+        got = list(everyone) if is_root else got
+        dist.broadcast_object_list(got, turn.root)
+        assert got == everyone
+    elif form == 2:
+        dist.gather_object(own, got if is_root else None, turn.root)
+        assert got == (everyone if is_root else [None] * turn.size)
+    else:
+        output = [None]
+        dist.scatter_object_list(output, everyone if is_root else None, turn.root)
+        assert output == [own]
+
+
+def send(turn, tensor, receiver, tag):
+    if turn.free:
+        return (dist.isend if turn.later else dist.send)(tensor, receiver, tag=tag)
+    work = turn.group.send([tensor], receiver, tag)
+    return work if turn.later or not work.wait() else None
+
+
+def messages(turn):
+    """Those who wait at once take them in order; others may ask for one tag before another."""
+    own = [(n, m) for n, m in enumerate(turn.messages()) if turn.rank in m[:2]]
+    if turn.later:
+        order = turn.dice.sample(range(TAGS), TAGS)
+        own.sort(key=lambda entry: order[entry[1][2]])
+    works = []
+    for part, (sender, receiver, tag, count) in own:
+        if sender == turn.rank:
+            tensor = turn.given(turn.data(sender, count, part))
+            works.append(send(turn, tensor, receiver, tag))
+            continue
+        tensor = turn.room(count, partial(turn.data, sender, count, part))
+        if not turn.later:
+            assert dist.recv(tensor, sender, tag=tag) == sender
+        elif turn.free:
+            works.append(dist.irecv(tensor, sender, tag=tag))
+        else:
+            works.append(turn.group.recv([tensor], sender, tag))
+    return works
+
+
+def batch(turn):
+    operations = []
+    for part, (sender, receiver, tag, count) in enumerate(turn.messages()):
+        if turn.rank == sender:
+            tensor = turn.given(turn.data(sender, count, part))
+            operations.append(dist.P2POp(dist.isend, tensor, receiver, tag=tag))
+        elif turn.rank == receiver:
+            tensor = turn.room(count, partial(turn.data, sender, count, part))
+            operations.append(dist.P2POp(dist.irecv, tensor, sender, tag=tag))
+    return list(dist.batch_isend_irecv(operations)) if operations else []
+
+
+def from_anyone(turn):
+    # No other message has the tag, or it could be taken for one of these.
+    tag, count = TAGS + turn.number, turn.count(turn.size)
+    if turn.rank != turn.root:
+        return send(turn, turn.given(turn.data(turn.rank, count)), turn.root, tag)
+    works = []
+    for _ in range(turn.size - 1):
+        tensor = turn.place(turn.data(turn.size, count))
+        if not turn.later:
+            sender = dist.recv(tensor, tag=tag)
+            turn.expect(tensor, partial(turn.data, sender, count))
+            continue
+        if turn.free:
+            work = dist.irecv(tensor, tag=tag)
+        else:
+            work = turn.group.recv_anysource([tensor], tag)
+        turn.expect(tensor, lambda work=work: turn.data(work.source_rank(), count))
+        works.append(work)
+    return works
+
+
+# What a single rank can do too, and what takes two.
+ALONE = [
+    all_reduce,
+    all_reduce_of_a_list,
+    all_reduce_coalesced,
+    prepared,
+    broadcast,
+    reduce,
+    all_gather,
+    all_gather_coalesced,
+    all_gather_single,
+    all_gather_single_coalesced,
+    gather,
+    gather_single,
+    scatter,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_single_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    objects,
+]
+TOGETHER = [messages, messages, batch, from_anyone]
