@@ -10,12 +10,13 @@ import random
 
 import polyrank
 import polyrank.distributed as dist
-from operations import Turn
+from operations import possible
 from ranks import RankError
+from turns import Turn
 
 SEED = "POLYRANK_TEST_SEED"
 # By size: more ranks have more to do in each step.
-STEPS = {1: 800, 2: 400, 3: 300, 5: 150, 8: 80}
+STEPS = {1: 1000, 2: 400, 3: 250, 5: 120, 8: 70}
 # An operation takes milliseconds. This is less than the patience of the pool, so that all ranks say
 # what they waited for.
 TIMEOUT_S = 20.0
@@ -40,10 +41,11 @@ def take_turns(seed, rank, steps):
     """All ranks start the same operations in the same order. Each waits when it likes to."""
     group = polyrank.default_group()
     dice = random.Random(f"{seed} rank {rank}")
+    calls = possible(group.size())
     pending: list[Turn] = []
     limit = 0
     for number in range(steps):
-        turn = Turn(group, seed, number, dice)
+        turn = Turn(group, seed, number, dice, calls)
         with_note(seed, number, turn, turn.start)
         if not turn.later or not turn.works:
             with_note(seed, number, turn, turn.finish)
