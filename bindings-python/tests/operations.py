@@ -251,7 +251,7 @@ def objects(turn):
     everyone = [[rank, "x" * length, {"n": None}] for rank, length in enumerate(lengths)]
     own, is_root = everyone[turn.rank], turn.rank == turn.root
     got = [None] * turn.size
-    form = turn.shared.randrange(4)
+    form = turn.shared.randrange(5 if turn.size > 1 else 4)
     if form == 0:
         dist.all_gather_object(got, own)
         assert got == everyone
@@ -262,10 +262,15 @@ def objects(turn):
     elif form == 2:
         dist.gather_object(own, got if is_root else None, turn.root)
         assert got == (everyone if is_root else [None] * turn.size)
-    else:
+    elif form == 3:
         output = [None]
         dist.scatter_object_list(output, everyone if is_root else None, turn.root)
         assert output == [own]
+    elif is_root:
+        dist.send_object_list(everyone, (turn.root + 1) % turn.size)
+    elif turn.rank == (turn.root + 1) % turn.size:
+        assert dist.recv_object_list(got, turn.root) == turn.root
+        assert got == everyone
 
 
 def send(turn, tensor, receiver, tag):
