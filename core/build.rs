@@ -45,7 +45,9 @@ fn checked_out() -> Option<String> {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=src");
+    for source in ["src", "Cargo.toml", "../Cargo.toml", "../Cargo.lock"] {
+        println!("cargo::rerun-if-changed={source}");
+    }
     let commit = git(&["rev-parse", "HEAD"])?;
     let status = ["status", "--porcelain", "--untracked-files=no", "--"];
     let changed = git(&[&status[..], &SOURCES].concat())?;

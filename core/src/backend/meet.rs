@@ -70,7 +70,7 @@ pub(super) async fn meet(
     // What is wrong with this rank alone is found before the others count on it.
     let ready = match Ready::new(&**store, rank) {
         Ok(ready) => ready,
-        Err(error) => return Err(refuse(store, name, (rank, size), error).await),
+        Err(error) => return Err(refuse(store, name, (rank, size), error, timeout).await),
     };
     rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     meet_with(store, rank, size, timeout, ready).await
@@ -82,9 +82,10 @@ pub(super) async fn refuse(
     name: &str,
     (rank, size): (u32, u32),
     why: Error,
+    timeout: Duration,
 ) -> Error {
     if size > 1 {
-        rendezvous::refuse(&**store, name, (rank, size), &why).await;
+        rendezvous::refuse(&**store, name, (rank, size), &why, timeout).await;
     }
     why
 }

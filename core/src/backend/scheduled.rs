@@ -64,7 +64,7 @@ impl ScheduledBackend {
     ) -> Result<ScheduledBackend> {
         let overrides = match overrides() {
             Ok(overrides) => overrides,
-            Err(error) => return Err(meet::refuse(store, name, (rank, size), error).await),
+            Err(error) => return Err(meet::refuse(store, name, (rank, size), error, timeout).await),
         };
         let meeting = meet::meet(store, name, (rank, size), timeout).await?;
         let spin = SpinPolicy::for_host(meeting.ranks_on_host);

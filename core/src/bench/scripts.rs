@@ -1,7 +1,7 @@
 //! The script of Python's ranks as a file, for as long as the benchmark runs: launchers of MPI take
 //! the name of a program. Knows nothing of what is in it.
 
-use std::fs::{self, DirEntry, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,15 @@ const PYTHON: &str = include_str!("ranks/rank.py");
 /// What folders' names begin with; the number of the process and something random follow.
 const PREFIX: &str = "polyrank-bench-";
 
+/// The script's name in such a folder.
+const SCRIPT: &str = "rank.py";
+
 /// A folder that nobody else can write to, gone when this is dropped.
 pub(super) struct Scripts {
     folder: PathBuf,
+    /// The script, locked: whoever can lock it knows that its benchmark is over. The number of a
+    /// process alone says nothing in another container.
+    _held: File,
 }
 
 impl Scripts {
@@ -31,16 +37,25 @@ impl Scripts {
         let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let scripts = Scripts { folder };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        options.open(scripts.python())?.write_all(PYTHON.as_bytes())?;
-        Ok(scripts)
+        let written = options.open(folder.join(SCRIPT)).and_then(|mut file| {
+            file.lock()?;
+            file.write_all(PYTHON.as_bytes())?;
+            Ok(file)
+        });
+        match written {
+            Ok(held) => Ok(Scripts { folder, _held: held }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&folder);
+                Err(error)
+            }
+        }
     }
 
     /// The script of Python's ranks.
     pub(super) fn python(&self) -> PathBuf {
-        Path::new(&self.folder).join("rank.py")
+        self.folder.join(SCRIPT)
     }
 }
 
@@ -64,7 +79,8 @@ fn is_abandoned(entry: &DirEntry) -> bool {
     let is_ours = entry
         .metadata()
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw());
-    is_ours && test_kill_process(owner) == Err(rustix::io::Errno::SRCH)
+    let is_free = || File::open(entry.path().join(SCRIPT)).is_ok_and(|it| it.try_lock().is_ok());
+    is_ours && test_kill_process(owner) == Err(rustix::io::Errno::SRCH) && is_free()
 }
 
 impl Drop for Scripts {
@@ -100,12 +116,18 @@ mod tests {
         let random = "0123456789abcdef";
         let abandoned = place.join(format!("polyrank-bench-{gone_id}-{random}"));
         let alive = format!("polyrank-bench-{}-{random}", std::process::id());
-        let others = [&alive, "polyrank-bench-test-1", "polyrank-bench-99999999", "elsewhere"];
+        let elsewhere = format!("polyrank-bench-{gone_id}-fedcba9876543210");
+        let others =
+            [&alive, &elsewhere, "polyrank-bench-test-1", "polyrank-bench-99999999", "elsewhere"];
         for folder in others.map(|name| place.join(name)).iter().chain([&abandoned]) {
             fs::create_dir(folder).unwrap();
             fs::write(folder.join("rank.py"), "").unwrap();
         }
+        // As the benchmark of another container has it.
+        let held = File::open(place.join(&elsewhere).join("rank.py")).unwrap();
+        held.lock().unwrap();
         sweep(&place);
+        drop(held);
         assert!(!abandoned.exists());
         assert!(others.iter().all(|name| place.join(name).join("rank.py").exists()));
         fs::remove_dir_all(&place).unwrap();

@@ -71,7 +71,7 @@ pub async fn join_async(
         None => (MISTAKE, "the store lost what the ranks agreed on".into()),
     };
     match kind {
-        REFUSED => linger_for_all(store, &keys, world_size).await.unwrap_or_default(),
+        REFUSED => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
         _ => linger(store, &keys).await,
     }
     Err(match kind {
@@ -88,26 +88,44 @@ pub(crate) async fn refuse(
     group_name: &str,
     (rank, world_size): (u32, u32),
     why: &Error,
+    timeout: Duration,
 ) {
     let keys = Keys { group_name };
     let message = format!("rank {rank} does not join group '{group_name}': {why}");
-    if let Err(error) = tell(store, &keys, world_size, &verdict_of(REFUSED, &message)).await {
+    let verdict = verdict_of(REFUSED, &message);
+    if let Err(error) = tell(store, &keys, world_size, &verdict, timeout).await {
         // It would only hide why this rank does not join.
         tracing::debug!(%error, "could not tell the others why this rank does not join");
     }
 }
 
-async fn tell(store: &dyn Store, keys: &Keys<'_>, world_size: u32, verdict: &[u8]) -> Result<()> {
-    store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
-    linger_for_all(store, keys, world_size).await
+async fn tell(
+    store: &dyn Store,
+    keys: &Keys<'_>,
+    world_size: u32,
+    verdict: &[u8],
+    timeout: Duration,
+) -> Result<()> {
+    let theirs = store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
+    match theirs.first() {
+        Some(&REFUSED) => linger_for_all(store, keys, world_size, timeout).await,
+        // It was decided before; nobody waits for this.
+        _ => Ok(()),
+    }
 }
 
-/// As [`linger`], for those too who have not come yet.
-async fn linger_for_all(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<()> {
+/// As [`linger`], for those too who have not come yet, and no longer than `timeout`; zero is none.
+async fn linger_for_all(
+    store: &dyn Store,
+    keys: &Keys<'_>,
+    world_size: u32,
+    timeout: Duration,
+) -> Result<()> {
     let all_told = keys.of("all_told");
+    let limit = if timeout.is_zero() { LINGER_FOR_ALL } else { timeout.min(LINGER_FOR_ALL) };
     match store.add_async(&keys.of("told"), 1).await? >= i64::from(world_size) {
         true => store.set_async(&all_told, b"1").await,
-        false => store.wait_async(&[&all_told], Some(LINGER_FOR_ALL)).await,
+        false => store.wait_async(&[&all_told], Some(limit)).await,
     }
 }
 

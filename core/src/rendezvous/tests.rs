@@ -57,7 +57,7 @@ fn everyone_hears_why_a_rank_does_not_join() {
         let store = HashStore::new();
         let why = Error::InvalidArgument { message: "POLYRANK_IFNAME: no such thing".into() };
         let refusal = async || {
-            refuse(&store, "g", (0, 3), &why).await;
+            refuse(&store, "g", (0, 3), &why, LIMIT).await;
             Ok(())
         };
         let refuse = || block_on(refusal()).unwrap();

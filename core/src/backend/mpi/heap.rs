@@ -9,15 +9,21 @@
 
 #![allow(unsafe_code)]
 
+use rustix::process::{Resource, getrlimit};
+
 /// UCX's switch for its hooks. Without them it caches no registrations of memory with a network
 /// adapter: slower there, and right.
 const HOOKS: &str = "UCX_MEM_EVENTS";
 
 /// Must be called before a library is loaded that may be linked to UCX, on the thread that loads
-/// it. Leaves alone what the user chose, and processes whose heap can grow.
+/// it. Leaves alone what the user chose, and processes whose heap can grow: nothing is behind it,
+/// and memory is not limited (`ulimit -d`, `-v`).
 pub(super) fn protect() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    if std::env::var_os(HOOKS).is_some() || can_grow(&maps, rustix::param::page_size() as u64) {
+    let is_limited = |of| getrlimit(of).current.is_some();
+    let is_free = !is_limited(Resource::Data) && !is_limited(Resource::As);
+    let can_grow = is_free && can_grow(&maps, rustix::param::page_size() as u64);
+    if std::env::var_os(HOOKS).is_some() || can_grow {
         return;
     }
     tracing::debug!("the heap cannot grow: UCX is told to leave it alone ({HOOKS}=n)");

@@ -56,6 +56,7 @@ pub(super) fn needed(chosen: &NcclConfig) -> (Version, &'static str) {
         (WITH_NAMES, "cta_policy", chosen.cta_policy.is_some()),
         (WITH_NAMES, "shrink_share", chosen.shrink_share.is_some()),
         (WITH_NAMES, "nvls_ctas", chosen.nvls_ctas.is_some()),
+        (WITH_CHANNELS, "cta_policy = 2", chosen.cta_policy == Some(2)),
         (WITH_CHANNELS, "n_channels_per_net_peer", chosen.n_channels_per_net_peer.is_some()),
         (WITH_CHANNELS, "nvlink_centric_sched", chosen.nvlink_centric_sched.is_some()),
     ];

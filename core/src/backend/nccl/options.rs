@@ -96,6 +96,8 @@ mod tests {
             (config().traffic_class(0), "NcclConfig.traffic_class, which needs NCCL 2.26.0"),
             (config().comm_name("x"), "NcclConfig.comm_name, which needs NCCL 2.27.0"),
             (config().comm_name("x").nvlink_centric_sched(0), "which needs NCCL 2.28.0"),
+            (config().cta_policy(1), "NcclConfig.cta_policy, which needs NCCL 2.27.0"),
+            (config().cta_policy(2), "NcclConfig.cta_policy = 2, which needs NCCL 2.28.0"),
         ] {
             let options = NcclOptions::default().config(config);
             let error = check(&options, Some(OLD)).unwrap_err();
