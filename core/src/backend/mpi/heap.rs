@@ -1,4 +1,4 @@
-//! Keeps the end of this process's heap from being unmapped by UCX, which Open MPI is often linked
+//! Keeps the end of this process's heap from being unmapped by UCX, which MPI is often linked
 //! to. Knows nothing of MPI.
 //!
 //! When it is loaded, UCX tries its hooks: it calls `sbrk(page)` and then `sbrk(-page)`
