@@ -23,6 +23,11 @@ interface PreparedOperation {
   /// earlier start that goes on comes first, and what it failed with is raised.
   [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)] Work start();
 
+  /// Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
+  /// and the wait for its work, without making a handle.
+  [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+  undefined run();
+
   /// Waits for what was started last; true, also if nothing was started. Raises what it failed
   /// with. As `Work.wait`.
   [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]

@@ -27,7 +27,7 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual([...got.reduceScatterSingle], [sum((r) => r * 10 + rank)]);
       assert.deepEqual(got.alltoall, all.map((r) => [r * 10 + rank]));
       assert.deepEqual([...got.allToAllSingle], all.map((r) => r * 10 + rank));
-      assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size * size]);
+      assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size ** 2, size ** 3]);
       assert.equal(got.barrier, undefined);
       assert.ok(got.sameArray && got.sameList);
       if (size > 1) {

@@ -25,6 +25,31 @@ def test_a_prepared_operation_is_started_often(world):
     world.run(start_again_and_again)
 
 
+def run_again_and_again(here):
+    """Each rank runs it, starts and waits, or calls as usual."""
+    ranks = range(here.size)
+    for count, kind in [(0, np.int32), (1, np.float64), (4097, np.float32), (300_001, np.int64)]:
+        tensor = np.zeros(2 * count, kind)[:: 1 + count % 2]
+        prepared = here.group.prepare_allreduce(tensor)
+        for round_ in range(9):
+            tensor[:] = here.rank + round_
+            if (here.rank + round_) % 3 == 0:
+                assert prepared.start().wait()
+            elif (here.rank + round_) % 3 == 1:
+                here.group.allreduce(tensor).wait()
+            else:
+                assert prepared.run() is None
+            assert (tensor == sum(r + round_ for r in ranks)).all(), (count, round_)
+    started = here.group.prepare_allreduce(np.ones(100_000))
+    started.start()
+    started.run()
+    assert started.wait()
+
+
+def test_a_prepared_operation_is_run_often(world):
+    world.run(run_again_and_again)
+
+
 def mixed_with_ordinary_calls(here):
     large = np.ones(200_000, np.int64)
     small = np.ones(2, np.int64)
@@ -109,8 +134,9 @@ def fails_again_and_again(here, count):
         with pytest.raises(polyrank.PolyrankError):
             prepared.start()
             prepared.wait()
-    with pytest.raises(polyrank.PolyrankError):
-        prepared.wait()
+    for again in (prepared.run, prepared.wait):
+        with pytest.raises(polyrank.PolyrankError):
+            again()
 
 
 @pytest.mark.parametrize("count", [1, 1500, 100_000])
@@ -130,6 +156,22 @@ def after_the_end(here):
         with pytest.raises(polyrank.PolyrankError):
             prepared.start()
             prepared.wait()
+        with pytest.raises(polyrank.PolyrankError):
+            prepared.run()
+
+
+def alone(here):
+    group = here.make_group("alone")
+    prepared = group.prepare_allreduce(np.ones(1), timeout=0.2)
+    if here.rank == 0:
+        with pytest.raises(polyrank.CollectiveTimeoutError, match="allreduce"):
+            prepared.run()
+    here.store.set(f"over {here.rank}", "")
+    here.store.wait([f"over {rank}" for rank in range(here.size)])
+
+
+def test_a_run_has_the_limit_of_the_operation(pair):
+    pair.run(alone)
 
 
 def test_no_start_of_a_group_that_ended_succeeds(pair):

@@ -210,6 +210,11 @@ export class PreparedOperation {
     return this.#last;
   }
 
+  /** Starts the operation and waits for it. */
+  async run() {
+    await this.start();
+  }
+
   /** Waits for what was started last. */
   async wait() {
     return this.#last === null ? undefined : await this.#last;

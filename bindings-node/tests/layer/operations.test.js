@@ -59,6 +59,7 @@ test("a prepared operation is one call after another, also if nobody waits", asy
   assert.equal(await prepared.wait(), undefined);
   assert.equal(await prepared.start(), array);
   assert.equal(await prepared.wait(), array);
+  assert.equal(await prepared.run(), undefined);
   await manually(async () => {
     const first = prepared.start();
     const begun = last();

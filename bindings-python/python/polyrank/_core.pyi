@@ -1024,6 +1024,12 @@ class PreparedOperation:
 
         Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
+    def run(self) -> None:
+        """Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
+        and the wait for its work, without making a handle.
+
+        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits for what was started last; true, also if nothing was started. Raises what it failed
         with. As `Work.wait`.

@@ -8,16 +8,27 @@ use crate::classes::{PreparedOperation, Work};
 use crate::convert::{Call, give, raise, releasing};
 use crate::waiting;
 
+/// Starts the operation and waits for it.
+pub(crate) fn run<'py>(
+    prepared: &Bound<'py, PreparedOperation>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, this) = (prepared.py(), prepared.get());
+    wait_for_last(py, this)?;
+    let started = releasing(py, || this.inner.start_soon()).map_err(|error| raise(py, &error))?;
+    if let Some(work) = started {
+        releasing(py, || waiting::wait(py, &work, None))?;
+    }
+    give(py, ())
+}
+
 /// Starts the operation.
 pub(crate) fn start<'py>(
     prepared: &Bound<'py, PreparedOperation>,
     _call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, this) = (prepared.py(), prepared.get());
-    // The start waits for it as well, but not in slices in which Python handles its signals.
-    if let Some(last) = this.inner.last_started().filter(|last| !last.is_done()) {
-        releasing(py, || waiting::wait(py, &last, None))?;
-    }
+    wait_for_last(py, this)?;
     let work = releasing(py, || this.inner.start()).map_err(|error| raise(py, &error))?;
     let timeout = this.timeout.unwrap_or_else(|| this.inner.group().timeout());
     Work::new(work, vec![this.tensor.clone_ref(py)], timeout).into_object(py)
@@ -34,4 +45,13 @@ pub(crate) fn wait<'py>(
         releasing(py, || waiting::wait(py, &work, timeout))?;
     }
     give(py, true)
+}
+
+/// Waits for an earlier start. The next waits for it as well, but not in slices in which Python
+/// handles its signals.
+fn wait_for_last(py: Python<'_>, prepared: &PreparedOperation) -> PyResult<()> {
+    match prepared.inner.last_started().filter(|last| !last.is_done()) {
+        Some(last) => releasing(py, || waiting::wait(py, &last, None)),
+        None => Ok(()),
+    }
 }

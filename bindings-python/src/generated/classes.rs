@@ -47,6 +47,18 @@ impl PreparedOperation {
         bodies::prepared_operation::start(slf, call)
     }
 
+    /// Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
+    /// and the wait for its work, without making a handle.
+    ///
+    /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    #[pyo3(name = "run", signature = ())]
+    fn py_run<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::PREPARED_OPERATION_RUN, positional, keywords)?;
+        bodies::prepared_operation::run(slf, call)
+    }
+
     /// Waits for what was started last; true, also if nothing was started. Raises what it failed
     /// with. As `Work.wait`.
     ///

@@ -20,6 +20,7 @@ pub static METHODS: &[&Method] = &[
     &DEVICE_BACKEND_SIZE,
     &P2P_OP_NEW,
     &PREPARED_OPERATION_START,
+    &PREPARED_OPERATION_RUN,
     &PREPARED_OPERATION_WAIT,
     &PROCESS_GROUP_NEW,
     &PROCESS_GROUP_RANK,
@@ -435,6 +436,16 @@ pub static PREPARED_OPERATION_START: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { form: "start()", parameters: &[] }],
+};
+
+/// `PreparedOperation.run`
+pub static PREPARED_OPERATION_RUN: Method = Method {
+    interface: "PreparedOperation",
+    name: "run",
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { form: "run()", parameters: &[] }],
 };
 
 /// `PreparedOperation.wait`

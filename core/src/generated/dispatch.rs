@@ -443,6 +443,12 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(bodies::prefix_store::underlying_store(call))),
     },
     Entry {
+        key: "PREPARED_OPERATION_RUN",
+        method: &calls::PREPARED_OPERATION_RUN,
+        order: Order::Free,
+        run: None,
+    },
+    Entry {
         key: "PREPARED_OPERATION_START",
         method: &calls::PREPARED_OPERATION_START,
         order: Order::Free,

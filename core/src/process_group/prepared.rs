@@ -89,7 +89,16 @@ impl PreparedOperation {
     /// # Errors
     /// As [`PreparedOperation::start`], and the operation's own failure.
     pub fn run(&self) -> Result<()> {
-        self.start_as(Waiting::Soon)?.wait(None)
+        self.start_soon()?.map_or(Ok(()), |work| work.wait(None))
+    }
+
+    /// Starts the operation for a caller that waits for it next, in its own way; none if it
+    /// succeeded at once.
+    ///
+    /// # Errors
+    /// As [`PreparedOperation::start`].
+    pub fn start_soon(&self) -> Result<Option<Work>> {
+        Ok(Some(self.start_as(Waiting::Soon)?).filter(|work| !work.is_success()))
     }
 
     /// Waits for what was started last; nothing if nothing was.

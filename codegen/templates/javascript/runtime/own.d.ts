@@ -360,6 +360,11 @@ export class PreparedOperation<T = unknown> {
    */
   start(): Work<T>;
   /**
+   * Starts the operation and waits for it: what a loop that repeats one call calls. Rejects with
+   * what it failed with.
+   */
+  run(): Promise<void>;
+  /**
    * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what
    * it failed with.
    */

@@ -120,7 +120,7 @@ function operationOf({ operation, form, reduction, count }, input, output) {
     Array.from({ length: ranks }, (_, at) => array.subarray(at * count, (at + 1) * count));
   if (assignment.manner === "prepared") {
     const prepared = pr.defaultGroup().prepareAllreduce(output, { op });
-    return () => prepared.start().wait();
+    return () => prepared.run();
   }
   const calls = {
     allreduce: () => {

@@ -73,8 +73,8 @@ class Polyrank:
         if self.manner == "prepared":
             if name != "allreduce" or case["form"] != "in_place":
                 raise Unsupported("only an allreduce in place can be prepared")
-            prepared = library.default_group().prepare_allreduce(out, op)
-            return lambda root: prepared.start().wait()
+            run = library.default_group().prepare_allreduce(out, op).run
+            return lambda root: run()
         if name == "allreduce" and case["reduction"] == "sum":
             # The usual call, which names no operator.
             return lambda root: library.all_reduce(out)
