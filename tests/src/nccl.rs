@@ -130,7 +130,21 @@ pub fn nccl_processes(
 /// Runs a script of `tests/nccl` on `size` Python ranks with the double. `None`, after saying so,
 /// where Python is missing.
 pub fn python_ranks(script: &'static str, size: u32) -> Option<Output> {
-    let words = match Language::Python.command(Program { example: "", script }) {
+    program(Language::Python, Program { example: "", script }, size)
+}
+
+/// Runs a program on `size` ranks of a language with the double, whose tensors are to lie on
+/// devices. `None`, after saying so, where the language is missing.
+pub fn program(language: Language, program: Program, size: u32) -> Option<Output> {
+    let folder = Folder::new();
+    with_variable(LOG, &folder.text_of("log"), || {
+        with_double(|| without_double(language, program, size))
+    })
+}
+
+/// As [`program`], where nothing stands for NCCL and the driver.
+pub fn without_double(language: Language, program: Program, size: u32) -> Option<Output> {
+    let words = match language.command(program) {
         Ok(words) => words,
         Err(missing) => {
             say_skipped(&missing);
@@ -139,10 +153,9 @@ pub fn python_ranks(script: &'static str, size: u32) -> Option<Output> {
     };
     let mut command = Command::new(built("polyrank"));
     command.args(["run", "--no-prefix", "-n", &size.to_string()]).args(words);
-    with_double(|| {
-        let output = command.envs(variables()).output();
-        Some(output.expect("the launcher starts"))
-    })
+    command.envs([("POLYRANK_TEST_BACKEND", "nccl"), ("POLYRANK_TEST_DEVICE", "cuda")]);
+    let output = command.envs(variables()).output();
+    Some(output.expect("the launcher starts"))
 }
 
 /// How the groups of [`nccl_ranks`] are made.
