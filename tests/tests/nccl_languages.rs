@@ -1,4 +1,4 @@
-//! Ranks of other languages over NCCL, whose part a double plays: nothing here runs on a device.
+//! Ranks of Python and Node over NCCL, whose part a double plays: nothing here runs on a device.
 //! The pairwise conformance cases with device tensors, and what each language has of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -29,6 +29,11 @@ fn the_pairwise_cases(language: Language) {
             assert!(said.contains(&line), "{line}\n{said}");
         }
     }
+}
+
+#[test]
+fn the_pairwise_cases_in_python() {
+    the_pairwise_cases(Language::Python);
 }
 
 #[test]
