@@ -159,12 +159,15 @@ export interface CudaOptions {
   device?: CudaDevice | undefined;
 }
 
+/** A typed array: all but a DataView. */
+export type ElementArray = Exclude<ArrayLike, DataView>;
+
 /** What {@link CudaTensor.fromPointer} is told. */
-export interface CudaPointer {
+export interface CudaPointer<D extends DType = DType> {
   /** The first element's address on the device (`CUdeviceptr`). */
   pointer: bigint;
   /** The element type. */
-  dtype: DType;
+  dtype: D;
   /** The sizes, outermost first; a number is one dimension. */
   shape: number | readonly number[];
   /** Elements between neighbours of each dimension; row by row unless given. */
@@ -192,16 +195,31 @@ export interface CudaPointer {
  * whatever makes a tensor fails with {@link BackendUnavailableError}, which says what was looked
  * for; in a browser with {@link UnsupportedError}.
  */
-export class CudaTensor {
+export class CudaTensor<A extends ElementArray = ElementArray> {
   private constructor();
   /**
-   * A copy of an array or of a tensor in memory of the host.
+   * A copy of an array or of a tensor in memory of the host, as it is at the call.
    *
    * @param data - What is copied.
    * @param options - The device; `dtype` as for {@link tensor}; `shape`, that of `data` unless
    * given.
    * @throws {@link BackendUnavailableError}
    * @throws {@link InvalidArgumentError} if there is no such device.
+   */
+  static from<A extends Exclude<ElementArray, Uint8ClampedArray>>(
+    data: A,
+    options?: CudaOptions & {
+      /** The sizes, outermost first. */
+      shape?: readonly number[] | undefined;
+      /** The element type is that of `data`. */
+      dtype?: undefined;
+    },
+  ): Promise<CudaTensor<A>>;
+  /**
+   * As above, with an element type that JavaScript has no array of.
+   *
+   * @param data - What is copied.
+   * @param options - As above.
    */
   static from(
     data: ArrayLike | Tensor,
@@ -217,21 +235,21 @@ export class CudaTensor {
    *
    * @throws {@link BackendUnavailableError}
    */
-  static zeros(
-    dtype: DType,
+  static zeros<D extends DType>(
+    dtype: D,
     shape: number | readonly number[],
     options?: CudaOptions,
-  ): Promise<CudaTensor>;
+  ): Promise<CudaTensor<ArrayOf<D>>>;
   /**
    * A tensor whose elements are whatever was there before.
    *
    * @throws {@link BackendUnavailableError}
    */
-  static empty(
-    dtype: DType,
+  static empty<D extends DType>(
+    dtype: D,
     shape: number | readonly number[],
     options?: CudaOptions,
-  ): Promise<CudaTensor>;
+  ): Promise<CudaTensor<ArrayOf<D>>>;
   /**
    * A tensor over memory that another library owns, which is not copied. Nothing can check the
    * address: a wrong one ends the process, or worse.
@@ -240,7 +258,7 @@ export class CudaTensor {
    *
    * @throws {@link BackendUnavailableError}
    */
-  static fromPointer(memory: CudaPointer): CudaTensor;
+  static fromPointer<D extends DType>(memory: CudaPointer<D>): CudaTensor<ArrayOf<D>>;
   /** The element type. */
   readonly dtype: DType;
   /** The sizes, outermost first. */
@@ -261,13 +279,13 @@ export class CudaTensor {
    * A copy of the elements, as they are after what was issued on the stream. Await operations on
    * the tensor first.
    */
-  toArray(): Promise<ArrayLike>;
+  toArray(): Promise<A>;
   /**
    * As {@link CudaTensor.toArray}, into an array with as many bytes, which it gives back.
    *
    * @throws {@link InvalidArgumentError} if the array has more or fewer.
    */
-  copyTo<A extends ArrayLike>(array: A): Promise<A>;
+  copyTo<B extends ArrayLike>(array: B): Promise<B>;
   /**
    * Frees the memory when no operation uses it any more, without waiting for the collector, which
    * frees it too. Whatever uses the tensor afterwards fails.

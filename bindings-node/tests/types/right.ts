@@ -136,13 +136,16 @@ export function errors(error: unknown): string {
 
 export async function devices(group: pr.ProcessGroup, pointer: bigint): Promise<void> {
   const tensor = await pr.CudaTensor.from(new Float32Array(4), { device: "cuda:1", shape: [2, 2] });
-  const reduced: pr.CudaTensor = await group.allreduce(tensor);
+  const reduced: pr.CudaTensor<Float32Array> = await group.allreduce(tensor);
   const array: Float32Array = await reduced.copyTo(new Float32Array(4));
   const zeros = await pr.CudaTensor.zeros("bf16", 3, { device: 0 });
   const place = { pointer, dtype: "f32", shape: [4], owner: array } as const;
   await group.allgather([tensor, zeros], pr.CudaTensor.fromPointer(place));
-  const all: pr.ArrayLike = await tensor.toArray();
-  void [all, tensor.device, tensor.pointer, tensor.stream];
+  const all: Float32Array = await tensor.toArray();
+  const halves: Uint16Array = await zeros.toArray();
+  const of = await pr.CudaTensor.from(new Uint16Array(2), { dtype: "f16" });
+  const some: number | bigint | undefined = (await of.toArray())[0];
+  void [all, halves, some, tensor.device, tensor.pointer, tensor.stream];
   tensor.free();
 }
 
