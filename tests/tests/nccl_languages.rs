@@ -7,7 +7,7 @@ use std::process::Output;
 
 use polyrank_tests::cases;
 use polyrank_tests::languages::{CASES, Language, Program};
-use polyrank_tests::nccl::{program, without_double};
+use polyrank_tests::nccl::{job, program, without_double};
 
 /// What the ranks said, if all ended well.
 fn said(output: &Output) -> String {
@@ -17,18 +17,22 @@ fn said(output: &Output) -> String {
     said
 }
 
-fn the_pairwise_cases(language: Language) {
-    for world in [1, 2, 3, 4] {
-        let Some(output) = program(language, CASES, world) else { return };
-        let said = said(&output);
-        // With strides, some ranks may have a block of one element, and no reason to refuse.
-        let passed = cases::pairwise(world).iter().filter(|(_, case)| !case.strided).count();
-        assert!(passed > 50, "{passed} cases for {world} ranks");
-        for rank in 0..world {
-            let line = format!("{language:?} rank {rank} of {world}: {passed} passed, 0 failed");
-            assert!(said.contains(&line), "{line}\n{said}");
-        }
+/// Ranks of these languages, in this order, must have passed all cases.
+fn the_pairwise_cases_of(languages: &[Language]) {
+    let parts: Vec<_> = languages.iter().map(|&language| (language, 1)).collect();
+    let Some(output) = job(CASES, &parts) else { return };
+    let (said, world) = (said(&output), parts.len() as u32);
+    // With strides, some ranks may have a block of one element, and no reason to refuse.
+    let passed = cases::pairwise(world).iter().filter(|(_, case)| !case.strided).count();
+    assert!(passed > 50, "{passed} cases for {world} ranks");
+    for (rank, language) in languages.iter().enumerate() {
+        let line = format!("{language:?} rank {rank} of {world}: {passed} passed, 0 failed");
+        assert!(said.contains(&line), "{line}\n{said}");
     }
+}
+
+fn the_pairwise_cases(language: Language) {
+    (1..=4).for_each(|world| the_pairwise_cases_of(&vec![language; world]));
 }
 
 #[test]
@@ -39,6 +43,13 @@ fn the_pairwise_cases_in_python() {
 #[test]
 fn the_pairwise_cases_in_node() {
     the_pairwise_cases(Language::Node);
+}
+
+#[test]
+fn the_pairwise_cases_in_a_group_of_all() {
+    use Language::{Node, Python, Rust};
+    the_pairwise_cases_of(&[Rust, Python, Node]);
+    the_pairwise_cases_of(&[Node, Python, Rust, Node]);
 }
 
 #[test]
@@ -56,6 +67,6 @@ fn tensors_of_node() {
 #[test]
 fn node_without_a_driver_says_what_was_looked_for() {
     let script = Program { example: "", script: "nccl/no_driver" };
-    let Some(output) = without_double(Language::Node, script, 1) else { return };
+    let Some(output) = without_double(script, &[(Language::Node, 1)]) else { return };
     assert!(said(&output).contains("ok 0"));
 }
