@@ -70,3 +70,11 @@ fn node_without_a_driver_says_what_was_looked_for() {
     let Some(output) = without_double(script, &[(Language::Node, 1)]) else { return };
     assert!(said(&output).contains("ok 0"));
 }
+
+#[test]
+fn a_rank_of_node_that_is_gone_is_an_error_on_the_others() {
+    let script = Program { example: "", script: "nccl/gone" };
+    let Some(output) = program(Language::Node, script, 3) else { return };
+    let said = said(&output);
+    assert!(said.contains("ok 0") && said.contains("ok 1"), "{said}");
+}
