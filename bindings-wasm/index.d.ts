@@ -40,7 +40,8 @@ export interface Float16ArrayLike extends ArrayBufferView {
 }
 
 /**
- * What operations read and write, in place: a typed array or DataView, or a {@link Tensor}.
+ * What operations read and write, in place: a typed array or DataView, a {@link Tensor}, or a
+ * {@link CudaTensor}.
  *
  * An array is copied to native memory at the call and back when the operation is complete; do not
  * touch it in between. One that is detached or resized meanwhile rejects the operation, and is not
@@ -48,7 +49,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * all ranks, which count on this one. Operations on one array are carried out one after the other,
  * in the order of the calls. Memory of {@link alloc} is used without a copy.
  */
-export type TensorLike = ArrayLike | Tensor;
+export type TensorLike = ArrayLike | Tensor | CudaTensor;
 
 /** A run of bytes; a string is its UTF-8 encoding. */
 export type BytesLike = string | ArrayBufferView | ArrayBuffer;
@@ -145,6 +146,154 @@ export function alloc<D extends DType>(
   dtype: D,
   shape: number | readonly number[],
 ): Tensor<ArrayOf<D>>;
+
+/** Which CUDA device: its index, or `"cuda:1"`; `"cuda"` is the first one. */
+export type CudaDevice = number | "cuda" | `cuda:${number}`;
+
+/** Where a {@link CudaTensor} is made. */
+export interface CudaOptions {
+  /**
+   * The device.
+   * @defaultValue `0`
+   */
+  device?: CudaDevice | undefined;
+}
+
+/** A typed array: all but a DataView. */
+export type ElementArray = Exclude<ArrayLike, DataView>;
+
+/** What {@link CudaTensor.fromPointer} is told. */
+export interface CudaPointer<D extends DType = DType> {
+  /** The first element's address on the device (`CUdeviceptr`). */
+  pointer: bigint;
+  /** The element type. */
+  dtype: D;
+  /** The sizes, outermost first; a number is one dimension. */
+  shape: number | readonly number[];
+  /** Elements between neighbours of each dimension; row by row unless given. */
+  strides?: readonly number[] | undefined;
+  /**
+   * The device on which the memory lies.
+   * @defaultValue `0`
+   */
+  device?: CudaDevice | undefined;
+  /**
+   * The stream (`CUstream`) in whose order the memory is used: operations come after what was
+   * issued there before them. Unless given, the default stream.
+   */
+  stream?: bigint | undefined;
+  /** What owns the memory: kept until nothing of polyrank uses that any more. */
+  owner: object;
+}
+
+/**
+ * A tensor in memory of a CUDA device, for groups with the backend `nccl`. Operations use it in
+ * place; they come after what was issued on its stream when they were called, and what awaits one
+ * goes on when the device is done with it.
+ *
+ * The driver is asked on another thread, so that nothing here blocks the event loop. Without one,
+ * whatever makes a tensor fails with {@link BackendUnavailableError}, which says what was looked
+ * for; in a browser with {@link UnsupportedError}.
+ */
+export class CudaTensor<A extends ElementArray = ElementArray> {
+  private constructor();
+  /**
+   * A copy of an array or of a tensor in memory of the host, as it is at the call.
+   *
+   * @param data - What is copied.
+   * @param options - The device; `dtype` as for {@link tensor}; `shape`, that of `data` unless
+   * given.
+   * @throws {@link BackendUnavailableError}
+   * @throws {@link InvalidArgumentError} if there is no such device.
+   */
+  static from<A extends Exclude<ElementArray, Uint8ClampedArray>>(
+    data: A,
+    options?: CudaOptions & {
+      /** The sizes, outermost first. */
+      shape?: readonly number[] | undefined;
+      /** The element type is that of `data`. */
+      dtype?: undefined;
+    },
+  ): Promise<CudaTensor<A>>;
+  /**
+   * As above, with an element type that JavaScript has no array of.
+   *
+   * @param data - What is copied.
+   * @param options - As above.
+   */
+  static from(
+    data: ArrayLike | Tensor,
+    options?: CudaOptions & {
+      /** The element type; that of `data` unless given. */
+      dtype?: DType | undefined;
+      /** The sizes, outermost first. */
+      shape?: readonly number[] | undefined;
+    },
+  ): Promise<CudaTensor>;
+  /**
+   * A tensor of zeros.
+   *
+   * @throws {@link BackendUnavailableError}
+   */
+  static zeros<D extends DType>(
+    dtype: D,
+    shape: number | readonly number[],
+    options?: CudaOptions,
+  ): Promise<CudaTensor<ArrayOf<D>>>;
+  /**
+   * A tensor whose elements are whatever was there before.
+   *
+   * @throws {@link BackendUnavailableError}
+   */
+  static empty<D extends DType>(
+    dtype: D,
+    shape: number | readonly number[],
+    options?: CudaOptions,
+  ): Promise<CudaTensor<ArrayOf<D>>>;
+  /**
+   * A tensor over memory that another library owns, which is not copied. Nothing can check the
+   * address: a wrong one ends the process, or worse.
+   *
+   * `owner` must not refer to the tensor, or neither is ever freed.
+   *
+   * @throws {@link BackendUnavailableError}
+   */
+  static fromPointer<D extends DType>(memory: CudaPointer<D>): CudaTensor<ArrayOf<D>>;
+  /** The element type. */
+  readonly dtype: DType;
+  /** The sizes, outermost first. */
+  readonly shape: number[];
+  /** Elements between neighbours of each dimension. */
+  readonly strides: number[];
+  /** The number of elements. */
+  readonly size: number;
+  /** Bytes of all elements. */
+  readonly byteLength: number;
+  /** The device: `"cuda:1"`. */
+  readonly device: string;
+  /** The first element's address on the device, for libraries that take one. */
+  readonly pointer: bigint;
+  /** The stream in whose order the memory is used; `0n` is the default stream. */
+  readonly stream: bigint;
+  /**
+   * A copy of the elements, as they are after what was issued on the stream. Await operations on
+   * the tensor first.
+   */
+  toArray(): Promise<A>;
+  /**
+   * As {@link CudaTensor.toArray}, into an array with as many bytes, which it gives back.
+   *
+   * @throws {@link InvalidArgumentError} if the array has more or fewer.
+   */
+  copyTo<B extends ArrayLike>(array: B): Promise<B>;
+  /**
+   * Frees the memory when no operation uses it any more, without waiting for the collector, which
+   * frees it too. Whatever uses the tensor afterwards fails.
+   */
+  free(): void;
+  /** `CudaTensor`. */
+  readonly [Symbol.toStringTag]: string;
+}
 
 /** Options of whatever takes time. */
 export interface WaitOptions {

@@ -10,6 +10,7 @@
 #![allow(unreachable_pub)]
 
 mod convert;
+mod device;
 mod farewell;
 mod lines;
 mod memory;

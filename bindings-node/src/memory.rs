@@ -1,20 +1,25 @@
-//! `NativeMemory`: memory of the core that JavaScript looks at without a copy.
+//! `NativeMemory`: memory of the core, which JavaScript looks at without a copy where it is the
+//! host's.
 
 use std::cell::RefCell;
 
 use napi::Env;
-use napi::bindgen_prelude::Unknown;
+use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
 use napi_derive::napi;
 use polyrank::{Error, Region};
 
-use crate::convert::{Kept, Owned, raise, view_of};
+use crate::convert::{Js, Kept, Owned, Weight, raise, view_of};
+use crate::threads;
 
 /// Memory that operations use in place.
 #[napi]
 pub struct NativeMemory {
-    region: Owned,
+    /// Without bytes once it is released.
+    region: RefCell<Owned>,
     /// The view, once somebody asked for it.
     view: RefCell<Option<Kept>>,
+    /// For the collector, which does not see a device's memory.
+    weight: RefCell<Option<Weight>>,
 }
 
 #[napi]
@@ -22,7 +27,24 @@ impl NativeMemory {
     /// Its bytes.
     #[napi(getter)]
     pub fn bytes(&self) -> f64 {
-        self.region.len() as f64
+        self.region.borrow().len() as f64
+    }
+
+    /// Where it begins.
+    #[napi(getter)]
+    pub fn address(&self) -> BigInt {
+        BigInt::from(self.region.borrow().address() as u64)
+    }
+
+    /// Lets go of it before the collector does. Operations under way keep it.
+    #[napi]
+    pub fn release(&self) {
+        let region = self.region.replace(Region::zeroed(0));
+        drop(self.weight.take());
+        // The driver may wait until the device has done what it was given.
+        if region.device().is_some() {
+            threads::drop_later(region);
+        }
     }
 
     /// The memory as a `Uint8Array`, the same one each time.
@@ -32,7 +54,12 @@ impl NativeMemory {
         if let Some(view) = &*view {
             return Ok(view.get()?.into_unknown());
         }
-        let made = view_of(env, &self.region)?;
+        let region = self.region();
+        if region.device().is_some() {
+            let message = "memory of a device is not the host's to look at".to_owned();
+            return Err(raise(env, &Error::InvalidArgument { message }));
+        }
+        let made = view_of(env, &region)?;
         *view = Some(Kept::new(made)?);
         Ok(made.into_unknown())
     }
@@ -49,16 +76,38 @@ impl NativeMemory {
             let message = format!("there is no memory for {bytes} bytes");
             raise(env, &Error::InvalidArgument { message })
         })?;
-        Ok(NativeMemory { region, view: RefCell::new(None) })
+        Ok(NativeMemory::of(region))
     }
 
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
+    /// Memory that is there.
+    pub(crate) fn of(region: Region) -> NativeMemory {
+        NativeMemory {
+            region: RefCell::new(region),
+            view: RefCell::new(None),
+            weight: RefCell::new(None),
+        }
+    }
+
+    /// New memory of a device.
+    pub(crate) fn made(env: Env, region: Region) -> NativeMemory {
+        let weight = Weight::new(env, region.len());
+        let memory = NativeMemory::of(region);
+        memory.weight.replace(Some(weight));
+        memory
+    }
+
+    pub(crate) fn into_js<'a>(self, env: Env) -> napi::Result<Js<'a>> {
+        Ok(Js::of_instance(&self.into_instance(&env)?))
+    }
+
+    pub(crate) fn region(&self) -> Region {
+        self.region.borrow().clone()
     }
 }
 
 impl Drop for NativeMemory {
     fn drop(&mut self) {
         self.view.borrow_mut().take().into_iter().for_each(Kept::forget);
+        self.release();
     }
 }

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::{Env, Result};
-use polyrank::Error;
 use polyrank::calls::Answer;
+use polyrank::{Error, Region};
 
 use crate::convert::{Deferred, Js, Kept, Wake, raise_value, to_js};
+use crate::memory::NativeMemory;
 use crate::patience::Patience;
 
 /// What happened elsewhere that this thread is to learn.
@@ -19,6 +20,10 @@ pub(crate) enum Event {
     Completed(u32),
     /// A call that waits has ended; the number is that of its cancellation.
     Ended(Deferred, Option<u32>, polyrank::Result<Answer>),
+    /// A call has ended that makes memory.
+    Made(Deferred, polyrank::Result<Region>),
+    /// Nothing uses the memory any more whose owner was kept by this number.
+    Unused(u32),
 }
 
 /// The side of a realm that other threads see.
@@ -43,6 +48,8 @@ struct State {
     last_id: u32,
     /// What ends the calls that run.
     cancellations: HashMap<u32, Arc<AtomicBool>>,
+    /// Owners of memory that operations may use, by the number that its end is told with.
+    owners: HashMap<u32, Kept>,
 }
 
 thread_local! {
@@ -124,6 +131,20 @@ impl Realm {
         }
     }
 
+    /// Keeps a value until `Event::Unused` names this number of it.
+    pub(crate) fn keep(&self, owner: Js<'_>) -> Result<u32> {
+        let owner = Kept::new(owner)?;
+        let id = self.next_id();
+        self.state.borrow_mut().owners.insert(id, owner);
+        Ok(id)
+    }
+
+    /// Lets go of a value that was kept.
+    fn forget(&self, owner: u32) {
+        let kept = self.state.borrow_mut().owners.remove(&owner);
+        kept.into_iter().for_each(Kept::forget);
+    }
+
     fn receive(&self, env: Env) -> Result<()> {
         let events = {
             let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,15 +152,31 @@ impl Realm {
         };
         let (mut completed, mut outcome) = (Vec::new(), Ok(()));
         for event in events {
+            if let Event::Unused(owner) = event {
+                // Nobody waits for this.
+                self.forget(owner);
+                continue;
+            }
             self.event_came(env);
             match event {
+                Event::Unused(_) => {}
                 Event::Completed(id) => completed.push(id),
                 Event::Ended(deferred, cancellation, result) => {
                     if let Some(id) = cancellation {
                         self.state.borrow_mut().cancellations.remove(&id);
                     }
                     // Whatever becomes of one call, the others get their answers.
-                    let settled = Js::scope(env, || settle(env, deferred, result));
+                    let settled = Js::scope(env, || {
+                        settle(env, deferred, result, |answer| to_js(env, answer))
+                    });
+                    outcome = outcome.and(settled);
+                }
+                Event::Made(deferred, result) => {
+                    let settled = Js::scope(env, || {
+                        settle(env, deferred, result, |region| {
+                            NativeMemory::made(env, region).into_js(env)
+                        })
+                    });
                     outcome = outcome.and(settled);
                 }
             }
@@ -158,9 +195,14 @@ impl Realm {
     }
 }
 
-fn settle(env: Env, deferred: Deferred, result: polyrank::Result<Answer>) -> Result<()> {
+fn settle<'a, T>(
+    env: Env,
+    deferred: Deferred,
+    result: polyrank::Result<T>,
+    value_of: impl FnOnce(T) -> Result<Js<'a>>,
+) -> Result<()> {
     let value = match result {
-        Ok(answer) => to_js(env, answer).map(Ok),
+        Ok(answer) => value_of(answer).map(Ok),
         Err(error) => raise_value(env, &error).map(Err),
     };
     match value {

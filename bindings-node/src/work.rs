@@ -7,6 +7,7 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
+use polyrank::Error;
 use polyrank::backend::Waiting;
 use polyrank::calls::staged::Staged;
 
@@ -31,6 +32,8 @@ pub(crate) struct NativeWork {
     is_attended: Cell<bool>,
     /// Whether its result is copied out already.
     is_over: Cell<bool>,
+    /// Whether the group did not take it, which does it no harm.
+    is_refused: Cell<bool>,
 }
 
 /// A number that no other operation of this realm has; negative if the operation went well and is
@@ -104,7 +107,7 @@ fn work_issue(env: Env, work: Unknown<'_>) -> Result<()> {
 /// Gives it up, though it was called: its group is aborted on all ranks, for this reason.
 #[napi]
 fn work_give_up(work: Unknown<'_>, why: String) -> Result<()> {
-    this(work)?.staged.borrow_mut().give_up(&why);
+    this(work)?.give_up(&why);
     Ok(())
 }
 
@@ -167,17 +170,23 @@ impl NativeWork {
         let starts = !staged.is_issued() && bytes as f64 <= start_within;
         let id = realm(env)?.next_id();
         let staged = RefCell::new(staged);
-        let [is_done, is_attended, is_over] = [const { Cell::new(false) }; 3];
-        let work = NativeWork { id, staged, is_done, is_attended, is_over };
+        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
+        let work = NativeWork { id, staged, is_done, is_attended, is_over, is_refused };
         if !starts {
             return Ok(work);
         }
         let begun = work.begin(env, tensors, bytes);
         if let Err(error) = &begun {
-            // The other ranks count on it, and would take this rank's next one for it.
-            work.staged.borrow_mut().give_up(&error.reason);
+            work.give_up(&error.reason);
         }
         begun.map(|()| work)
+    }
+
+    /// The other ranks count on it, and would take this rank's next one for it.
+    fn give_up(&self, why: &str) {
+        if !self.is_refused.get() {
+            self.staged.borrow_mut().give_up(why);
+        }
     }
 
     /// Copies everything in and issues it. If it is done then, copies a small result out.
@@ -206,6 +215,11 @@ impl NativeWork {
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
         let waiting = if is_large { Waiting::Elsewhere } else { Waiting::Soon };
         let issued = self.staged.borrow_mut().issue(waiting);
+        if let Err(error) = &issued {
+            // Of devices, much cannot be done; all ranks are told the same, and nobody waits.
+            let is_on_device = self.staged.borrow().is_on_device();
+            self.is_refused.set(is_on_device && is_refusal(error));
+        }
         issued.map_err(|error| raise(env, &error))?;
         let staged = self.staged.borrow();
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
@@ -244,6 +258,14 @@ impl NativeWork {
         }
         self.is_done.get()
     }
+}
+
+/// Whether an operation is wrong or not to be had here, rather than something having failed.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidArgument { .. } | Error::Unsupported { .. } | Error::UnsupportedDType { .. }
+    )
 }
 
 impl Drop for NativeWork {

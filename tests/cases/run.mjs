@@ -2,6 +2,8 @@
 //
 // README.md says how a case is read. Knows nothing of how a collective is carried out.
 
+import { OnDevice } from "./device.mjs";
+
 const UNTOUCHED = 0xa5;
 // The arrays whose type is the element type; the others are made by `pr.tensor`.
 const ARRAYS = {
@@ -31,11 +33,12 @@ export async function main(pr, here) {
   await pr.initProcessGroup(here.init);
   const group = pr.defaultGroup();
   const [rank, world] = [pr.getRank(), pr.getWorldSize()];
-  const rows = file.pairwise[world];
+  const device = here.device === "cuda" ? new OnDevice(pr, rank) : null;
+  const all = file.pairwise[world].map((row) => new Case(file, row, rank, world));
+  const rows = all.filter((call) => device?.takes(call) ?? true);
   let failed = 0;
-  for (const row of rows) {
-    const call = new Case(file, row, rank, world);
-    const difference = await run(pr, group, call);
+  for (const call of rows) {
+    const difference = await run(pr, group, call, device);
     if (difference) {
       failed += 1;
       here.say(`FAILED ${call.name}: rank ${rank}, ${difference}`);
@@ -48,15 +51,20 @@ export async function main(pr, here) {
 }
 
 /** What differs after the call, if anything does. */
-async function run(pr, group, call) {
+async function run(pr, group, call, device) {
   const operations = Array.from({ length: call.form.coalesced ? 2 : 1 }, () => call.slots(pr));
   const owner = call.form.place === "ProcessGroup" ? group : pr;
+  await device?.put(operations);
+  const refused = device?.refuses(call) ?? false;
   try {
     await owner[camelCase(call.form.method)](...callArguments(pr, call, operations));
   } catch (error) {
+    if (refused && error.kind === "Unsupported") return undefined;
     error.message = `${call.name}: ${error.message}`;
     throw error;
   }
+  if (refused) return "was not refused";
+  await device?.get(operations);
   for (const slots of operations) {
     for (const [side, those] of Object.entries(slots)) {
       const differences = those.map((slot) => slot.difference());

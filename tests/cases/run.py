@@ -11,6 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import polyrank as pr
+from device import OnDevice
 
 FILE = json.loads((Path(__file__).parent / "cases.json").read_text())
 UNTOUCHED = 0xA5
@@ -186,14 +187,26 @@ def plain(case, role):
     return [case.length(case.rank, peer) for peer in peers]
 
 
-def run(group, case):
+def run(group, case, device):
     """What differs after the call, if anything does."""
     operations = [case.slots() for _ in range(2 if case.form["coalesced"] else 1)]
+    if device:
+        device.put(operations)
     positional, keywords = arguments(case, operations)
     owner = group if case.form["place"] == "ProcessGroup" else pr
-    work = getattr(owner, case.form["method"])(*positional, **keywords)
-    if work is not None:
-        work.wait()
+    refused = device is not None and device.refuses(case)
+    try:
+        work = getattr(owner, case.form["method"])(*positional, **keywords)
+        if work is not None:
+            work.wait()
+    except pr.UnsupportedError:
+        if refused:
+            return None
+        raise
+    if refused:
+        return "was not refused"
+    if device:
+        device.get(operations)
     for slots in operations:
         for side, those in slots.items():
             for at, slot in enumerate(those):
@@ -209,14 +222,15 @@ def main():
     group = pr.group.WORLD
     rank, world = pr.get_rank(), pr.get_world_size()
     failed = 0
-    rows = FILE["pairwise"][str(world)]
-    for row in rows:
-        case = Case(row, rank, world)
-        difference = run(group, case)
+    device = OnDevice(rank) if os.environ.get("POLYRANK_TEST_DEVICE") == "cuda" else None
+    cases = [Case(row, rank, world) for row in FILE["pairwise"][str(world)]]
+    cases = [case for case in cases if device is None or device.takes(case)]
+    for case in cases:
+        difference = run(group, case, device)
         if difference:
             failed += 1
             print(f"FAILED {case.name}: rank {rank}, {difference}", flush=True)
-    passed = len(rows) - failed
+    passed = len(cases) - failed
     print(f"Python rank {rank} of {world}: {passed} passed, {failed} failed", flush=True)
     pr.destroy_process_group()
     return 1 if failed else 0

@@ -5,16 +5,22 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank_tests::cases;
+use polyrank_tests::{cases, nccl};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let backend = std::env::var("POLYRANK_TEST_BACKEND").unwrap_or_else(|_| "tcp".to_owned());
     let group = init_process_group(InitOptions::default().backend(backend))?;
     let (rank, world) = (group.rank(), group.size());
-    let rows = cases::pairwise(world);
+    let is_on_device = std::env::var("POLYRANK_TEST_DEVICE").is_ok_and(|device| device == "cuda");
+    let mut rows = cases::pairwise(world);
+    rows.retain(|(_, case)| !is_on_device || !case.strided);
     let mut failed = 0;
     for (name, case) in &rows {
-        if let Err(difference) = cases::run(&group, case)? {
+        let outcome = match is_on_device {
+            true => nccl::check(&group, case),
+            false => cases::run(&group, case)?,
+        };
+        if let Err(difference) = outcome {
             failed += 1;
             println!("FAILED {name}: {difference}");
         }

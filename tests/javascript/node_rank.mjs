@@ -16,6 +16,8 @@ const here = {
   language: "Node",
   /** How it finds the others. */
   init: { initMethod: "env://", backend: process.env.POLYRANK_TEST_BACKEND },
+  /** Where tensors lie, if not in memory of the host. */
+  device: process.env.POLYRANK_TEST_DEVICE,
   /** Shows a line. */
   say: (line) => console.log(line),
   /** The text of a file of the repository. */

@@ -7,13 +7,14 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrank::backend::nccl::NcclOptions;
+use polyrank::backend::nccl::{self, NcclOptions};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, ProcessGroup, Request, Tensor};
+use polyrank::{Collective, DType, Error, ProcessGroup, Request, Tensor};
 
+use super::cases::{self, Case, Memory};
 use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
 use super::processes::{Ended, bare_processes, is_rank, variables, with_variable};
@@ -130,19 +131,59 @@ pub fn nccl_processes(
 /// Runs a script of `tests/nccl` on `size` Python ranks with the double. `None`, after saying so,
 /// where Python is missing.
 pub fn python_ranks(script: &'static str, size: u32) -> Option<Output> {
-    let words = match Language::Python.command(Program { example: "", script }) {
-        Ok(words) => words,
-        Err(missing) => {
-            say_skipped(&missing);
-            return None;
-        }
-    };
+    program(Language::Python, Program { example: "", script }, size)
+}
+
+/// Runs a program on `size` ranks of a language with the double, whose tensors are to lie on
+/// devices. `None`, after saying so, where the language is missing.
+pub fn program(language: Language, program: Program, size: u32) -> Option<Output> {
+    job(program, &[(language, size)])
+}
+
+/// As [`program`], with so many ranks of each language, in this order of ranks.
+pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
+    let folder = Folder::new();
+    with_variable(LOG, &folder.text_of("log"), || with_double(|| without_double(program, parts)))
+}
+
+/// As [`job`], where nothing stands for NCCL and the driver.
+pub fn without_double(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
     let mut command = Command::new(built("polyrank"));
-    command.args(["run", "--no-prefix", "-n", &size.to_string()]).args(words);
-    with_double(|| {
-        let output = command.envs(variables()).output();
-        Some(output.expect("the launcher starts"))
-    })
+    command.args(["run", "--no-prefix"]);
+    for (index, (language, ranks)) in parts.iter().enumerate() {
+        let words = match language.command(program) {
+            Ok(words) => words,
+            Err(missing) => {
+                say_skipped(&missing);
+                return None;
+            }
+        };
+        command.args((index > 0).then_some(":")).args(["-n", &ranks.to_string()]).args(words);
+    }
+    command.envs([("POLYRANK_TEST_BACKEND", "nccl"), ("POLYRANK_TEST_DEVICE", "cuda")]);
+    let output = command.envs(variables()).output();
+    Some(output.expect("the launcher starts"))
+}
+
+/// Runs a case with tensors on the device that has the rank's number; what is wrong, if something
+/// is. What NCCL does not have must be a typed error.
+///
+/// # Errors
+/// What differs, or how the operation failed.
+pub fn check(group: &ProcessGroup, case: &Case) -> std::result::Result<(), String> {
+    let outcome = cases::run_on(group, case, Memory::Device(group.rank()));
+    let reduces = case.collective.facts().reduces;
+    let expected = !reduces || nccl::reduces(case.reduce_op, case.dtype);
+    match outcome {
+        Err(Error::InvalidArgument { message }) if case.strided => {
+            let is_meant = message.contains("must be contiguous");
+            if is_meant { Ok(()) } else { Err(message) }
+        }
+        Err(Error::Unsupported { who, .. }) if !expected && who == "the nccl backend" => Ok(()),
+        Ok(Ok(())) if !expected => Err("NCCL does not have it".to_owned()),
+        Ok(outcome) => outcome,
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// How the groups of [`nccl_ranks`] are made.

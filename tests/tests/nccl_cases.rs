@@ -4,28 +4,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use polyrank::backend::{Direction, Waiting, nccl};
+use polyrank::backend::{Direction, Waiting};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
 use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
 use polyrank_tests::cases::{self, Case, Memory};
 use polyrank_tests::nccl::{
-    Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
+    self, Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
 };
 
-/// Runs a case on this rank's device. What NCCL does not have must be a typed error.
+/// Runs a case on this rank's device.
 fn check(group: &ProcessGroup, case: &Case) {
-    let outcome = cases::run_on(group, case, Memory::Device(group.rank()));
-    let reduces = case.collective.facts().reduces;
-    let (world, expected) = (group.size(), !reduces || nccl::reduces(case.reduce_op, case.dtype));
-    match outcome {
-        Err(Error::InvalidArgument { message }) if case.strided => {
-            assert!(message.contains("must be contiguous"), "{case}: {message}");
-        }
-        Err(Error::Unsupported { who, .. }) if !expected => assert_eq!(who, "the nccl backend"),
-        Ok(Ok(())) => assert!(expected, "{case}: NCCL does not have it"),
-        Ok(Err(difference)) => panic!("{case}, world {world}: {difference}"),
-        Err(error) => panic!("{case}, world {world}: {error}"),
+    if let Err(difference) = nccl::check(group, case) {
+        panic!("{case}, world {}: {difference}", group.size());
     }
 }
 

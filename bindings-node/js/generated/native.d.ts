@@ -47,7 +47,8 @@ export interface TensorInfo {
   shape: readonly number[];
   strides?: readonly number[];
   offset?: number;
-  /** Memory of `Native.alloc`: used as it is, not copied; its place in `tensors` is empty. */
+  /** Memory of `Native.alloc` or of a device: used as it is, not copied; its place in `tensors` is
+   * empty. */
   memory?: NativeMemory;
 }
 
@@ -55,6 +56,10 @@ export interface TensorInfo {
 export interface NativeMemory {
   /** All of it, where it is now: to be asked for anew after each await. */
   view(): Uint8Array;
+  /** Of a device's: where it begins. */
+  readonly address?: bigint;
+  /** Of a device's: lets go of it, which operations under way have all the same. */
+  release?(): void;
 }
 
 /** An opaque handle: a group or a store. */
@@ -128,6 +133,20 @@ export interface Native {
   shutdownLimitMs(): number;
   /** Zeroed memory. */
   alloc(bytes: number): NativeMemory;
+  /** A copy of `bytes` in memory of a CUDA device. None of these is there in a browser. */
+  cudaUpload?(bytes: Uint8Array, index: number): Promise<NativeMemory>;
+  /** Memory of a CUDA device, zeroed or whatever it is. */
+  cudaAllocate?(bytes: number, index: number, zeroed: boolean): Promise<NativeMemory>;
+  /** Memory of somebody else's on a CUDA device, which `owner` keeps. */
+  cudaMemoryAt?(
+    address: bigint,
+    bytes: number,
+    index: number,
+    stream: bigint,
+    owner: unknown,
+  ): NativeMemory;
+  /** A copy of the bytes of such memory, as they are after what its stream was issued. */
+  cudaDownload?(memory: NativeMemory, from: number, to: number): Promise<Uint8Array>;
   /**
    * Resolves and checks a collective or a message. If at most `startWithin` bytes are to be copied
    * in, copies them and issues it (-1: never), and looks for a few microseconds whether it ends.

@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 
-use napi::bindgen_prelude::JsValue;
 use napi::{Env, Result};
 use polyrank::calls::{Answer, Object};
 
@@ -35,11 +34,7 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
             Ok(record)
         }
         Answer::Object(Object::NonGroupMember) => Js::nothing(env),
-        Answer::Object(object) => {
-            let instance = NativeObject::new(object).into_js(&env)?;
-            let raw = instance.value();
-            Ok(Js::new(raw.env, raw.value))
-        }
+        Answer::Object(object) => Ok(Js::of_instance(&NativeObject::new(object).into_js(&env)?)),
     }
 }
 

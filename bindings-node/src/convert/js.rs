@@ -48,6 +48,12 @@ impl<'a> Js<'a> {
         Js::new(parts.env, parts.value)
     }
 
+    /// An object of a class of this package.
+    pub(crate) fn of_instance<'env, T: JsValue<'env>>(instance: &T) -> Js<'a> {
+        let parts = instance.value();
+        Js::new(parts.env, parts.value)
+    }
+
     /// A value that a function of this package returns.
     pub(crate) fn into_unknown(self) -> Unknown<'a> {
         // SAFETY: both parts came from Node and belong together.

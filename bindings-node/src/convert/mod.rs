@@ -3,6 +3,7 @@
 mod answers;
 mod arguments;
 mod arrays;
+mod device;
 mod errors;
 mod js;
 mod memory;
@@ -12,7 +13,8 @@ mod wake;
 
 pub(crate) use answers::to_js;
 pub(crate) use arguments::{Given, arguments};
-pub(crate) use arrays::views;
+pub(crate) use arrays::{View, views};
+pub(crate) use device::{Weight, memory_at};
 pub(crate) use errors::{describe, raise, raise_value};
 pub(crate) use js::{Deferred, Js, Kept};
 pub(crate) use memory::{Owned, view_of};

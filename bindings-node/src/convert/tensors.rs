@@ -51,7 +51,7 @@ fn one(array: Js<'_>, info: Js<'_>) -> Result<Described> {
         }
         if let Some(memory) = info.find(c"memory")? {
             let memory: ClassInstance<'_, NativeMemory> = instance(memory)?;
-            described.memory = Memory::Own(memory.region().clone());
+            described.memory = Memory::Own(memory.region());
             return Ok(described);
         }
     }

@@ -134,6 +134,21 @@ export function errors(error: unknown): string {
   return String(error);
 }
 
+export async function devices(group: pr.ProcessGroup, pointer: bigint): Promise<void> {
+  const tensor = await pr.CudaTensor.from(new Float32Array(4), { device: "cuda:1", shape: [2, 2] });
+  const reduced: pr.CudaTensor<Float32Array> = await group.allreduce(tensor);
+  const array: Float32Array = await reduced.copyTo(new Float32Array(4));
+  const zeros = await pr.CudaTensor.zeros("bf16", 3, { device: 0 });
+  const place = { pointer, dtype: "f32", shape: [4], owner: array } as const;
+  await group.allgather([tensor, zeros], pr.CudaTensor.fromPointer(place));
+  const all: Float32Array = await tensor.toArray();
+  const halves: Uint16Array = await zeros.toArray();
+  const of = await pr.CudaTensor.from(new Uint16Array(2), { dtype: "f16" });
+  const some: number | bigint | undefined = (await of.toArray())[0];
+  void [all, halves, some, tensor.device, tensor.pointer, tensor.stream];
+  tensor.free();
+}
+
 export function tensors(): void {
   const floats: Float32Array = pr.alloc("f32", [2, 3]).data;
   const flags: Uint8Array = pr.alloc("bool", 4).data;

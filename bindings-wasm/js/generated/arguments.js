@@ -4,6 +4,7 @@
 // a method.
 
 import { ReduceOp } from "./constants.js";
+import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "./errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
@@ -175,6 +176,8 @@ function takeTensor(call, object, depth) {
     info = codeOf(object);
   } else if (object instanceof Tensor) {
     ({ info, view } = described(object));
+  } else if (object instanceof CudaTensor) {
+    ({ info, view } = describedOnDevice(object));
   } else {
     return otherObject(object, (item, below) => takeTensor(call, item, below), depth);
   }

@@ -19,6 +19,7 @@ export {
   WorkResult,
   premulSum,
 } from "./constants.js";
+export { CudaTensor } from "./cuda.js";
 export {
   PolyrankError,
   AbortedError,

@@ -31,7 +31,7 @@ const CODES = new Map(
 );
 
 /** The array in which elements of a type are looked at, where JavaScript has one of that type. */
-const VIEWS = {
+export const VIEWS = {
   bool: Uint8Array,
   u8: Uint8Array,
   i8: Int8Array,
@@ -208,7 +208,7 @@ export function alloc(dtype, shape) {
   return new Tensor(MADE_HERE, name, null, memory, info);
 }
 
-function dtypeOf(name, called) {
+export function dtypeOf(name, called) {
   const known = DTYPES.get(name);
   if (known !== undefined) return known.name;
   const names = [...new Set([...DTYPES.values()].map((dtype) => dtype.name))].join(", ");
@@ -217,7 +217,7 @@ function dtypeOf(name, called) {
   );
 }
 
-function counts(list, name) {
+export function counts(list, name) {
   if (!Array.isArray(list) && !ArrayBuffer.isView(list)) {
     throw new InvalidTypeError(`'${name}' must be a list of numbers, not ${named(list)}`);
   }
@@ -237,18 +237,18 @@ function checkCount(count, name) {
 
 /** No memory has as many elements as the lengths that are not 0 say, so that there is none of which
  * this is a part without elements. */
-function checkSize(sizes, elementBytes, called, mostBytes = platform.mostBytes) {
+export function checkSize(sizes, elementBytes, called, mostBytes = platform.mostBytes) {
   const bytes = product(sizes.filter((size) => size !== 0)) * elementBytes;
   if (bytes <= mostBytes) return;
   const most = `there can be ${mostBytes} bytes at most`;
   throw new InvalidArgumentError(`${called}(): [${sizes}] has too many elements; ${most}`);
 }
 
-function product(sizes) {
+export function product(sizes) {
   return sizes.reduce((all, size) => all * size, 1);
 }
 
-function rowMajor(sizes) {
+export function rowMajor(sizes) {
   const strides = new Array(sizes.length);
   let step = 1;
   for (let axis = sizes.length - 1; axis >= 0; axis -= 1) {
@@ -259,11 +259,11 @@ function rowMajor(sizes) {
 }
 
 /** How many elements lie between the first and the end of the last one. */
-function extent(sizes, strides) {
+export function extent(sizes, strides) {
   if (sizes.includes(0)) return 0;
   return sizes.reduce((last, size, axis) => last + (size - 1) * strides[axis], 1);
 }
 
-function named(value) {
+export function named(value) {
   return value === null ? "null" : (value?.constructor?.name ?? typeof value);
 }

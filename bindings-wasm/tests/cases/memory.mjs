@@ -34,6 +34,18 @@ export const memory = {
     await leave(groups);
   },
 
+  async "there are no tensors of CUDA devices, and whoever wants one is told so"(pr) {
+    const place = { pointer: 4096n, dtype: "f32", shape: [1], owner: {} };
+    for (const make of [
+      () => pr.CudaTensor.from(new Float32Array(1)),
+      () => pr.CudaTensor.zeros("f32", [1]),
+      () => pr.CudaTensor.empty("f32", [1]),
+      async () => pr.CudaTensor.fromPointer(place),
+    ]) {
+      await fails("Unsupported", "there are no CUDA devices", make);
+    }
+  },
+
   async "a call that fails though it was prepared fails its group on all ranks"(pr) {
     const groups = await pair(pr);
     // More than small copies before had, whose memory would be used again.

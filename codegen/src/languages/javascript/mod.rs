@@ -33,6 +33,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("calls.js", include_str!("../../../templates/javascript/runtime/calls.js")),
     ("claims.js", include_str!("../../../templates/javascript/runtime/claims.js")),
     ("codec.js", include_str!("../../../templates/javascript/runtime/codec.js")),
+    ("cuda.js", include_str!("../../../templates/javascript/runtime/cuda.js")),
     ("handles.js", include_str!("../../../templates/javascript/runtime/handles.js")),
     ("lines.js", include_str!("../../../templates/javascript/runtime/lines.js")),
     ("members.js", include_str!("../../../templates/javascript/runtime/members.js")),

@@ -163,6 +163,11 @@ impl Staged {
         self.tensors.all.iter().map(|staging| staging.tensor.bytes()).sum()
     }
 
+    /// Whether any of its tensors lies on a device.
+    pub fn is_on_device(&self) -> bool {
+        self.tensors.all.iter().any(|staging| staging.tensor.region().device().is_some())
+    }
+
     /// Whether there is nothing left to issue.
     pub fn is_issued(&self) -> bool {
         !matches!(self.state, State::Prepared(_))

@@ -17,19 +17,32 @@ use crate::{Error, Result};
 /// [`Error::BackendUnavailable`] without a driver; [`Error::InvalidArgument`] for an index that no
 /// device has; [`Error::Network`] with the driver's words.
 pub fn upload(bytes: &[u8], index: u32) -> Result<Region> {
+    let region = allocate(bytes.len(), index)?;
+    let gpu = Gpu::open(index)?;
+    let _entered = gpu.enter()?;
+    // SAFETY: so many bytes were allocated.
+    let copied = unsafe { result::memcpy_htod_sync(region.address() as u64, bytes) };
+    checked("cuMemcpyHtoD", copied)?;
+    Ok(region)
+}
+
+/// So many bytes of the device with this index, whatever they are, used in the order of its default
+/// stream.
+///
+/// # Errors
+/// As [`upload`].
+pub fn allocate(bytes: usize, index: u32) -> Result<Region> {
     let gpu = Gpu::open(index)?;
     let entered = gpu.enter()?;
     // No device has empty pieces of memory.
     // SAFETY: what was allocated is freed when its owner is dropped.
-    let address = checked("cuMemAlloc", unsafe { result::malloc_sync(bytes.len().max(1)) })?;
-    let owned = Owned { gpu: gpu.clone(), address };
-    // SAFETY: so many bytes were allocated.
-    checked("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(address, bytes) })?;
+    let address = checked("cuMemAlloc", unsafe { result::malloc_sync(bytes.max(1)) })?;
     drop(entered);
+    let owned = Owned { gpu, address };
     let device = OnDevice { index, stream: 0 };
     // SAFETY: the region owns the memory, which nobody else knows.
     let region = unsafe {
-        Region::from_device_parts(address as usize, bytes.len(), device, Some(Box::new(owned)))
+        Region::from_device_parts(address as usize, bytes, device, Some(Box::new(owned)))
     };
     Ok(region)
 }

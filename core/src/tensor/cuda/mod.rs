@@ -17,7 +17,7 @@ mod stream;
 
 #[cfg(feature = "nccl")]
 pub(crate) use memory::{Scratch, copy};
-pub use memory::{download, upload};
+pub use memory::{allocate, download, upload};
 #[cfg(feature = "nccl")]
 pub(crate) use stream::{Event, Stream};
 

@@ -1,0 +1,45 @@
+// Where the tensors of a case lie on a CUDA device, for groups with NCCL. Knows nothing of how a
+// case is read.
+
+/** What NCCL does not reduce. */
+const TYPES = new Set(["u16", "i16"]);
+const OPERATORS = new Set(["BAND", "BOR", "BXOR"]);
+
+/** The memory of one device, for the tensors of cases. */
+export class OnDevice {
+  constructor(pr, index) {
+    Object.assign(this, { pr, index });
+  }
+
+  /** Whether a case can be run: with strides, ranks with a block of one element have no reason to
+   * refuse what the others refuse. */
+  takes(call) {
+    return !call.strided;
+  }
+
+  /** Whether the call must be refused, on all ranks. */
+  refuses({ facts, dtype, op }) {
+    if (!facts.reduces) return false;
+    if (dtype === "bool") return op === "BXOR";
+    return TYPES.has(dtype) || OPERATORS.has(op);
+  }
+
+  /** Puts the tensors of a call on the device. */
+  async put(operations) {
+    for (const slot of slotsOf(operations)) {
+      slot.tensor = await this.pr.CudaTensor.from(slot.tensor, { device: this.index });
+    }
+  }
+
+  /** Brings back what is in them. */
+  async get(operations) {
+    for (const slot of slotsOf(operations)) {
+      await slot.tensor.copyTo(slot.memory);
+      slot.tensor.free();
+    }
+  }
+}
+
+function slotsOf(operations) {
+  return operations.flatMap((slots) => Object.values(slots).flat());
+}
