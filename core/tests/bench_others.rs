@@ -227,7 +227,33 @@ fn starts_that_make_no_sense_are_refused() {
             .env("POLYRANK_PYTHON", "/nowhere/else")
             .output()
             .unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
     assert!(said.contains("/nowhere/else") && said.contains("nothing is left"), "{said}");
+}
+
+#[test]
+fn a_torch_that_is_not_there_is_told_from_one_that_fails() {
+    let words =
+        "store --clients 1 --operations get --seconds 0.01 --turns 1 --against torch --python";
+    let output = bench(words).arg("/nowhere/python").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("pip install torch"), "{}", text(&output.stderr));
+    // A Python without it, and one where something else goes wrong.
+    let program = temporary("torch.sh");
+    let run = |complaint: &str| {
+        let script = format!("#!/bin/sh\necho 'Traceback' >&2; echo \"{complaint}\" >&2; exit 1\n");
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let output = bench(words).arg(&program).output().unwrap();
+        std::fs::remove_file(&program).unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = run("ModuleNotFoundError: No module named 'torch'");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("pip install torch"), "{said}");
+    let (code, said) = run("OSError: libcudart is broken");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("Traceback") && said.contains("libcudart is broken"), "{said}");
+    assert!(!said.contains("pip install"), "{said}");
 }

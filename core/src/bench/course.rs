@@ -38,6 +38,14 @@ pub(super) struct Course {
     _scripts: Scripts,
 }
 
+/// Why nothing can be measured.
+pub(super) enum Hindrance {
+    /// Nothing of what was asked for is installed.
+    Absence,
+    /// Something else that was told.
+    Failure(String),
+}
+
 /// What came of a run.
 pub(super) struct Measurement {
     pub(super) report: Report,
@@ -67,9 +75,10 @@ impl Course {
     pub(super) fn new(
         benchmark: Benchmark,
         interrupted: Arc<AtomicBool>,
-    ) -> Result<Course, String> {
-        let scripts = Scripts::write()
-            .map_err(|error| format!("cannot write the script of Python's ranks: {error}"))?;
+    ) -> Result<Course, Hindrance> {
+        let scripts = Scripts::write().map_err(|error| {
+            Hindrance::Failure(format!("cannot write the script of Python's ranks: {error}"))
+        })?;
         let (mut contenders, mut missing) = (Vec::new(), BTreeMap::new());
         let mut absent = Vec::new();
         for contender in &benchmark.contenders {
@@ -83,7 +92,7 @@ impl Course {
             }
         }
         let Some((reference, _)) = contenders.first() else {
-            return Err("nothing is left to measure".to_owned());
+            return Err(Hindrance::Absence);
         };
         let report = Report {
             made_by: "polyrank bench",

@@ -48,13 +48,13 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub(crate) use arguments::{BenchArguments, EXAMPLES};
-use course::{Course, Measurement};
+use course::{Course, Hindrance, Measurement};
 use results::Report;
 
 /// The exit code of a command line that makes no sense.
 const EXIT_USAGE: i32 = 2;
 /// The exit code of a run that lacked something it was asked to measure, such as a library that is
-/// not installed, and measured the rest.
+/// not installed, and measured the rest, if there was any.
 const EXIT_INCOMPLETE: i32 = 3;
 /// The exit code of a run that the user ended: 128 and SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -94,7 +94,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     benchmark.notes.iter().for_each(|note| say(note));
     let mut course = match Course::new(benchmark, interrupted) {
         Ok(course) => course,
-        Err(message) => {
+        Err(Hindrance::Absence) => {
+            say("nothing is left to measure");
+            return EXIT_INCOMPLETE;
+        }
+        Err(Hindrance::Failure(message)) => {
             say(&message);
             return 1;
         }

@@ -62,7 +62,7 @@ pub(crate) struct PredictArguments {
     /// Time from host to host: "2us", "150us", "30ms"
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     latency: Option<f64>,
-    /// What a host's wire carries: "25" or "25Gbit/s", "400Mbit/s", "3GB/s"
+    /// What a host's wire carries: "25" or "25Gbit/s", "1e2", "400Mbit/s", "3GB/s"
     #[arg(long, value_name = "RATE", value_parser = gigabits)]
     bandwidth: Option<f64>,
     /// Run the schedules of all ranks in model time too, where they have few enough messages
@@ -235,7 +235,7 @@ const RATES: [(&str, f64); 8] = [
 
 fn gigabits(text: &str) -> Result<f64, String> {
     let units = RATES.map(|(name, _)| name).join(", ");
-    let letters = text.find(|letter: char| letter.is_ascii_alphabetic() && letter != 'e');
+    let letters = text.find(|letter: char| letter.is_ascii_alphabetic() && !"eE".contains(letter));
     let (digits, unit) = text.split_at(letters.unwrap_or(text.len()));
     let scale = match unit.trim() {
         "" => 1.0,
@@ -286,9 +286,13 @@ mod tests {
         let prices = question(line).unwrap().prices;
         assert_eq!((prices.between.latency_s, prices.wire_byte_s), (2.0 * 1e-6, 8e-9 / 400.0));
         assert!(prices.between.byte_s <= prices.wire_byte_s);
-        for (text, gigabits_s) in
-            [("25", 25.0), ("400 Gbit/s", 400.0), ("3GB/s", 24.0), ("1e2", 100.0)]
-        {
+        for (text, gigabits_s) in [
+            ("25", 25.0),
+            ("400 Gbit/s", 400.0),
+            ("3GB/s", 24.0),
+            ("1e2", 100.0),
+            ("1E2Mbit/s", 0.1),
+        ] {
             assert_eq!(gigabits(text), Ok(gigabits_s), "{text}");
         }
         assert_eq!(gigabits("250Mbit/s"), Ok(0.25));

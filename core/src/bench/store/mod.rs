@@ -19,7 +19,7 @@ use super::machine::{self, Machine};
 use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
-use server::Server;
+use server::{Lack, Server};
 
 /// More clients than this have no room in one process.
 const MOST_CLIENTS: u64 = 100_000;
@@ -154,10 +154,14 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Ending, String> {
     if !arguments.against.is_empty() {
         match Server::torch(arguments.python.as_deref()) {
             Ok(server) => servers.push(server),
-            Err(why) => {
+            Err(Lack::Absence(why)) => {
                 say(&format!("missing: {why}"));
                 missing.push(why);
                 is_absent = true;
+            }
+            Err(Lack::Failure(why)) => {
+                say(&why);
+                missing.push(why);
             }
         }
     }

@@ -33,26 +33,39 @@ print(f'tcp://127.0.0.1:{store.port}', flush=True)
 sys.stdin.read()
 ";
 
+/// How much is shown of what a server said that did not come to listen.
+const LAST_LINES: usize = 5;
+
+/// Why there is no server.
+pub(super) enum Lack {
+    /// Its program, or what that needs, is not installed.
+    Absence(String),
+    /// It did not come to listen.
+    Failure(String),
+}
+
 impl Server {
     /// A polyrank store.
     pub(super) fn polyrank() -> Result<Server, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let words = ["store", "--host", "127.0.0.1", "--port", "0"].map(OsString::from);
         Server::start("polyrank", program.as_os_str().to_owned(), &words)
+            .map_err(|(Lack::Absence(why) | Lack::Failure(why))| why)
     }
 
     /// PyTorch's.
-    pub(super) fn torch(python: Option<&Path>) -> Result<Server, String> {
+    pub(super) fn torch(python: Option<&Path>) -> Result<Server, Lack> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
             .or_else(|| std::env::var_os("POLYRANK_BENCH_GLOO"))
             .unwrap_or_else(|| "python3".into());
         let words = ["-c", TORCH].map(OsString::from);
-        Server::start("torch", python, &words).map_err(|message| {
-            format!(
-                "{message}; python3 -m venv torch && torch/bin/pip install torch numpy, then \
-                 --python torch/bin/python"
-            )
+        Server::start("torch", python, &words).map_err(|lack| match lack {
+            Lack::Failure(why) if !why.contains("No module named 'torch'") => Lack::Failure(why),
+            Lack::Absence(why) | Lack::Failure(why) => Lack::Absence(format!(
+                "{why}; python3 -m venv torch && torch/bin/pip install torch numpy, then --python \
+                 torch/bin/python"
+            )),
         })
     }
 
@@ -64,13 +77,14 @@ impl Server {
     }
 
     /// Starts a program that says `tcp://…:PORT` when it listens.
-    fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, String> {
+    fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, Lack> {
         let mut command = Command::new(&program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // However this process ends, its servers end with it.
         die_with_launcher(&mut command);
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
-        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let spawned = command.spawn();
+        let mut child = spawned.map_err(|error| Lack::Absence(failed(error.to_string())))?;
         let said = child.stdout.take().map(BufReader::new);
         // PyTorch's server writes two lines for every client that goes away.
         let complaints = LastLines::default();
@@ -91,8 +105,10 @@ impl Server {
         // What it wrote is read to its end, which comes with its own.
         drop(process);
         reading.map(thread::JoinHandle::join);
-        let last = complaints.lines().pop().map_or(String::new(), |line| format!(": {line}"));
-        Err(failed(format!("it ended before it listened{last}")))
+        let complaints = complaints.lines();
+        let last = complaints.len().saturating_sub(LAST_LINES);
+        let last: String = complaints[last..].iter().map(|line| format!("\n    {line}")).collect();
+        Err(Lack::Failure(failed(format!("it ended before it listened:{last}"))))
     }
 
     /// The memory that the process has; none where the system does not say.
