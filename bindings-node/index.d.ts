@@ -571,7 +571,9 @@ export class P2POp {
 }
 
 /**
- * Issues sends and receives together, in their order; a handle for each of them.
+ * Issues sends and receives together, in their order; a handle for each of them. Those of
+ * {@link CudaTensor}s in one group are one operation, so that they meet in whatever order the ranks
+ * list them; each handle is then that of all.
  *
  * @throws {@link InvalidTypeError}
  */

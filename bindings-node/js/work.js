@@ -4,7 +4,7 @@
 /** What `polyrank.node` gives. */
 let addon;
 
-/** `given`, the addon, with `prepare` and `resolve` giving objects. */
+/** `given`, the addon, with `prepare`, `prepareTogether` and `resolve` giving objects. */
 export function withWorks(given) {
   addon = given;
   return {
@@ -12,6 +12,10 @@ export function withWorks(given) {
     prepare(group, method, args, keywords, tensors, infos, startWithin) {
       const { prepare } = addon;
       return new NativeWork(prepare(group, method, args, keywords, tensors, infos, startWithin));
+    },
+    prepareTogether(calls, startWithin) {
+      const { prepareTogether } = addon;
+      return new NativeWork(prepareTogether(calls, startWithin));
     },
     resolve: (...call) => new NativeCall(addon.resolve(...call)),
   };

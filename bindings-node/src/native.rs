@@ -66,6 +66,31 @@ pub fn prepare<'env>(
     Ok(Js::carrying(env, work)?.into_unknown())
 }
 
+/// As [`prepare`], for messages of the default group or the one that is named, which go together:
+/// `calls` are lists of a method, arguments by position and by name, tensors and what these are.
+#[napi]
+pub fn prepare_together<'env>(
+    env: Env,
+    calls: Unknown<'_>,
+    start_within: f64,
+) -> Result<Unknown<'env>> {
+    let fail = |error: polyrank::Error| raise(env, &error);
+    let calls = Js::of(calls);
+    let mut messages = Vec::new();
+    for index in 0..calls.len()? {
+        let call = calls.at(index)?;
+        let [method, args, keywords, tensors, infos] = [0, 1, 2, 3, 4].map(|at| call.at(at));
+        let tensors = read_tensors(tensors?, infos?)?;
+        let Given { arguments, objects } = arguments(args?, keywords?, &tensors)?;
+        let entry = entry(method?.into_unknown())?;
+        let staged = Staged::prepare(entry, None, arguments, &objects, tensors);
+        messages.push(staged.map_err(fail)?);
+    }
+    let staged = Staged::together(messages).map_err(fail)?;
+    let work = NativeWork::new(env, staged, Js::array(env)?, start_within)?;
+    Ok(Js::carrying(env, work)?.into_unknown())
+}
+
 /// A call that does not wait.
 #[napi]
 pub fn invoke<'env>(

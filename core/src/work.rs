@@ -205,8 +205,11 @@ impl Work {
 
     /// The sender, for a receive that is done.
     pub fn source_rank(&self) -> Option<u32> {
-        let (completion, _) = self.inner.as_ref()?.parts.first()?;
-        completion.source_rank()
+        match self.inner.as_ref()?.parts.as_slice() {
+            [(completion, _)] => completion.source_rank(),
+            // Of several messages that go together, there is no one sender.
+            _ => None,
+        }
     }
 
     /// Calls `callback` when it is done; at once if it is. The callback may run on any thread, and

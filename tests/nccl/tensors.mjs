@@ -139,6 +139,23 @@ const TESTS = {
       await pr.send(ours, { dst: next });
     }
     assert.deepEqual(await elements(theirs), copies(before));
+    // Those that go together meet in any order, also behind others.
+    const [to, from] = [await filled(rank, 50_000), await filled(-1, 50_000)];
+    const messages = [new pr.P2POp(pr.isend, to, next), new pr.P2POp(pr.irecv, from, before)];
+    if (rank === 1) messages.reverse();
+    const sum = pr.allReduce(to);
+    const works = pr.batchIsendIrecv(messages);
+    const given = await Promise.all(works);
+    await sum;
+    assert.deepEqual(given, rank === 1 ? [from, undefined] : [undefined, from]);
+    assert.deepEqual(works[0].result(), [from]);
+    assert.deepEqual(await elements(from), copies(total(), 50_000));
+    const group = await pr.newGroup([...Array(size).keys()]);
+    const again = messages.map(({ op, tensor, peer }) => new pr.P2POp(op, tensor, peer, { group }));
+    await Promise.all(pr.batchIsendIrecv(again));
+    const self = [new pr.P2POp(pr.isend, to, rank), new pr.P2POp(pr.irecv, from, before)];
+    assert.throws(() => pr.batchIsendIrecv(self), { kind: "InvalidArgument" });
+    await group.shutdown();
   },
 
   async aGroupRoutesByDevice() {

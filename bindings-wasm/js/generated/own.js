@@ -3,7 +3,8 @@
 // together, the names of backends.
 
 import { duration, signalOf, split } from "./arguments.js";
-import { invoke, invokeAsync, invokeNative, operate } from "./calls.js";
+import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
+import { CudaTensor } from "./cuda.js";
 import {
   AlreadyInitializedError,
   InvalidArgumentError,
@@ -12,6 +13,7 @@ import {
   UnknownBackendError,
 } from "./errors.js";
 import { handleOf, wrap } from "./handles.js";
+import { NON_GROUP_MEMBER } from "./members.js";
 import { platform } from "./native.js";
 
 /** Limit of operations of a group that was given none, ms. */
@@ -180,12 +182,27 @@ export function batchIsendIrecv(operations) {
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
   }
-  return operations.map(({ op, tensor, peer, group, tag, groupPeer }) => {
+  const messages = operations.map(({ op, tensor, peer, group, tag, groupPeer }) => {
     const other = op.name === "isend"
       ? { dst: peer, groupDst: groupPeer }
       : { src: peer, groupSrc: groupPeer };
-    return op(tensor, { ...other, group, tag });
+    return { op, spec: MESSAGES[op.name], values: [tensor, { ...other, group, tag }] };
   });
+  if (goTogether(operations)) return operateTogether(messages);
+  return messages.map(({ op, values }) => op(...values));
+}
+
+const MESSAGES = {
+  isend: { key: "DISTRIBUTED_ISEND", name: "isend", required: 1, output: null },
+  irecv: { key: "DISTRIBUTED_IRECV", name: "irecv", required: 1, output: 0, outputName: "tensor" },
+};
+for (const spec of Object.values(MESSAGES)) Object.assign(spec, { group: 2, groupName: "group" });
+
+/** Whether messages wait for one another unless they are one operation, as on devices. */
+function goTogether(operations) {
+  const [{ group } = {}] = operations;
+  if (operations.length < 2 || group === NON_GROUP_MEMBER) return false;
+  return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
 }
 
 /** Who may make a prepared operation. */

@@ -1,10 +1,11 @@
 //! Messages as backends take them, from tensors and to them, and several of them that go together.
 //! Knows no backend.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{AT_ONCE_BYTES, Direction, Transfer, Waiting};
+use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Issued, Transfer, Waiting};
 use crate::{Error, Region, Result, Tensor, Work};
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -52,10 +53,44 @@ impl ProcessGroup {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
+        let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
+        let work = |(message, issued): (MessageRequest, _)| {
+            let name = match message.direction {
+                Direction::Send => "send",
+                Direction::Receive => "recv",
+            };
+            Work::new(name, vec![(issued, backend.clone())], vec![message.tensor])
+        };
+        Ok(messages.into_iter().zip(issued).map(work).collect())
+    }
+
+    /// As [`ProcessGroup::issue_messages`], with one work for all of them, which are not none.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::issue_messages`].
+    #[cfg(feature = "nccl")]
+    pub(crate) fn issue_together(
+        &self,
+        messages: Vec<MessageRequest>,
+        timeout: Option<Duration>,
+        waiting: Waiting,
+    ) -> Result<Work> {
+        let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
+        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
+        let tensors = messages.into_iter().map(|message| message.tensor).collect();
+        Ok(Work::new("batch_isend_irecv", issued, tensors))
+    }
+
+    fn enqueue(
+        &self,
+        messages: &[MessageRequest],
+        timeout: Option<Duration>,
+        waiting: Waiting,
+    ) -> Result<(Vec<Issued>, Arc<dyn Backend>)> {
         let tensors = messages.iter().map(|message| &message.tensor);
         let backend = self.backend_for("batch_isend_irecv", tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());
-        for MessageRequest { direction, tensor, peer, tag } in &messages {
+        for MessageRequest { direction, tensor, peer, tag } in messages {
             transfers.push(match direction {
                 Direction::Send => {
                     self.check_peer("send", "destination", *peer)?;
@@ -68,14 +103,7 @@ impl ProcessGroup {
             });
         }
         let issued = backend.messages(transfers, self.deadline(timeout), waiting)?;
-        let work = |(message, issued): (MessageRequest, _)| {
-            let name = match message.direction {
-                Direction::Send => "send",
-                Direction::Receive => "recv",
-            };
-            Work::new(name, vec![(issued, backend.clone())], vec![message.tensor])
-        };
-        Ok(messages.into_iter().zip(issued).map(work).collect())
+        Ok((issued, backend))
     }
 }
 

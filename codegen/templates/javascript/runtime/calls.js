@@ -111,6 +111,29 @@ export function operate(spec, self, values) {
   return new Work(MADE_HERE, operation, value, arrays);
 }
 
+/** Messages of tensors on devices, of one group, that go together: the handle of each, which is
+ * that of all. */
+export function operateTogether(messages) {
+  const parts = messages.map(({ spec, values }) => {
+    const call = split(spec, values);
+    return { spec, call, ...tensorArguments(spec, call) };
+  });
+  const [{ spec, call }] = parts;
+  const of = (what) => parts.flatMap((part) => part[what]);
+  const all = { tensors: of("tensors"), infos: of("infos"), views: of("views"), bytes: 0 };
+  const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
+    return [key, args, keywords, tensors, infos];
+  });
+  const operation = start(all, groupOf(spec, call, null), (startWithin) => {
+    return wrapped(() => native.prepareTogether(calls, startWithin));
+  });
+  const arrays = of("arrays");
+  return parts.map(({ spec, call }) => {
+    const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
+    return new Work(MADE_HERE, operation, value, arrays);
+  });
+}
+
 /** Leaves a group in good order, and the free functions forget it if they made it and still know
  * it. A group that was left is left again without harm. */
 export async function leave(group, destroy, shutdown) {

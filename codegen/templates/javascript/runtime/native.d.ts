@@ -132,7 +132,13 @@ export interface Native {
   shutdownLimitMs(): number;
   /** Zeroed memory. */
   alloc(bytes: number): NativeMemory;
-  /** A copy of `bytes` in memory of a CUDA device. None of these is there in a browser. */
+  /** As `prepare`, for messages of devices that go together: a method's key, arguments by position
+   * and by name, tensors and infos of each. As what follows, it is not there in a browser. */
+  prepareTogether?(
+    calls: [string, Arg[], Record<string, Arg> | null, Uint8Array[], (number | TensorInfo)[]][],
+    startWithin: number,
+  ): NativeWork;
+  /** A copy of `bytes` in memory of a CUDA device. */
   cudaUpload?(bytes: Uint8Array, index: number): Promise<NativeMemory>;
   /** Memory of a CUDA device, zeroed or whatever it is. */
   cudaAllocate?(bytes: number, index: number, zeroed: boolean): Promise<NativeMemory>;

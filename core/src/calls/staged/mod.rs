@@ -20,6 +20,8 @@ use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
 use crate::backend::Waiting;
 use crate::kernels::{self, Stores};
+#[cfg(feature = "nccl")]
+use crate::process_group::MessageRequest;
 use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
 use operation::{Operation, operation, reads, refuse_read_only_outputs, writes};
 use overlaps::refuse_overlaps;
@@ -131,6 +133,44 @@ impl Staged {
         };
         staged.leave_out_needless_copies();
         Ok(staged)
+    }
+
+    /// Messages that are prepared, of one group, as one operation: on a device they meet in
+    /// whatever order the ranks list them. The tensors are those of all of them, one after the
+    /// other.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for anything else.
+    #[cfg(feature = "nccl")]
+    pub fn together(messages: Vec<Staged>) -> Result<Staged> {
+        let mut parts = messages.into_iter();
+        let mut whole = parts.next().unwrap_or_else(|| Self::nothing("batch_isend_irecv"));
+        whole.name = "batch_isend_irecv";
+        let mut requests = whole.take_messages()?;
+        for mut part in parts {
+            let groups = [&whole, &part].map(|it| it.group.as_ref().map(ProcessGroup::identity));
+            if groups[0] != groups[1] {
+                let message = "messages that go together are of one group".to_owned();
+                return Err(Error::InvalidArgument { message });
+            }
+            requests.extend(part.take_messages()?);
+            let before = whole.tensors.all.len();
+            whole.tensors.all.append(&mut part.tensors.all);
+            whole.inputs.extend(part.inputs.iter().map(|position| position + before));
+            whole.outputs.extend(part.outputs.iter().map(|position| position + before));
+        }
+        if whole.group.is_some() {
+            whole.state = State::Prepared(Operation::Messages(requests));
+        }
+        Ok(whole)
+    }
+
+    #[cfg(feature = "nccl")]
+    fn take_messages(&mut self) -> Result<Vec<MessageRequest>> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Prepared(operation) => operation.into_messages(),
+            State::Issued(_) | State::Over => Ok(Vec::new()),
+        }
     }
 
     /// The method that was called.

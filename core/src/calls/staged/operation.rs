@@ -8,13 +8,26 @@ use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{Resolved, unsupported};
 use crate::calls::{FromValue, Role, Value};
 use crate::{Error, ProcessGroup, Request, Result, Tensor, Work};
+#[cfg(feature = "nccl")]
+use crate::{backend::Direction, process_group::MessageRequest};
 
 /// What a call becomes.
 #[derive(Debug)]
 pub(super) enum Operation {
     Collective(Request),
-    Send { tensor: Tensor, peer: u32, tag: u32 },
-    Recv { tensor: Tensor, peer: Option<u32>, tag: u32 },
+    Send {
+        tensor: Tensor,
+        peer: u32,
+        tag: u32,
+    },
+    Recv {
+        tensor: Tensor,
+        peer: Option<u32>,
+        tag: u32,
+    },
+    /// Messages that go together.
+    #[cfg(feature = "nccl")]
+    Messages(Vec<MessageRequest>),
 }
 
 impl Operation {
@@ -28,7 +41,29 @@ impl Operation {
             Operation::Recv { tensor, peer, tag } => {
                 group.issue_recv(tensor, peer, tag, None, waiting)
             }
+            #[cfg(feature = "nccl")]
+            Operation::Messages(messages) => group.issue_together(messages, None, waiting),
         }
+    }
+
+    /// The messages that it is, to go with others.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for what is none, and for receiving from any rank.
+    #[cfg(feature = "nccl")]
+    pub(super) fn into_messages(self) -> Result<Vec<MessageRequest>> {
+        let (direction, tensor, peer, tag) = match self {
+            Operation::Messages(messages) => return Ok(messages),
+            Operation::Send { tensor, peer, tag } => (Direction::Send, tensor, peer, tag),
+            Operation::Recv { tensor, peer: Some(peer), tag } => {
+                (Direction::Receive, tensor, peer, tag)
+            }
+            Operation::Recv { peer: None, .. } | Operation::Collective(_) => {
+                let message = "only messages to and from ranks that are named go together";
+                return Err(Error::InvalidArgument { message: message.to_owned() });
+            }
+        };
+        Ok(vec![MessageRequest { direction, tensor, peer, tag }])
     }
 }
 
