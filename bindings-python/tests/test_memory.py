@@ -3,6 +3,7 @@
 import gc
 import os
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -19,6 +20,13 @@ def test_they_are_ordinary_arrays():
         array[...] = 1
         assert (array == np.ones(shape, dtype)).all()
     assert polyrank.empty(3).dtype == np.float32
+    for name in ["bool", *(kind.name for kind in map(np.dtype, "BbHhIiQqefdFD"))]:
+        known = {"bool": "bool", "complex64": "complex64", "complex128": "complex128"}
+        short = name.replace("uint", "u").replace("int", "i").replace("float", "f")
+        described = polyrank.DType(known.get(name, short))
+        assert polyrank.empty(3, described).dtype == np.dtype(name)
+    for bfloat16 in (polyrank.DType.bf16, "bfloat16", ml_dtypes.bfloat16):
+        assert polyrank.empty(3, bfloat16).dtype == np.dtype(ml_dtypes.bfloat16)
 
 
 def test_wrong_arguments_are_refused():

@@ -13,24 +13,25 @@ if TYPE_CHECKING:
 
 __all__ = ["empty"]
 
-# NumPy's names of the element types that collectives take; bfloat16 is that of ml_dtypes.
-ELEMENTS = (
-    "bool",
-    "uint8",
-    "int8",
-    "uint16",
-    "int16",
-    "uint32",
-    "int32",
-    "uint64",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+# NumPy's names of the element types that collectives take, by those of `DType`; bfloat16 is that of
+# ml_dtypes.
+ELEMENTS = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
 
 
 def empty(
@@ -50,10 +51,10 @@ def empty(
     lengths = _lengths(shape)
     if any(length < 0 for length in lengths):
         raise ValueError(f"an array cannot have the shape {lengths}")
-    element = numpy.dtype(dtype)
-    if element.name not in ELEMENTS or not element.isnative:
+    element = _element(dtype)
+    if element.name not in ELEMENTS.values() or not element.isnative:
         order = "" if element.isnative else " of another machine's byte order"
-        known = ", ".join(ELEMENTS)
+        known = ", ".join(ELEMENTS.values())
         raise TypeError(
             f"no collective takes an array of dtype {element.name}{order}; there are {known}"
         )
@@ -65,6 +66,22 @@ def empty(
     memory = getattr(_core, "_Memory")(length)
     array: numpy.ndarray[Any, Any] = numpy.frombuffer(memory, dtype=numpy.uint8).view(element)
     return array.reshape(lengths)
+
+
+def _element(dtype: Any) -> "numpy.dtype[Any]":
+    """NumPy's description of an element type."""
+    import numpy
+
+    if isinstance(dtype, _core.DType):
+        dtype = ELEMENTS[dtype.name]
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise TypeError("arrays of bfloat16 need the package ml_dtypes") from error
+        dtype = ml_dtypes.bfloat16
+    element: numpy.dtype[Any] = numpy.dtype(dtype)
+    return element
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
