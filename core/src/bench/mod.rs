@@ -47,6 +47,7 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use arguments::Benchmark;
 pub(crate) use arguments::{BenchArguments, EXAMPLES};
 use course::{Course, Hindrance, Measurement};
 use results::Report;
@@ -72,13 +73,17 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
         Some(_) => calibrate::benchmark(),
         None => arguments.benchmark(),
     };
-    let benchmark = match benchmark {
-        Ok(benchmark) => benchmark,
+    match benchmark {
+        Ok(benchmark) => carry_out(arguments, benchmark),
         Err(message) => {
             say(&message);
-            return EXIT_USAGE;
+            EXIT_USAGE
         }
-    };
+    }
+}
+
+/// Measures what was asked for; the exit code.
+fn carry_out(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
     let outputs = [&arguments.json, &arguments.svg, &arguments.calibrate];
     if let Err(message) = files::check(outputs.into_iter().flatten().map(PathBuf::as_path)) {
         say(&message);
