@@ -229,9 +229,9 @@ fn an_expired_wait_harms_nothing() {
 /// Where a rank reads that it has its variable already.
 const SET: &str = "POLYRANK_TEST_SET";
 
-/// Starts this process anew with the variable, if it is rank 0.
-fn at_rank_0(name: &str, value: &str) {
-    if std::env::var("RANK").unwrap() != "0" || std::env::var_os(SET).is_some() {
+/// Starts this process anew with the variable, if it has this rank.
+fn at_rank(rank: &str, name: &str, value: &str) {
+    if std::env::var("RANK").unwrap() != rank || std::env::var_os(SET).is_some() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -239,25 +239,28 @@ fn at_rank_0(name: &str, value: &str) {
 }
 
 #[test]
-fn what_is_wrong_with_rank_0_alone_is_told_by_all() {
-    for (name, value) in [
-        ("POLYRANK_IFNAME", "nowhere0"),
-        ("POLYRANK_PRICES", "/nowhere/prices"),
-        ("POLYRANK_ALGORITHM", "allreduce=rign"),
+fn what_is_wrong_with_one_rank_alone_is_told_by_all() {
+    for (wrong, name, value) in [
+        (0, "POLYRANK_IFNAME", "nowhere0"),
+        (0, "POLYRANK_PRICES", "/nowhere/prices"),
+        (0, "POLYRANK_ALGORITHM", "allreduce=rign"),
+        (1, "POLYRANK_RECONNECT_GRACE_MS", "soon"),
     ] {
         // A rank runs what stands here in the first round; what differs, it is told.
-        let ended = with_variable("POLYRANK_TEST_WRONG", &format!("{name} {value}"), || {
-            bare_processes("what_is_wrong_with_rank_0_alone_is_told_by_all", 3, || {
-                let wrong = std::env::var("POLYRANK_TEST_WRONG").unwrap();
-                let (name, value) = wrong.split_once(' ').unwrap();
-                at_rank_0(name, value);
+        let words = format!("{wrong} {name} {value}");
+        let ended = with_variable("POLYRANK_TEST_WRONG", &words, || {
+            bare_processes("what_is_wrong_with_one_rank_alone_is_told_by_all", 3, || {
+                let words = std::env::var("POLYRANK_TEST_WRONG").unwrap();
+                let words: Vec<_> = words.split(' ').collect();
+                at_rank(words[0], words[1], words[2]);
                 let options = InitOptions::default().timeout(LIMIT);
                 report(init_process_group(options).unwrap_err());
             })
         });
         for (rank, ended) in ended.iter().enumerate() {
             let [line] = ended.printed.as_slice() else { panic!("{rank}: {}", ended.output) };
-            let is_told = rank == 0 || line.contains("rank 0 does not join group 'default_pg': ");
+            let told = format!("rank {wrong} does not join group 'default_pg': ");
+            let is_told = rank == wrong || line.contains(&told);
             assert!(is_told && line.contains(name), "{name}, rank {rank}: {line}");
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::prices;
 #[cfg(feature = "tcp")]
 use crate::env::TransportEnvironment;
+use crate::env::WebSocketEnvironment;
 use crate::rendezvous;
 use crate::schedule::Topology;
 use crate::schedule::cost::{LinkClass, Prices};
@@ -170,6 +171,7 @@ fn means(store: &dyn Store) -> Result<Means> {
         listener: Some(listen(store)?),
         within_host: WithinHost::open()?,
         relay: store.relay(),
+        environment: WebSocketEnvironment::read()?,
         ..Means::default()
     });
     #[cfg(not(feature = "tcp"))]
@@ -177,6 +179,7 @@ fn means(store: &dyn Store) -> Result<Means> {
         dialer: dialer(),
         relay: store.relay(),
         reconnect_grace_ms: grace_to_ms(store.reconnect_grace()),
+        environment: WebSocketEnvironment::read()?,
     });
 }
 

@@ -36,6 +36,8 @@ pub struct Means {
     pub relay: Option<Arc<dyn Relay>>,
     /// How long the others are to wait for this rank when a WebSocket that it opened is lost, ms.
     pub reconnect_grace_ms: Option<u32>,
+    /// What the environment says about WebSockets: read before the others count on this rank.
+    pub environment: WebSocketEnvironment,
 }
 
 impl Means {
@@ -68,8 +70,7 @@ pub fn compose(
     generation: u32,
     means: Means,
 ) -> Result<Box<dyn Transport>> {
-    let settings = WebSocketEnvironment::read()?;
-    let wanted = means.reconnect_grace_ms.or(settings.reconnect_grace_ms);
+    let wanted = means.reconnect_grace_ms.or(means.environment.reconnect_grace_ms);
     let grace_ms = wanted.unwrap_or_default();
     let options = websocket::Options { grace_ms, ..websocket::Options::default() };
     compose_with(rank, cards, token, generation, means, options)
@@ -96,10 +97,10 @@ pub(super) fn compose_with(
     }
     #[cfg(feature = "tcp")]
     if let Some(listener) = means.listener {
-        let relay = means.relay;
+        let (relay, environment) = (means.relay, means.environment);
         let others = || {
             let tcp = TcpTransport::new(listener, rank, cards, token, generation)?;
-            listening(tcp, cards, token, generation, relay, options)
+            listening(tcp, cards, (token, generation), relay, (environment, options))
         };
         return means.within_host.transport(rank, cards, (token, generation), others);
     }
@@ -155,10 +156,9 @@ fn pipe_name(token: Token, generation: u32) -> u64 {
 fn listening(
     tcp: TcpTransport,
     cards: &[Card],
-    token: Token,
-    generation: u32,
+    (token, generation): (Token, u32),
     relay: Option<Arc<dyn Relay>>,
-    options: websocket::Options,
+    settings: (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
     if cards.iter().all(listens) {
         return Ok(Box::new(tcp));
@@ -170,7 +170,7 @@ fn listening(
         }
         _ => Way::Awaited,
     });
-    mixed(tcp, ways.collect(), token, generation, options)
+    mixed(tcp, ways.collect(), (token, generation), settings)
 }
 
 #[cfg(feature = "tcp")]
@@ -182,12 +182,11 @@ fn listens(card: &Card) -> bool {
 fn mixed(
     tcp: TcpTransport,
     ways: Vec<Way>,
-    token: Token,
-    generation: u32,
-    options: websocket::Options,
+    (token, generation): (Token, u32),
+    (environment, options): (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
     let is_web = ways.iter().map(|way| !matches!(way, Way::Elsewhere)).collect();
-    let (arrivals, acceptor) = websocket::native::listening(WebSocketEnvironment::read()?);
+    let (arrivals, acceptor) = websocket::native::listening(environment);
     let rank = tcp.rank();
     let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
     Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
@@ -197,9 +196,8 @@ fn mixed(
 fn mixed(
     _tcp: TcpTransport,
     ways: Vec<Way>,
-    _token: Token,
-    _generation: u32,
-    _options: websocket::Options,
+    _group: (Token, u32),
+    _settings: (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
     let is_web = |way: &Way| !matches!(way, Way::Elsewhere);
     let other = ways.iter().position(is_web).unwrap_or_default();
