@@ -101,6 +101,26 @@ def test_keyboard_interrupt_ends_a_wait(store):
     assert store.get("key") == b"usable"
 
 
+def test_a_handler_in_the_middle_of_a_request_is_refused_another():
+    client = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    twin, said = client.clone(), []
+
+    def handle(_signal, _frame):
+        with pytest.raises(ValueError, match="in the middle of another request") as refused:
+            client.set("from the handler", "x")
+        said.append(str(refused.value))
+        twin.set("from the handler", "x")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        client.wait(["from the handler"], 30)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(said) == 1 and "clone()" in said[0]
+    assert client.get("from the handler") == b"x"
+
+
 def test_tcp_clients_and_queues():
     server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     assert server.port > 0

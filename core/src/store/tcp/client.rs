@@ -5,14 +5,12 @@
 //! that need them, because older servers close the connection on them.
 
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, stop_waiting, stored, wait};
-use super::turn::{Taken, Turn};
+use super::turn::{Refusal, Taken, Turn};
 use crate::store::deadline::Expired;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
@@ -34,40 +32,19 @@ pub(super) struct Client {
     host: String,
     port: u16,
     local_address: Option<IpAddr>,
-    /// Whose turn it is to use the state. Only then is that locked, so that it is free then.
-    turn: Turn,
-    state: Mutex<State>,
+    /// For the thread whose turn it is.
+    state: Turn<State>,
     timeout_ms: AtomicU64,
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
     /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
     pipelines: AtomicBool,
 }
 
-/// The state, for the thread whose turn it is.
-struct Held<'a> {
-    /// Given back before the turn.
-    state: MutexGuard<'a, State>,
-    _turn: Taken<'a>,
-}
-
-impl Deref for Held<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
     Open(Connection),
     /// This side gave the connection up in the middle of a reply; the next request opens another.
+    #[default]
     Abandoned,
     /// The server is gone.
     Lost(String),
@@ -86,8 +63,7 @@ impl Client {
             host: host.to_owned(),
             port,
             local_address: connection.local_address(),
-            turn: Turn::default(),
-            state: Mutex::new(State::Open(connection)),
+            state: Turn::new(State::Open(connection)),
             timeout_ms: AtomicU64::new(to_millis(timeout)),
             pipelines: AtomicBool::new(true),
         })
@@ -388,19 +364,17 @@ impl Client {
     }
 
     /// The connection, as soon as no other thread has it.
-    fn state(&self, operation: &str, keys: &[&str], deadline: &Deadline) -> Result<Held<'_>> {
-        let turn = self.turn.take(deadline).map_err(|why| match operation {
-            "wait" => wait_expired(why, keys, deadline),
-            _ => expired(why, operation, keys, deadline),
-        })?;
-        // A panic between a request and its reply would leave bytes behind: start afresh then.
-        let state = self.state.lock().unwrap_or_else(|poisoned| {
-            self.state.clear_poison();
-            let mut state = PoisonError::into_inner(poisoned);
-            *state = State::Abandoned;
-            state
-        });
-        Ok(Held { state, _turn: turn })
+    fn state(
+        &self,
+        operation: &str,
+        keys: &[&str],
+        deadline: &Deadline,
+    ) -> Result<Taken<'_, State>> {
+        self.state.take(deadline).map_err(|why| match why {
+            Refusal::Expired(why) if operation == "wait" => wait_expired(why, keys, deadline),
+            Refusal::Expired(why) => expired(why, operation, keys, deadline),
+            Refusal::InTheMiddle => Error::InvalidArgument { message: in_the_middle(operation) },
+        })
     }
 
     /// The connection, opened again if this side gave the last one up.
@@ -431,6 +405,14 @@ impl Client {
             Err(_) => false,
         }
     }
+}
+
+/// What a signal's handler, or whatever else interrupts a thread, is told.
+fn in_the_middle(operation: &str) -> String {
+    format!(
+        "{operation}: this thread is in the middle of another request on this store, which a \
+         signal's handler has interrupted; use another connection there, as clone() makes it"
+    )
 }
 
 fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {

@@ -1,74 +1,125 @@
 //! Whose turn it is: threads that share something wait for one another, each no longer than it may.
 //! Knows nothing of what is shared.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::store::Deadline;
 use crate::store::deadline::Expired;
 
-/// Taken by one thread at a time. A lock of the standard library knows no deadline, and whoever has
-/// the turn may wait for a key for as long as it likes.
-#[derive(Debug, Default)]
-pub(super) struct Turn {
-    state: Mutex<State>,
+/// What one thread at a time may use. A lock of the standard library knows no deadline, and whoever
+/// has the turn may wait for a key for as long as it likes.
+#[derive(Debug)]
+pub(super) struct Turn<T: Default> {
+    place: Mutex<Place<T>>,
     freed: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    is_taken: bool,
+#[derive(Debug)]
+struct Place<T> {
+    shared: Shared<T>,
     /// Threads that wait: telling nobody would be a system call for each request.
     waiting: u32,
 }
 
-/// The turn, until it is dropped.
-pub(super) struct Taken<'a>(&'a Turn);
+/// What is shared, or who has it.
+#[derive(Debug)]
+enum Shared<T> {
+    Free(T),
+    Taken(ThreadId),
+}
 
-impl Turn {
+/// Why a thread does not get its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It waited for as long as it may.
+    Expired(Expired),
+    /// It has the turn: what interrupts it in the middle asks for another.
+    InTheMiddle,
+}
+
+/// The turn, until it is dropped.
+pub(super) struct Taken<'a, T: Default> {
+    turn: &'a Turn<T>,
+    shared: T,
+}
+
+impl<T: Default> Turn<T> {
+    pub(super) fn new(shared: T) -> Turn<T> {
+        let place = Place { shared: Shared::Free(shared), waiting: 0 };
+        Turn { place: Mutex::new(place), freed: Condvar::new() }
+    }
+
     /// Waits for the turn.
     ///
     /// # Errors
-    /// That the deadline passed first, or the thread was interrupted.
-    pub(super) fn take(&self, deadline: &Deadline) -> Result<Taken<'_>, Expired> {
+    /// That the deadline passed first, or the thread was interrupted, or has the turn.
+    pub(super) fn take(&self, deadline: &Deadline) -> Result<Taken<'_, T>, Refusal> {
         let mut slice = Duration::ZERO;
         loop {
-            if let Some(taken) = self.take_within(slice) {
-                return Ok(taken);
+            if let Some(shared) = self.take_within(slice)? {
+                return Ok(Taken { turn: self, shared });
             }
             // Not under the lock: it may run the user's code, which may use the same store.
-            slice = deadline.slice(Duration::MAX)?;
+            slice = deadline.slice(Duration::MAX).map_err(Refusal::Expired)?;
         }
     }
 
-    fn take_within(&self, slice: Duration) -> Option<Taken<'_>> {
-        let mut state = self.lock();
-        if state.is_taken && !slice.is_zero() {
-            state.waiting += 1;
-            let waited = self.freed.wait_timeout(state, slice);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
+    fn take_within(&self, slice: Duration) -> Result<Option<T>, Refusal> {
+        let own = thread::current().id();
+        let mut place = self.lock();
+        match place.shared {
+            Shared::Taken(thread) if thread == own => return Err(Refusal::InTheMiddle),
+            Shared::Taken(_) if !slice.is_zero() => {
+                place.waiting += 1;
+                let waited = self.freed.wait_timeout(place, slice);
+                place = waited.unwrap_or_else(PoisonError::into_inner).0;
+                place.waiting -= 1;
+            }
+            _ => {}
         }
-        if state.is_taken {
-            return None;
+        let shared = std::mem::replace(&mut place.shared, Shared::Taken(own));
+        match shared {
+            Shared::Free(shared) => Ok(Some(shared)),
+            taken @ Shared::Taken(_) => {
+                place.shared = taken;
+                Ok(None)
+            }
         }
-        state.is_taken = true;
-        Some(Taken(self))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Place<T>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Taken<'_> {
+impl<T: Default> Deref for Taken<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.shared
+    }
+}
+
+impl<T: Default> DerefMut for Taken<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.shared
+    }
+}
+
+impl<T: Default> Drop for Taken<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.is_taken = false;
-        let is_awaited = state.waiting > 0;
-        drop(state);
+        let shared = std::mem::take(&mut self.shared);
+        // What a panic left in the middle of something is nothing to go on with.
+        let shared = if thread::panicking() { T::default() } else { shared };
+        let mut place = self.turn.lock();
+        place.shared = Shared::Free(shared);
+        let is_awaited = place.waiting > 0;
+        drop(place);
         if is_awaited {
-            self.0.freed.notify_one();
+            self.turn.freed.notify_one();
         }
     }
 }
@@ -77,36 +128,72 @@ impl Drop for Taken<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::LazyLock;
+    use std::sync::mpsc;
 
     use super::*;
     use crate::store::install_interrupt_check;
 
+    const EXPIRED: Refusal = Refusal::Expired(Expired::TimedOut);
+
     #[test]
     fn who_waits_for_the_turn_waits_no_longer_than_it_may() {
-        let turn = Turn::default();
-        let taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
-        let late = turn.take(&Deadline::after(Duration::from_millis(1))).err();
-        assert_eq!(late, Some(Expired::TimedOut));
+        let turn = Turn::new(0);
+        let mut taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| turn.take(&Deadline::after(Duration::ZERO)).is_ok());
+            let late = || turn.take(&Deadline::after(Duration::from_millis(1))).err();
+            assert_eq!(scope.spawn(late).join().unwrap(), Some(EXPIRED));
+            let waits = scope.spawn(|| *turn.take(&Deadline::after(Duration::ZERO)).unwrap());
+            *taken += 1;
             drop(taken);
-            assert!(waits.join().unwrap());
+            assert_eq!(waits.join().unwrap(), 1);
         });
         assert!(turn.take(&Deadline::after(Duration::from_millis(1))).is_ok(), "it was given back");
     }
 
-    static SHARED: LazyLock<Turn> = LazyLock::new(Turn::default);
+    #[test]
+    fn who_has_the_turn_is_refused_another_at_once() {
+        let turn = Turn::new(0);
+        let taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
+        let another = turn.take(&Deadline::after(Duration::ZERO)).err();
+        assert_eq!(another, Some(Refusal::InTheMiddle));
+        drop(taken);
+        assert!(turn.take(&Deadline::after(Duration::ZERO)).is_ok());
+    }
+
+    #[test]
+    fn what_a_panic_left_is_not_gone_on_with() {
+        let turn = Turn::new(7);
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
+            *taken = 8;
+            panic!("in the middle");
+        }));
+        assert!(panics.is_err());
+        assert_eq!(*turn.take(&Deadline::after(Duration::ZERO)).unwrap(), 0);
+    }
+
+    static SHARED: LazyLock<Turn<()>> = LazyLock::new(|| Turn::new(()));
 
     #[test]
     fn what_interrupts_a_waiting_thread_may_ask_for_the_same_turn() {
         fn asks_too() -> bool {
             let deadline = Deadline::uninterrupted(Duration::from_millis(1));
-            SHARED.take(&deadline).err() == Some(Expired::TimedOut)
+            SHARED.take(&deadline).err() == Some(EXPIRED)
         }
-        let _taken = SHARED.take(&Deadline::after(Duration::ZERO)).unwrap();
-        let guard = install_interrupt_check(asks_too);
-        let waited = SHARED.take(&Deadline::after(Duration::from_secs(60))).err();
-        assert_eq!(waited, Some(Expired::Interrupted));
-        drop(guard);
+        let (taken, is_taken) = mpsc::channel();
+        let (over, is_over) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let _turn = SHARED.take(&Deadline::after(Duration::ZERO)).unwrap();
+                taken.send(()).unwrap();
+                // Until the other end is gone.
+                let _ = is_over.recv();
+            });
+            is_taken.recv().unwrap();
+            let guard = install_interrupt_check(asks_too);
+            let waited = SHARED.take(&Deadline::after(Duration::from_secs(60))).err();
+            assert_eq!(waited, Some(Refusal::Expired(Expired::Interrupted)));
+            drop((guard, over));
+        });
     }
 }
