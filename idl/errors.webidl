@@ -101,7 +101,7 @@ dictionary RankNotInGroup {
 
 /// Ranks called different operations, or the same with different arguments.
 [Error, Python=CollectiveMismatchError, Parent=BackendError,
- Message="ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments"]
+ Message="ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"]
 dictionary CollectiveMismatch {
   /// The group's name.
   required DOMString group;

@@ -137,11 +137,13 @@ impl World {
         for group in groups.into_iter().rev() {
             group.shutdown_in(way).await;
         }
-        if broken {
-            return;
-        }
-        let (name, size) = (group.group_name(), group.size());
-        let left = rendezvous::leave_async(&*store, name, size, hosting, LEAVE_LIMIT).await;
+        let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
+        let left = match broken {
+            // The host may have left in order, and stay for this rank.
+            true if !hosting => rendezvous::leave_at_once(&*store, name, ranks.0).await,
+            true => Ok(()),
+            false => rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await,
+        };
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }

@@ -245,6 +245,7 @@ fn what_is_wrong_with_one_rank_alone_is_told_by_all() {
         (0, "POLYRANK_PRICES", "/nowhere/prices"),
         (0, "POLYRANK_ALGORITHM", "allreduce=rign"),
         (1, "POLYRANK_RECONNECT_GRACE_MS", "soon"),
+        (2, "POLYRANK_DEBUG", "detial"),
     ] {
         // A rank runs what stands here in the first round; what differs, it is told.
         let words = format!("{wrong} {name} {value}");

@@ -101,6 +101,9 @@ struct Ready {
 
 impl Ready {
     fn new(store: &dyn Store, rank: u32) -> Result<Ready> {
+        // Here all is checked always; a wrong word would go unseen.
+        #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+        super::detail::detail()?;
         let prices = (rank == 0).then(prices::published).transpose()?;
         Ok(Ready { means: means(store)?, offer: boards::offer()?, prices })
     }

@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// Ranks called different operations, or the same with different arguments.
     #[error(
-        "ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments"
+        "ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"
     )]
     CollectiveMismatch {
         /// The group's name.

@@ -129,7 +129,7 @@ async fn linger_for_all(
     }
 }
 
-/// Tells the others that `rank` is done with the store; who hosts it (`hosting`) waits up to
+/// Tells the host of the store that `rank` is done with it. The host itself (`hosting`) waits up to
 /// `timeout` until all have said so, since the store ends with its process.
 ///
 /// # Errors
@@ -137,11 +137,11 @@ async fn linger_for_all(
 pub fn leave(
     store: &dyn Store,
     group_name: &str,
-    world_size: u32,
+    (rank, world_size): (u32, u32),
     hosting: bool,
     timeout: Duration,
 ) -> Result<()> {
-    block_on(leave_async(store, group_name, world_size, hosting, timeout))
+    block_on(leave_async(store, group_name, (rank, world_size), hosting, timeout))
 }
 
 /// As [`leave`], without blocking.
@@ -151,16 +151,22 @@ pub fn leave(
 pub async fn leave_async(
     store: &dyn Store,
     group_name: &str,
-    world_size: u32,
+    (rank, world_size): (u32, u32),
     hosting: bool,
     timeout: Duration,
 ) -> Result<()> {
-    let keys = Keys { group_name };
-    let all_left = keys.of("all_left");
-    if store.add_async(&keys.of("left"), 1).await? >= i64::from(world_size) {
-        return store.set_async(&all_left, b"1").await;
-    }
-    if hosting { store.wait_async(&[&all_left], Some(timeout)).await } else { Ok(()) }
+    leave_at_once(store, group_name, rank).await?;
+    let left = |rank| Keys { group_name }.of(format_args!("left/{rank}"));
+    // Whoever hosts it hears of all; the others, that theirs has arrived.
+    let ranks = if hosting { 0..world_size } else { rank..rank + 1 };
+    let left: Vec<String> = ranks.map(left).collect();
+    let left: Vec<&str> = left.iter().map(String::as_str).collect();
+    store.wait_async(&left, Some(timeout)).await
+}
+
+/// As [`leave_async`], for a rank that waits for nobody, not even for the store.
+pub(crate) async fn leave_at_once(store: &dyn Store, group_name: &str, rank: u32) -> Result<()> {
+    store.set_async(&Keys { group_name }.of(format_args!("left/{rank}")), b"1").await
 }
 
 struct Keys<'a> {

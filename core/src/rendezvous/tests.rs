@@ -148,9 +148,11 @@ fn world_sizes_that_differ_are_told() {
 #[test]
 fn the_host_leaves_last() {
     let store = HashStore::new();
-    assert!(matches!(leave(&store, "g", 2, true, SHORT), Err(Error::StoreTimeout { .. })));
-    leave(&store, "h", 2, false, SHORT).unwrap();
-    leave(&store, "h", 2, true, SHORT).unwrap();
+    assert!(matches!(leave(&store, "g", (0, 2), true, SHORT), Err(Error::StoreTimeout { .. })));
+    leave(&store, "h", (1, 2), false, SHORT).unwrap();
+    leave(&store, "h", (0, 2), true, SHORT).unwrap();
+    block_on(leave_at_once(&store, "i", 1)).unwrap();
+    leave(&store, "i", (0, 2), true, SHORT).unwrap();
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -193,7 +195,7 @@ fn the_environment_says_where_to_meet() {
                     assert_eq!((met.rank.to_string(), met.world_size), (rank.into(), 3));
                     assert_eq!(met.hosting, rank == "0");
                     join(&*met.store, "g", met.rank, 3, LIMIT).unwrap();
-                    leave(&*met.store, "g", 3, met.hosting, LIMIT).unwrap();
+                    leave(&*met.store, "g", (met.rank, 3), met.hosting, LIMIT).unwrap();
                 });
             }
         });
@@ -259,7 +261,7 @@ fn a_url_says_where_to_meet() {
                     };
                     let met = met.unwrap();
                     join(&*met.store, "g", met.rank, met.world_size, LIMIT).unwrap();
-                    leave(&*met.store, "g", 3, met.hosting, LIMIT).unwrap();
+                    leave(&*met.store, "g", (met.rank, 3), met.hosting, LIMIT).unwrap();
                 });
             }
         });

@@ -119,11 +119,11 @@ impl Client {
                 Ok(Err(why)) => return Err(wait_expired(why, &[key], &deadline)),
                 Err(Fault::Closed(why)) => {
                     if !self.come_back(&mut state) {
-                        return Err(lost(&mut state, why));
+                        return Err(self.lost(&mut state, why));
                     }
                     self.pipelines.store(false, Ordering::Relaxed);
                 }
-                Err(fault) => return Err(fail(&mut state, fault, "wait", &[key], &deadline)),
+                Err(fault) => return Err(self.fail(&mut state, fault, "wait", &[key], &deadline)),
             }
         }
         let connection = self.usable(&mut state)?;
@@ -134,7 +134,7 @@ impl Client {
         match value {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(why)) => Err(wait_expired(why, &[key], &deadline)),
-            Err(fault) => Err(fail(&mut state, fault, "get", &[key], &deadline)),
+            Err(fault) => Err(self.fail(&mut state, fault, "get", &[key], &deadline)),
         }
     }
 
@@ -155,7 +155,7 @@ impl Client {
             // The server's only answer is to hang up, if it cannot add.
             Err(Fault::Closed(why)) => {
                 if !self.come_back(&mut state) {
-                    return Err(lost(&mut state, why));
+                    return Err(self.lost(&mut state, why));
                 }
                 let present = self.usable(&mut state).ok().and_then(|connection| {
                     let check = Deadline::uninterrupted(RETURN_GRACE);
@@ -165,10 +165,10 @@ impl Client {
                     Some(value) if !can_add(&value, amount) => {
                         Err(Error::NotACounter { key: key.into() })
                     }
-                    _ => Err(lost(&mut state, why)),
+                    _ => Err(self.lost(&mut state, why)),
                 }
             }
-            sum => sum.map_err(|fault| fail(&mut state, fault, "add", &[key], &deadline)),
+            sum => sum.map_err(|fault| self.fail(&mut state, fault, "add", &[key], &deadline)),
         }
     }
 
@@ -215,7 +215,7 @@ impl Client {
         let mut state = self.state("wait", keys, &deadline)?;
         let waited = wait(self.usable(&mut state)?, keys, &deadline);
         waited
-            .map_err(|fault| fail(&mut state, fault, "wait", keys, &deadline))?
+            .map_err(|fault| self.fail(&mut state, fault, "wait", keys, &deadline))?
             .map_err(|why| wait_expired(why, keys, &deadline))
     }
 
@@ -233,7 +233,7 @@ impl Client {
         connection.request.blob(&[PREFIX, key.as_bytes()]);
         connection.request.number(i64::from(world_size));
         stop_waiting(connection, &deadline)
-            .map_err(|fault| fail(&mut state, fault, "barrier", &[key], &deadline))?
+            .map_err(|fault| self.fail(&mut state, fault, "barrier", &[key], &deadline))?
             .map_err(|why| expired(why, "barrier", &[key], &deadline))
     }
 
@@ -250,7 +250,7 @@ impl Client {
             keys.iter().map(|_| connection.blob(&deadline)).collect::<Result<_, _>>().map(Ok)
         });
         values
-            .map_err(|fault| fail(&mut state, fault, "multi_get", keys, &deadline))?
+            .map_err(|fault| self.fail(&mut state, fault, "multi_get", keys, &deadline))?
             .map_err(|why| wait_expired(why, keys, &deadline))
     }
 
@@ -316,7 +316,9 @@ impl Client {
                 Ok(Ok(None)) if block => {}
                 Ok(Ok(None)) => return Err(Error::QueueEmpty),
                 Ok(Err(why)) => return Err(wait_expired(why, &[key], &deadline)),
-                Err(fault) => return Err(fail(&mut state, fault, "queue_pop", &[key], &deadline)),
+                Err(fault) => {
+                    return Err(self.fail(&mut state, fault, "queue_pop", &[key], &deadline));
+                }
             }
         }
     }
@@ -337,7 +339,7 @@ impl Client {
             connection.request.number(value.len() as i64);
             connection.send(value, &deadline)
         };
-        sent.map_err(|fault| fail(&mut state, fault, "set", &[key], &deadline))
+        sent.map_err(|fault| self.fail(&mut state, fault, "set", &[key], &deadline))
     }
 
     /// A request of a key whose reply is a number.
@@ -360,7 +362,7 @@ impl Client {
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state(operation, keys, &deadline)?;
         run(self.usable(&mut state)?, &deadline)
-            .map_err(|fault| fail(&mut state, fault, operation, keys, &deadline))
+            .map_err(|fault| self.fail(&mut state, fault, operation, keys, &deadline))
     }
 
     /// The connection, as soon as no other thread has it.
@@ -380,7 +382,7 @@ impl Client {
     /// The connection, opened again if this side gave the last one up.
     fn usable<'a>(&self, state: &'a mut State) -> Result<&'a mut Connection> {
         if matches!(state, State::Abandoned) && !self.come_back(state) {
-            *state = State::Lost("The server is gone".into());
+            self.lost(state, "the server is gone".into());
         }
         match state {
             State::Open(connection) => {
@@ -392,6 +394,32 @@ impl Client {
                 Err(Error::Network { message: "The connection was given up".into() })
             }
         }
+    }
+
+    /// The error of an exchange that ended early; the connection cannot be used for another.
+    fn fail(
+        &self,
+        state: &mut State,
+        fault: Fault,
+        operation: &str,
+        keys: &[&str],
+        deadline: &Deadline,
+    ) -> Error {
+        match fault {
+            Fault::Closed(why) | Fault::Malformed(why) => self.lost(state, why),
+            Fault::NoFiles => self.lost(state, NO_FILES.into()),
+            Fault::Expired(why) => {
+                *state = State::Abandoned;
+                expired(why, operation, keys, deadline)
+            }
+        }
+    }
+
+    /// The error of this request and of all that follow.
+    fn lost(&self, state: &mut State, why: String) -> Error {
+        let message = format!("lost the store at {}:{}: {why}", self.host, self.port);
+        *state = State::Lost(message.clone());
+        Error::Network { message }
     }
 
     /// One attempt at a new connection.
@@ -421,30 +449,7 @@ fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {
     expired(why, "wait", &keys, deadline)
 }
 
-/// The error of an exchange that ended early; the connection cannot be used for another.
-fn fail(
-    state: &mut State,
-    fault: Fault,
-    operation: &str,
-    keys: &[&str],
-    deadline: &Deadline,
-) -> Error {
-    match fault {
-        Fault::Closed(why) | Fault::Malformed(why) => lost(state, why),
-        Fault::NoFiles => lost(state, NO_FILES.into()),
-        Fault::Expired(why) => {
-            *state = State::Abandoned;
-            expired(why, operation, keys, deadline)
-        }
-    }
-}
-
 /// Whether `value` is a number, and the sum with `amount` one of 64 bits.
 fn can_add(value: &[u8], amount: i64) -> bool {
     parse_number(value).and_then(|present| present.checked_add(amount)).is_some()
-}
-
-fn lost(state: &mut State, why: String) -> Error {
-    *state = State::Lost(why.clone());
-    Error::Network { message: why }
 }

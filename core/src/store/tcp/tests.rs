@@ -319,6 +319,7 @@ fn the_server_lives_as_long_as_a_store_that_hosts_it() {
     let server = serve();
     let client = connect(&server);
     let clone = server.clone_store().unwrap();
+    let port = server.port();
     drop(server);
     client.set("k", b"1").unwrap();
     assert_eq!(clone.get("k").unwrap(), b"1");
@@ -327,9 +328,11 @@ fn the_server_lives_as_long_as_a_store_that_hosts_it() {
         drop(clone);
         waiter.join().unwrap()
     });
-    assert!(matches!(waiting, Err(Error::Network { .. })), "{waiting:?}");
-    let again = client.add("k", 1);
-    assert!(matches!(again, Err(Error::Network { .. })), "{again:?}");
+    let expected = format!("lost the store at 127.0.0.1:{port}: ");
+    for error in [waiting.unwrap_err(), client.add("k", 1).unwrap_err()] {
+        assert!(matches!(error, Error::Network { .. }), "{error:?}");
+        assert_eq!(error.to_string().matches(&expected).count(), 1, "{error}");
+    }
 }
 
 #[test]
