@@ -16,8 +16,11 @@ const VARIABLE: &str = "POLYRANK_MPI_LIBRARY";
 
 /// Names of Open MPI's library.
 const OPEN_MPI: [&str; 1] = ["libmpi.so.40"];
-/// Names of MPICH's library: by the standard ABI, by its own, and Debian's name of the latter.
-const MPICH: [&str; 4] = ["libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi.so.12", "libmpich.so.12"];
+/// Names of MPICH's library, by its own ABI; the second is Debian's.
+const MPICH: [&str; 2] = ["libmpi.so.12", "libmpich.so.12"];
+/// Names of a library with the standard ABI. MPICH 5 comes with both: other parts of a program, as
+/// mpi4py, are built for its own, and there can be but one MPI in a process.
+const STANDARD: [&str; 2] = ["libmpi_abi.so.1", "libmpi_abi.so.0"];
 /// The name without a version, of whatever is the system's choice.
 const ANY: [&str; 2] = ["libmpi_abi.so", "libmpi.so"];
 
@@ -89,14 +92,12 @@ enum Refusal {
 
 /// The names to look for, the most fitting first.
 fn names(launcher: &Launcher) -> Vec<&'static str> {
-    let all: [&[&str]; 3] = match launcher.prefers() {
-        Some(Maker::OpenMpi) => [&OPEN_MPI, &ANY, &MPICH],
-        Some(Maker::Mpich) => [&MPICH, &ANY, &OPEN_MPI],
-        None => [&MPICH[..2], &OPEN_MPI, &MPICH[2..]],
+    let all: [&[&'static str]; 4] = match launcher.prefers() {
+        Some(Maker::OpenMpi) => [&OPEN_MPI, &ANY, &STANDARD, &MPICH],
+        Some(Maker::Mpich) => [&MPICH, &STANDARD, &ANY, &OPEN_MPI],
+        None => [&OPEN_MPI, &MPICH, &STANDARD, &ANY],
     };
-    let names: Vec<&str> = all.concat();
-    let rest = ANY.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>();
-    [names, rest].concat()
+    all.concat()
 }
 
 /// Folders besides those of the system's loader: beside the launcher that started this process,
@@ -197,7 +198,7 @@ mod tests {
     fn the_launchers_own_library_is_looked_for_first() {
         let names = |variables| names(&launcher(variables));
         assert_eq!(names(&[("OMPI_COMM_WORLD_SIZE", "2")])[0], "libmpi.so.40");
-        assert_eq!(names(&[("PMI_RANK", "0")])[0], "libmpi_abi.so.1");
+        assert_eq!(names(&[("PMI_RANK", "0")])[0], "libmpi.so.12");
         for variables in [&[][..], &[("OMPI_COMM_WORLD_SIZE", "2")], &[("PMI_RANK", "0")]] {
             let mut all = names(variables);
             let count = all.len();
