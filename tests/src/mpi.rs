@@ -28,7 +28,8 @@ pub enum Mpi {
     OpenMpi,
     /// The system's MPICH, with its own ABI and its mpiexec, Hydra.
     Mpich,
-    /// The standard ABI of MPI 5: MPICH 5 as a Python package, with its mpiexec.
+    /// The standard ABI of MPI 5: MPICH 5 as a Python package, with its mpiexec. Its ranks are told
+    /// to use that of its libraries, by `POLYRANK_MPI_LIBRARY`.
     Standard,
     /// Open MPI 5 as a Python package, with its mpirun, which is PRRTE's.
     OpenMpi5,
@@ -102,6 +103,16 @@ impl Mpi {
         }
     }
 
+    /// The library that ranks take which are not told another: of those that it brings, the one
+    /// that other parts of a program are built for.
+    pub fn usual_library(self) -> OsString {
+        let library = PathBuf::from(self.library());
+        match self {
+            Mpi::Standard => library.with_file_name("libmpi.so.12").into_os_string(),
+            _ => library.into_os_string(),
+        }
+    }
+
     /// Whether it is one of Open MPI's, whose launcher speaks PMIx.
     pub fn is_open_mpi(self) -> bool {
         matches!(self, Mpi::OpenMpi | Mpi::OpenMpi5)
@@ -144,7 +155,10 @@ impl Mpi {
             Mpi::OpenMpi5 => command
                 .args(["--allow-run-as-root", "--map-by", ":oversubscribe"])
                 .args(["--mca", "btl", "self,sm"]),
-            Mpi::Mpich | Mpi::Standard => command.args(["-iface", "lo"]),
+            Mpi::Mpich => command.args(["-iface", "lo"]),
+            Mpi::Standard => {
+                command.args(["-iface", "lo"]).env("POLYRANK_MPI_LIBRARY", self.library())
+            }
         };
         command.args(["-n", &size.to_string()]);
         // What a launcher of other tests said is not for these ranks.
@@ -215,6 +229,9 @@ pub fn launched(mpi: Mpi, test: &str, size: u32, rank_main: impl FnOnce()) -> Op
     command.arg(std::env::current_exe().expect("the test has a path"));
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, test).env("POLYRANK_MPIEXEC", launcher);
+    if mpi == Mpi::Standard {
+        command.env("POLYRANK_MPI_LIBRARY", mpi.library());
+    }
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     Some(run(command))
 }
