@@ -1,15 +1,17 @@
 //! A client's connection to a TCPStore server: connecting with patience, sending, receiving under
 //! a deadline. Knows the handshake, no other request.
 
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::{crowd, open_files};
+use super::lookout::Lookout;
+use super::open_files;
 use crate::store::deadline::{Deadline, Expired, SLICE};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
@@ -28,9 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause for a server of this host: clients that come before it must not lose time, and
 /// an attempt costs 50 µs.
 const LONGEST_LOCAL_PAUSE: Duration = Duration::from_millis(20);
-/// How long a reply is looked for before the thread sleeps: to be woken takes longer than most
-/// replies. Others that want the core get it meanwhile.
-const LOOK: Duration = Duration::from_micros(50);
 /// How long a server may take to answer the handshake before the attempt is given up.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
@@ -57,6 +56,7 @@ impl From<Expired> for Fault {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
+    lookout: Lookout,
     /// This end's address, if the system knows it.
     local_address: Option<IpAddr>,
     input: Box<[u8]>,
@@ -155,6 +155,7 @@ impl Connection {
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
             socket,
+            lookout: Lookout::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
             request: Vec::with_capacity(256),
@@ -201,10 +202,10 @@ impl Connection {
             match result {
                 Ok(bytes) => sent += bytes,
                 // The socket's own limit of one slice has passed.
-                Err(rustix::io::Errno::AGAIN) => {
+                Err(Errno::AGAIN) => {
                     deadline.slice(SLICE)?;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(Fault::Closed(error.to_string())),
             }
         }
@@ -257,7 +258,8 @@ impl Connection {
             } else {
                 let at = taken.len();
                 taken.resize(at + missing.min(FIRST_RESERVE_BYTES), 0);
-                let received = receive(&self.socket, &mut taken[at..], deadline)?;
+                let received =
+                    receive(&self.socket, &mut self.lookout, &mut taken[at..], deadline)?;
                 taken.truncate(at + received);
             }
         }
@@ -273,51 +275,35 @@ impl Connection {
             self.unread = 0..self.unread.len();
         }
         let end = self.unread.end;
-        self.unread.end += receive(&self.socket, &mut self.input[end..], deadline)?;
+        self.unread.end +=
+            receive(&self.socket, &mut self.lookout, &mut self.input[end..], deadline)?;
         Ok(())
     }
 }
 
-/// Receives at least one byte. The socket itself wakes up after a slice.
-fn receive(mut socket: &Socket, buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
-    if let Some(received) = look(socket, buffer) {
-        return received;
+/// Receives at least one byte.
+fn receive(
+    socket: &Socket,
+    lookout: &mut Lookout,
+    buffer: &mut [u8],
+    deadline: &Deadline,
+) -> Result<usize, Fault> {
+    let failed = |error: Errno| Fault::Closed(format!("Failed to recv: {error}"));
+    if let Some(result) = lookout.receive(socket, buffer) {
+        return received(result.map_err(failed)?);
     }
     loop {
-        if let Some(left) = deadline.remaining().filter(|left| *left < SLICE)
-            && !poll_for(socket, PollFlags::IN, left)?
-        {
-            return Err(Expired::TimedOut.into());
+        // Not in `recv`: a thread that sleeps there is woken by room for its next request, too,
+        // which a socket of this host tells of as soon as the server has taken the last one.
+        let limit = deadline.remaining().map_or(SLICE, |left| left.min(SLICE));
+        if poll_for(socket, PollFlags::IN, limit)? {
+            match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((bytes, _)) => return received(bytes),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(failed(error)),
+            }
         }
-        match socket.read(buffer) {
-            Ok(bytes) => return received(bytes),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    deadline.slice(SLICE)?;
-                }
-                io::ErrorKind::Interrupted => {}
-                _ => return Err(Fault::Closed(format!("Failed to recv: {error}"))),
-            },
-        }
-    }
-}
-
-/// Receives what comes within a moment; none if nothing does.
-fn look(socket: &Socket, buffer: &mut [u8]) -> Option<Result<usize, Fault>> {
-    if crowd::is_there() {
-        return None;
-    }
-    let began = Instant::now();
-    loop {
-        match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((bytes, _)) => return Some(received(bytes)),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            // It is there when it is asked for again, too.
-            Err(_) => return None,
-        }
-        if began.elapsed() > LOOK || !crowd::yield_core() {
-            return None;
-        }
+        deadline.slice(SLICE)?;
     }
 }
 
@@ -344,7 +330,7 @@ fn poll_for(
         Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     match poll(&mut [PollFd::new(&socket, what)], Some(&limit)) {
         Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(true),
+        Err(Errno::INTR) => Ok(true),
         Err(error) => Err(Fault::Closed(error.to_string())),
     }
 }
@@ -409,7 +395,7 @@ pub(super) fn block_by_slices(socket: &Socket) -> io::Result<()> {
 }
 
 fn in_progress(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+    error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error())
 }
 
 /// The longest pause between attempts to reach this server.

@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A core that comes back later than this was with somebody who computes.
-const LATE: Duration = Duration::from_micros(200);
+/// A core that comes back later than this was with somebody who computes. Sixteen clients that ask
+/// in turn on two cores had it back within half of this.
+const LATE: Duration = Duration::from_millis(1);
 /// Nobody looks on for so long after that: one look in this time costs little.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -65,7 +66,7 @@ mod tests {
     fn a_core_that_comes_late_ends_looking_on_for_a_while() {
         let (crowd, ms) = (Crowd::default(), Duration::from_millis);
         assert!(!crowd.is_there(ms(0)));
-        assert!(crowd.notice(ms(1), ms(1) + Duration::from_micros(150)));
+        assert!(crowd.notice(ms(1), ms(1) + Duration::from_micros(500)));
         assert!(!crowd.is_there(ms(2)));
         assert!(!crowd.notice(ms(2), ms(6)));
         assert!(crowd.is_there(ms(6)) && crowd.is_there(ms(255)));

@@ -7,6 +7,7 @@ mod crowd;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;
+mod lookout;
 mod open_files;
 mod server;
 #[cfg(test)]
