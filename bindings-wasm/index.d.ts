@@ -2268,7 +2268,8 @@ export class Store {
   /** All keys, in no order. */
   listKeys(options?: WaitOptions): Promise<string[]>;
   /**
-   * Appends `value` to the queue `key`. A key is either a queue or a value.
+   * Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
+   * `deleteKey` know nothing of a queue, and `queuePop` of no value.
    *
    * @param key - The key.
    * @param value - The new value.

@@ -58,7 +58,8 @@ interface Store {
   /// All keys, in no order.
   [Waits] sequence<DOMString> list_keys();
 
-  /// Appends `value` to the queue `key`. A key is either a queue or a value.
+  /// Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
+  /// `delete_key` know nothing of a queue, and `queue_pop` of no value.
   [Waits, Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
 
   /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's

@@ -32,11 +32,18 @@ def free_functions(here):
     alltoalls_of_some_even_ranks(rank, size)
     subgroups(rank)
     dist.barrier()
+    left = [polyrank.default_group(), dist.new_group()]
     dist.destroy_process_group()
     assert not dist.is_initialized()
-    # A new default group can be made.
+    # A new default group can be made. Its groups have the names that the former ones had.
     dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
-    dist.barrier()
+    groups = [polyrank.default_group(), dist.new_group()]
+    assert [group.group_name for group in groups] == [group.group_name for group in left]
+    for group in left:
+        with pytest.raises(polyrank.InvalidGroupError, match="not registered"):
+            dist.destroy_process_group(group)
+    for group in groups:
+        dist.barrier(group)
     dist.destroy_process_group()
 
 

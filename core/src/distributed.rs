@@ -123,10 +123,12 @@ struct World {
 }
 
 impl World {
-    /// Keeps the group of this name no longer; the group, if it was kept.
-    fn forget(&mut self, name: &str) -> Option<ProcessGroup> {
-        let found = self.groups.iter().position(|group| group.group_name() == name)?;
-        Some(self.groups.remove(found))
+    /// Keeps `group` no longer; whether it was kept. Names are no help: those of a world that was
+    /// left are given again.
+    fn forget(&mut self, group: &ProcessGroup) -> bool {
+        let identity = group.identity();
+        let found = self.groups.iter().position(|kept| kept.identity() == identity);
+        found.map(|found| self.groups.remove(found)).is_some()
     }
 
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
@@ -138,12 +140,16 @@ impl World {
             group.shutdown_in(way).await;
         }
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
+        // Another thread of this process may be waiting for a key for as long as the store allows.
+        let limit = store.timeout();
+        store.set_timeout(LEAVE_LIMIT);
         let left = match broken {
             // The host may have left in order, and stay for this rank.
             true if !hosting => rendezvous::leave_at_once(&*store, name, ranks.0).await,
             true => Ok(()),
             false => rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await,
         };
+        store.set_timeout(limit);
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
@@ -290,7 +296,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
     };
     let group = parent.split_group_async(&ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
-        world.forget(group.group_name());
+        world.groups.retain(|kept| kept.group_name() != group.group_name());
         world.groups.push(group.clone());
     }
     Ok(group)
@@ -331,18 +337,17 @@ enum Taken {
 fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     let mut guard = world();
     let world = guard.as_mut().ok_or(Error::NotInitialized)?;
-    match group.filter(|group| group.group_name() != world.group.group_name()) {
-        Some(group) => match world.forget(group.group_name()) {
-            Some(group) => Ok(Taken::Group(group)),
-            None => {
-                let message = format!(
-                    "group '{}' is not registered: it was destroyed, or made in another way than \
-                     by new_group",
-                    group.group_name()
-                );
-                Err(Error::InvalidGroup { message })
-            }
-        },
+    let default = world.group.identity();
+    match group.filter(|group| group.identity() != default) {
+        Some(group) if world.forget(group) => Ok(Taken::Group(group.clone())),
+        Some(group) => {
+            let message = format!(
+                "group '{}' is not registered: it was destroyed, or made in another way than by \
+                 new_group",
+                group.group_name()
+            );
+            Err(Error::InvalidGroup { message })
+        }
         None => {
             let world = guard.take().ok_or(Error::NotInitialized)?;
             Ok(Taken::World(Box::new(world)))

@@ -1535,7 +1535,8 @@ class Store:
     def list_keys(self) -> list[str]:
         """All keys, in no order."""
     def queue_push(self, key: str, value: _Bytes) -> None:
-        """Appends `value` to the queue `key`. A key is either a queue or a value.
+        """Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
+        `delete_key` know nothing of a queue, and `queue_pop` of no value.
 
         Raises `DistStoreError`.
         """

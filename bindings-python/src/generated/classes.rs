@@ -1102,7 +1102,8 @@ impl Store {
         convert::blocking(py, || this.inner.list_keys())
     }
 
-    /// Appends `value` to the queue `key`. A key is either a queue or a value.
+    /// Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
+    /// `delete_key` know nothing of a queue, and `queue_pop` of no value.
     ///
     /// Raises `DistStoreError`.
     #[pyo3(name = "queue_push", signature = (*positional, **keywords), text_signature = "($self, key, value)")]

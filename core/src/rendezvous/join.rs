@@ -29,6 +29,8 @@ const NAMED_RANKS: usize = 16;
 const LOOKED_FOR: u32 = 256;
 /// How long may be looked for ranks that are missing: their number is known without.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often the host of a store looks whether anybody is left.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
 
 /// Waits until all `world_size` ranks of the group have called this with the same store.
 ///
@@ -130,7 +132,7 @@ async fn linger_for_all(
 }
 
 /// Tells the host of the store that `rank` is done with it. The host itself (`hosting`) waits up to
-/// `timeout` until all have said so, since the store ends with its process.
+/// `timeout` until all have said so, since the store ends with its process, or are gone.
 ///
 /// # Errors
 /// [`Error::StoreTimeout`] if others are still there; the host may go all the same.
@@ -161,7 +163,19 @@ pub async fn leave_async(
     let ranks = if hosting { 0..world_size } else { rank..rank + 1 };
     let left: Vec<String> = ranks.map(left).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
-    store.wait_async(&left, Some(timeout)).await
+    let deadline = Deadline::after(timeout);
+    let mut slice = if hosting { timeout.min(LOOK_AROUND) } else { timeout };
+    loop {
+        match store.wait_async(&left, Some(slice)).await {
+            // Ranks that ended without a word, by `sys.exit` as well as by a signal.
+            Err(Error::StoreTimeout { .. }) if hosting && store.is_deserted() => return Ok(()),
+            Err(error @ Error::StoreTimeout { .. }) => match deadline.slice(LOOK_AROUND) {
+                Ok(next) => slice = next,
+                Err(_) => return Err(error),
+            },
+            waited => return waited,
+        }
+    }
 }
 
 /// As [`leave_async`], for a rank that waits for nobody, not even for the store.

@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::store::HashStore;
 use crate::store::suite::TemporaryFile;
+use crate::store::{HashStore, PrefixStore, TcpStore, TcpStoreOptions};
 use counting::Counting;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -153,6 +153,27 @@ fn the_host_leaves_last() {
     leave(&store, "h", (0, 2), true, SHORT).unwrap();
     block_on(leave_at_once(&store, "i", 1)).unwrap();
     leave(&store, "i", (0, 2), true, SHORT).unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_host_does_not_wait_for_processes_that_are_gone() {
+    let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).wait_for_workers(false);
+    let store = Arc::new(TcpStore::new(options).unwrap());
+    // The store itself came over TCP first.
+    while !store.is_deserted() {
+        std::thread::yield_now();
+    }
+    // Over TCP it does not say which process it is of.
+    let other = std::net::TcpStream::connect(("127.0.0.1", store.port())).unwrap();
+    while store.is_deserted() {
+        std::thread::yield_now();
+    }
+    let store = PrefixStore::new("p", store);
+    let host_leaves = |limit| leave(&store, "g", (0, 2), true, limit);
+    assert!(matches!(host_leaves(SHORT), Err(Error::StoreTimeout { .. })));
+    drop(other);
+    host_leaves(LIMIT).unwrap();
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {

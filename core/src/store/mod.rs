@@ -116,6 +116,11 @@ pub trait Store: Send + Sync {
     fn reconnect_grace(&self) -> Option<Duration> {
         None
     }
+    /// Whether this process hosts the store and no other process is connected to it, so that nobody
+    /// is left who could need it; `false` where that is not known.
+    fn is_deserted(&self) -> bool {
+        false
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }

@@ -160,6 +160,10 @@ impl Store for PrefixStore {
         self.store.reconnect_grace()
     }
 
+    fn is_deserted(&self) -> bool {
+        self.store.is_deserted()
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
     }

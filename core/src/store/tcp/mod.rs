@@ -352,6 +352,10 @@ impl Store for TcpStore {
         self.client.set_timeout(timeout);
     }
 
+    fn is_deserted(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.is_deserted())
+    }
+
     /// A second connection to the same server, which a clone of the hosting store keeps alive.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self {

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use super::Settings;
 use super::linger::Activity;
 use super::output::Output;
+use super::presence::Presence;
 use super::service::Service;
 use super::socket::{From as Incoming, To as Outgoing};
 use super::waiters::{ClientId, Woken};
@@ -48,6 +49,8 @@ pub(super) struct Host {
     scratch: RefCell<Box<[u8]>>,
     /// That clients asked for something.
     pub(super) activity: Activity,
+    /// Clients of other processes.
+    presence: Presence,
 }
 
 #[derive(Debug)]
@@ -98,23 +101,29 @@ enum Ready {
 impl Host {
     /// What the connections of a server share. Clients of this host that ask find it at the socket
     /// `local_name`.
-    pub(super) fn new(settings: Settings, local_name: Option<Vec<u8>>) -> Rc<Self> {
+    pub(super) fn new(
+        settings: Settings,
+        presence: Presence,
+        local_name: Option<Vec<u8>>,
+    ) -> Rc<Self> {
         #[cfg(not(feature = "websocket"))]
         let _ = settings;
         Rc::new(Self {
             #[cfg(feature = "websocket")]
-            web: super::websocket::Web::new(settings),
+            web: super::websocket::Web::new(settings, presence.clone()),
             service: RefCell::new(Service::new(MAX_STORED_BYTES, local_name)),
             clients: RefCell::default(),
             next_client: Cell::new(0),
             buffered_bytes: Cell::new(0),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             activity: Activity::default(),
+            presence,
         })
     }
 
     /// Serves a client that may want a WebSocket, until it leaves or is sent away.
     pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
+        let _present = self.presence.enter();
         #[cfg(feature = "websocket")]
         let stream = match super::websocket::serve(&self, stream).await {
             Some(stream) => stream,
@@ -124,8 +133,19 @@ impl Host {
         self.serve_between(Incoming::Tcp(from), Outgoing::Tcp(to)).await;
     }
 
+    /// Serves a client of this host, of another process or of this one.
+    #[cfg(target_os = "linux")]
+    pub(super) async fn serve_local(
+        self: Rc<Self>,
+        (from, to): (Incoming, Outgoing),
+        is_others: bool,
+    ) {
+        let _present = is_others.then(|| self.presence.enter());
+        self.serve_between(from, to).await;
+    }
+
     /// Serves one client of TCPStore's protocol until it leaves or is sent away.
-    pub(super) async fn serve_between(self: Rc<Self>, mut from: Incoming, to: Outgoing) {
+    async fn serve_between(self: Rc<Self>, mut from: Incoming, to: Outgoing) {
         let id = self.next_client.get();
         self.next_client.set(id + 1);
         let output = RefCell::default();

@@ -6,6 +6,7 @@ mod linger;
 #[cfg(target_os = "linux")]
 mod local;
 mod output;
+mod presence;
 mod service;
 mod socket;
 mod waiters;
@@ -28,6 +29,7 @@ use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use connection::Host;
+use presence::Presence;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
 const BACKLOG: i32 = 4096;
@@ -42,6 +44,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Server {
     address: SocketAddr,
     stop: Arc<Notify>,
+    presence: Presence,
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
@@ -122,16 +125,17 @@ impl Server {
             .ok_or(io::Error::from(io::ErrorKind::AddrNotAvailable))
             .and_then(TcpListener::local_addr)
             .map_err(|error| failed("listen", error))?;
-        let stop = Arc::new(Notify::new());
+        let (stop, presence) = (Arc::new(Notify::new()), Presence::default());
         let (started, result) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("polyrank-store".into())
             .spawn({
-                let stop = stop.clone();
-                move || run(listeners, settings, &stop, &started)
+                let (stop, presence) = (stop.clone(), presence.clone());
+                move || run(listeners, (settings, presence), &stop, &started)
             })
             .map_err(|error| failed("start its thread", error))?;
-        let server = Self { address, stop, thread: Some(thread), process: std::process::id() };
+        let process = std::process::id();
+        let server = Self { address, stop, presence, thread: Some(thread), process };
         match result.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(error)) => Err(failed("start", error)),
@@ -142,6 +146,12 @@ impl Server {
     /// The port it listens on.
     pub(super) fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// Whether no other process is connected. Clients of this process count as others where they
+    /// cannot be told from them, without a socket of the host.
+    pub(super) fn is_deserted(&self) -> bool {
+        !self.presence.is_anybody()
     }
 
     /// An address under which this very process reaches it.
@@ -173,7 +183,7 @@ impl Drop for Server {
 /// The server's thread.
 fn run(
     listeners: Vec<TcpListener>,
-    settings: Settings,
+    (settings, presence): (Settings, Presence),
     stop: &Notify,
     started: &mpsc::SyncSender<io::Result<()>>,
 ) {
@@ -193,9 +203,9 @@ fn run(
         #[cfg(target_os = "linux")]
         let local = local::listen();
         #[cfg(target_os = "linux")]
-        let host = Host::new(settings, local.as_ref().map(|(_, name)| name.clone()));
+        let host = Host::new(settings, presence, local.as_ref().map(|(_, name)| name.clone()));
         #[cfg(not(target_os = "linux"))]
-        let host = Host::new(settings, None);
+        let host = Host::new(settings, presence, None);
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {

@@ -26,6 +26,7 @@ use tokio_tungstenite::WebSocketStream;
 
 use super::Settings;
 use super::connection::Host;
+use super::presence::Presence;
 use super::service::Service;
 use super::waiters::ClientId;
 use crate::store::websocket::{Measured, PacketSocket, Unfinished};
@@ -61,10 +62,10 @@ pub(super) struct Web {
 }
 
 impl Web {
-    pub(super) fn new(settings: Settings) -> Web {
+    pub(super) fn new(settings: Settings, presence: Presence) -> Web {
         let grace_ms = settings.grace_ms.unwrap_or(DEFAULT_GRACE_MS);
         Web {
-            sessions: RefCell::new(Sessions::new(grace_ms)),
+            sessions: RefCell::new(Sessions::new(grace_ms, presence)),
             origins: settings.origins,
             #[cfg(feature = "tls")]
             identity: settings.identity,

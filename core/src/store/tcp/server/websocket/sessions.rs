@@ -9,6 +9,7 @@ use super::away::Away;
 use super::ledger::{Cause, Ledger};
 use super::relay::{self, Pipes, Verdict};
 use super::requests::{self, Clients, Requests};
+use crate::store::tcp::server::presence::{Presence, Present};
 use crate::store::tcp::server::service::Service;
 use crate::store::tcp::server::waiters::ClientId;
 use crate::transport::websocket::close_code;
@@ -45,6 +46,7 @@ pub(super) struct Sessions {
     away: Away,
     last_number: u64,
     grace_ms: u32,
+    presence: Presence,
     /// Sessions that may have something to send.
     touched: BTreeSet<u64>,
     /// Sockets whose sessions were ended for what these did not bring, and why; until they know.
@@ -124,6 +126,7 @@ struct Peer {
     waker: Option<Waker>,
     /// What of [`Sessions::held_bytes`] is this session's.
     held_bytes: usize,
+    _present: Present,
 }
 
 /// Which client of the service is which request of which session.
@@ -171,7 +174,7 @@ impl From<requests::Fault> for Fault {
 
 impl Sessions {
     /// No sessions. Clients that ask for nothing else get `grace_ms` after a lost socket.
-    pub(super) fn new(grace_ms: u32) -> Sessions {
+    pub(super) fn new(grace_ms: u32, presence: Presence) -> Sessions {
         Sessions {
             peers: HashMap::new(),
             tokens: HashMap::new(),
@@ -181,6 +184,7 @@ impl Sessions {
             away: Away::default(),
             last_number: 0,
             grace_ms,
+            presence,
             touched: BTreeSet::new(),
             ended: HashMap::new(),
             deaf: BTreeSet::new(),
@@ -236,6 +240,7 @@ impl Sessions {
             unread: Ledger::default(),
             waker: None,
             held_bytes: 0,
+            _present: self.presence.enter(),
         };
         self.peers.insert(number, peer);
         service.enter(number);

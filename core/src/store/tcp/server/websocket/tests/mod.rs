@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::sessions::{Fault, Newcomer, Sessions};
 use crate::Result;
+use crate::store::tcp::server::presence::Presence;
 use crate::store::tcp::server::service::Service;
 use crate::store::websocket::Client;
 use crate::store::{StoreReply, StoreRequest};
@@ -53,7 +54,7 @@ impl World {
             to_client: VecDeque::new(),
         };
         let mut world = World {
-            sessions: Sessions::new(1500),
+            sessions: Sessions::new(1500, Presence::default()),
             service: Service::new(usize::MAX, None),
             clients: (0..clients).map(side).collect(),
             sockets: 0,
