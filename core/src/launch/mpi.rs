@@ -3,13 +3,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::arguments::Job;
 use super::report::say;
 
-/// Names MPI's launcher, where the first `mpiexec` on the path is not the one.
+/// Names MPI's launcher, where it is neither the `mpiexec` beside the program nor the first on the
+/// path.
 const VARIABLE: &str = "POLYRANK_MPIEXEC";
+/// MPI's launcher, by its name in the MPI standard.
+const LAUNCHER: &str = "mpiexec";
 /// What ranks of another launcher find in their environment, and these must not.
 const OTHERS: [&str; 9] = [
     "RANK",
@@ -31,7 +35,9 @@ const RING: (&str, &str) = ("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "ring")
 
 /// Becomes MPI's launcher of the job; returns only if that cannot be started, with an exit code.
 pub(super) fn run(job: &Job) -> i32 {
-    let launcher = std::env::var_os(VARIABLE).unwrap_or_else(|| "mpiexec".into());
+    let program = job.parts.first().map(|part| part.program.as_os_str());
+    let launcher = std::env::var_os(VARIABLE).or_else(|| beside(Path::new(program?), LAUNCHER));
+    let launcher = launcher.unwrap_or_else(|| LAUNCHER.into());
     let said = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output();
     let (words, version) = match (words(job), said) {
         (Err(message), _) => {
@@ -72,6 +78,14 @@ pub(super) fn run(job: &Job) -> i32 {
     let error = command.envs(unless_set).exec();
     say(&format!("cannot start MPI's launcher '{}': {error}", launcher.to_string_lossy()));
     126
+}
+
+/// The file `name` in the folder of `program`, which may be the interpreter of an environment that
+/// has an MPI of its own; none if the program is only a name, or there is no such file.
+fn beside(program: &Path, name: &str) -> Option<OsString> {
+    let folder = program.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    let file = folder.join(name);
+    file.is_file().then(|| file.into_os_string())
 }
 
 /// How the launcher of this version shows which rank a line is of.
@@ -128,5 +142,14 @@ mod tests {
         assert!(prefix("another launcher 1.0").is_empty());
         assert_eq!(prefix("mpirun (Open MPI) 5.0.11\n"), ["--output", "tag"]);
         assert_eq!(prefix("HYDRA build details:\n    Version: 4.0.2"), ["-prepend-rank"]);
+    }
+
+    #[test]
+    fn an_environment_of_its_own_has_its_own_launcher() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = folder.join("Cargo.toml").into_os_string();
+        assert_eq!(beside(&folder.join("python"), "Cargo.toml"), Some(file));
+        assert_eq!(beside(&folder.join("python"), "no such file"), None);
+        assert_eq!(beside(Path::new("python"), "Cargo.toml"), None);
     }
 }
