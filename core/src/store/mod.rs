@@ -116,8 +116,8 @@ pub trait Store: Send + Sync {
     fn reconnect_grace(&self) -> Option<Duration> {
         None
     }
-    /// Whether this process hosts the store and no other process is connected to it, so that nobody
-    /// is left who could need it; `false` where that is not known.
+    /// Whether this store hosts its server and nobody is connected to that but this store and its
+    /// clones, so that nobody is left who could need it; `false` where that is not known.
     fn is_deserted(&self) -> bool {
         false
     }

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 use client::Client;
 #[cfg(all(feature = "bench", target_os = "linux"))]
 pub(crate) use open_files::make_room as raise_open_files;
-use server::{Server, Settings};
+use server::{Keeper, Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -145,6 +145,8 @@ impl TcpStoreOptions {
 /// The store over TCP: a client, and in one process the server too.
 #[derive(Debug)]
 pub struct TcpStore {
+    /// That `client` is not somebody else's. First, as it is dropped before the client is.
+    keeper: Option<Keeper>,
     host: String,
     port: u16,
     client: Client,
@@ -186,7 +188,8 @@ impl TcpStore {
             client.count_worker()?;
         }
         let port = server.as_ref().map_or(options.port, |server| server.port());
-        Ok(Self { host: options.host, port, client, server })
+        let keeper = server.as_ref().map(|server| server.keep());
+        Ok(Self { keeper, host: options.host, port, client, server })
     }
 
     /// The name or address of the server, as it was given.
@@ -353,15 +356,17 @@ impl Store for TcpStore {
     }
 
     fn is_deserted(&self) -> bool {
-        self.server.as_ref().is_some_and(|server| server.is_deserted())
+        self.keeper.as_ref().is_some_and(Keeper::is_deserted)
     }
 
     /// A second connection to the same server, which a clone of the hosting store keeps alive.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
+        let client = self.client.connect_again()?;
         Ok(Arc::new(Self {
+            keeper: self.server.as_ref().map(|server| server.keep()),
             host: self.host.clone(),
             port: self.port,
-            client: self.client.connect_again()?,
+            client,
             server: self.server.clone(),
         }))
     }

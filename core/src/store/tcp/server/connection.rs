@@ -49,7 +49,6 @@ pub(super) struct Host {
     scratch: RefCell<Box<[u8]>>,
     /// That clients asked for something.
     pub(super) activity: Activity,
-    /// Clients of other processes.
     presence: Presence,
 }
 
@@ -133,14 +132,10 @@ impl Host {
         self.serve_between(Incoming::Tcp(from), Outgoing::Tcp(to)).await;
     }
 
-    /// Serves a client of this host, of another process or of this one.
+    /// Serves a client of this host until it leaves or is sent away.
     #[cfg(target_os = "linux")]
-    pub(super) async fn serve_local(
-        self: Rc<Self>,
-        (from, to): (Incoming, Outgoing),
-        is_others: bool,
-    ) {
-        let _present = is_others.then(|| self.presence.enter());
+    pub(super) async fn serve_local(self: Rc<Self>, from: Incoming, to: Outgoing) {
+        let _present = self.presence.enter();
         self.serve_between(from, to).await;
     }
 

@@ -40,11 +40,10 @@ pub(super) async fn accept(listener: UnixListener, host: Rc<Host>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let own = i32::try_from(std::process::id()).ok();
-                let is_others = !stream.peer_cred().is_ok_and(|peer| peer.pid() == own);
                 let (from, to) = stream.into_split();
-                let ends = (From::Local(from), To::Local(to));
-                tokio::task::spawn_local(host.clone().serve_local(ends, is_others));
+                tokio::task::spawn_local(
+                    host.clone().serve_local(From::Local(from), To::Local(to)),
+                );
             }
             Err(error) => {
                 tracing::debug!("TCPStore cannot accept a local connection: {error}");

@@ -29,6 +29,7 @@ use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use connection::Host;
+pub(super) use presence::Keeper;
 use presence::Presence;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
@@ -148,10 +149,9 @@ impl Server {
         self.address.port()
     }
 
-    /// Whether no other process is connected. Clients of this process count as others where they
-    /// cannot be told from them, without a socket of the host.
-    pub(super) fn is_deserted(&self) -> bool {
-        !self.presence.is_anybody()
+    /// Counts a store that keeps this server alive and is connected to it.
+    pub(super) fn keep(&self) -> Keeper {
+        self.presence.keep()
     }
 
     /// An address under which this very process reaches it.
