@@ -2470,7 +2470,8 @@ export function isInitialized(): boolean;
 
 /**
  * Leaves a group in good order; without `group`, all groups, and forgets the default group.
- * Operations in flight are treated as by `ProcessGroup.shutdown`.
+ * Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
+ * the store stays for the others to leave, up to ten seconds, unless they are gone.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}

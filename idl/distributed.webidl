@@ -42,7 +42,8 @@ namespace distributed {
   boolean is_initialized();
 
   /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-  /// Operations in flight are treated as by `ProcessGroup.shutdown`.
+  /// Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
+  /// the store stays for the others to leave, up to ten seconds, unless they are gone.
   [Waits, Leaves=abort_process_group, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 

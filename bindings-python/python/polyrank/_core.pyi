@@ -1769,7 +1769,8 @@ def is_initialized() -> bool:
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Leaves a group in good order; without `group`, all groups, and forgets the default group.
-    Operations in flight are treated as by `ProcessGroup.shutdown`.
+    Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
+    the store stays for the others to leave, up to ten seconds, unless they are gone.
 
     Raises `InvalidGroupError`.
     """

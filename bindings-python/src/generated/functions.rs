@@ -73,7 +73,8 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-/// Operations in flight are treated as by `ProcessGroup.shutdown`.
+/// Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
+/// the store stays for the others to leave, up to ten seconds, unless they are gone.
 ///
 /// Raises `InvalidGroupError`.
 #[pyfunction]
