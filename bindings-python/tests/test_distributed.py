@@ -19,7 +19,9 @@ def free_functions(here):
         with pytest.raises(polyrank.NotInitializedError):
             call()
     store = polyrank.PrefixStore("default", here.store)
-    dist.init_process_group("tcp", store=store, rank=here.rank, world_size=here.size, timeout=30)
+    limit = store.timeout
+    dist.init_process_group("tcp", store=store, rank=here.rank, world_size=here.size, timeout=40)
+    assert store.timeout == limit
     with pytest.raises(polyrank.AlreadyInitializedError):
         dist.init_process_group("tcp", store=store, rank=here.rank, world_size=here.size)
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -45,6 +47,7 @@ def free_functions(here):
     for group in groups:
         dist.barrier(group)
     dist.destroy_process_group()
+    assert store.timeout == limit
 
 
 def collectives(rank, size):

@@ -140,16 +140,14 @@ impl World {
             group.shutdown_in(way).await;
         }
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
-        // Another thread of this process may be waiting for a key for as long as the store allows.
-        let limit = store.timeout();
-        store.set_timeout(LEAVE_LIMIT);
-        let left = match broken {
+        let left = match rendezvous::find_store_free(&*store, LEAVE_LIMIT).await {
             // The host may have left in order, and stay for this rank.
-            true if !hosting => rendezvous::leave_at_once(&*store, name, ranks.0).await,
-            true => Ok(()),
-            false => rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await,
+            Ok(()) if broken && !hosting => rendezvous::leave_at_once(&*store, name, ranks.0).await,
+            Ok(()) if !broken => {
+                rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await
+            }
+            found => found,
         };
-        store.set_timeout(limit);
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
@@ -220,6 +218,9 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     let (met, prefix) =
         incarnation::meet(timeout, async |left| meet(&options, &spec, left).await).await?;
     let Rendezvous { store, rank, world_size, hosting, .. } = met;
+    if options.store.is_none() {
+        store.set_timeout(timeout);
+    }
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     let group = ProcessGroup::new_async(store.clone(), rank, world_size, name, group_options)

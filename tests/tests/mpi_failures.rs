@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::distributed::{
-    InitOptions, destroy_process_group, init_process_group, is_backend_available,
+    InitOptions, NewGroupOptions, destroy_process_group, init_process_group, is_backend_available,
+    new_group,
 };
 use polyrank::store::{FileStore, PrefixStore, Store};
 use polyrank::{Collective, Error, GroupOptions, ProcessGroup, Request, Tensor, rendezvous};
 use polyrank_tests::folder::Folder;
-use polyrank_tests::languages::{Language, Program, built, say_skipped};
+use polyrank_tests::languages::{built, say_skipped};
 use polyrank_tests::mpi::{HUNG, Job, Mpi, ROLE, bare_ranks, launched, ranks, report, run};
 
 fn allreduce(elements: usize) -> Request {
@@ -492,38 +493,26 @@ fn arguments_that_disagree_with_mpi_are_an_error() {
 }
 
 #[test]
-fn mpi4py_and_polyrank_share_one_library_whoever_begins_or_ends_it() {
-    let beside = Program { example: "", script: "mpi/beside_mpi4py" };
-    let words = match Language::Python.command(beside) {
-        Ok(words) => words,
-        Err(missing) => return say_skipped(&format!("Python: {missing}")),
-    };
-    let has_mpi4py = std::process::Command::new(&words[0])
-        .args(["-c", "import importlib.util as u; exit(u.find_spec('mpi4py') is None)"])
-        .status();
-    if !has_mpi4py.is_ok_and(|status| status.success()) {
-        return say_skipped("mpi4py is missing; cargo xtask setup installs it");
-    }
+fn a_job_goes_on_and_ends_in_order_after_a_message_of_another_size_in_a_group_that_was_left() {
+    let test =
+        "a_job_goes_on_and_ends_in_order_after_a_message_of_another_size_in_a_group_that_was_left";
     for mpi in Mpi::ALL {
-        for order in ["mpi4py-first", "polyrank-first", "mpi4py-ends-first"] {
-            let Some(mut command) = mpi.command(2) else { continue };
-            command.args(&words).arg(order);
-            // It would take the library that is the system's choice. There is no build of its
-            // package for the standard ABI: with MPICH 5 both use that one's own.
-            match mpi {
-                Mpi::OpenMpi => command.env("MPI4PY_MPIABI", "openmpi"),
-                Mpi::Mpich => command.env("MPI4PY_MPIABI", "mpich"),
-                Mpi::Standard | Mpi::OpenMpi5 => command.env("MPI4PY_LIBMPI", mpi.usual_library()),
-            };
-            command.env_remove("POLYRANK_MPI_LIBRARY");
-            let folder = mpi.usual_name();
-            if let Some(folder) = &folder {
-                command.env("LD_LIBRARY_PATH", folder.path());
+        let job = ranks(mpi, test, 2, &[], |group| {
+            let part = new_group(NewGroupOptions::default()).unwrap().unwrap();
+            if group.rank() == 0 {
+                part.send(&[1_f32; 10], 1, 0).unwrap();
+            } else {
+                let error = part.recv(&mut [0_f32; 5], 0, 0).unwrap_err();
+                assert!(matches!(error, Error::MessageSize { .. }), "{error}");
             }
-            let job = run(command);
-            assert_eq!(job.code, Some(0), "{mpi:?} {order}: {}", job.output);
-            assert_eq!((only(&job, 0), only(&job, 1)), ("ok", "ok"), "{}", job.output);
-        }
+            destroy_process_group(Some(&part)).unwrap();
+            let mut sum = [group.rank() + 1];
+            group.allreduce(&mut sum, ()).unwrap();
+            report(group.rank(), sum[0]);
+        });
+        let Some(job) = job else { continue };
+        assert_eq!(job.code, Some(0), "{mpi:?}: {}", job.output);
+        assert_eq!((only(&job, 0), only(&job, 1)), ("3", "3"), "{mpi:?}");
     }
 }
 

@@ -1,13 +1,16 @@
 //! The mpi backend under what other launchers than `mpirun` set, as Slurm's `srun` does: with an
 //! interface for MPI a job is made, and without one there is an error that says what to do. Slurm
-//! itself is not here: its variables are.
+//! itself is not here: its variables are. And which launcher and library ranks use of several, so
+//! that mpi4py beside polyrank uses the same.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank_tests::languages::say_skipped;
+use polyrank_tests::folder::Folder;
+use polyrank_tests::languages::{Language, Program, built, say_skipped};
 use polyrank_tests::mpi::{Job, Mpi, ROLE, bare_ranks, report, run};
 
 /// What `srun -n 2` sets for every process of a step, besides what its interface for MPI sets.
@@ -75,6 +78,28 @@ fn each_launchers_ranks_use_its_own_library() {
 }
 
 #[test]
+fn an_environment_of_python_that_has_an_mpi_has_its_own_launcher() {
+    let folder = Folder::new();
+    let (programs, launcher) = (folder.path().join("bin"), folder.path().join("bin/mpiexec"));
+    std::fs::create_dir(&programs).unwrap();
+    std::fs::write(&launcher, "#!/bin/sh\necho launched: \"$@\"\n").unwrap();
+    std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let launch = || {
+        let mut command = Command::new(built("polyrank"));
+        command.args(["run", "--with-mpi", "-n", "3"]).arg(programs.join("python")).arg("x.py");
+        // What is the first on the path says nothing.
+        command.env("PATH", folder.path()).env_remove("POLYRANK_MPIEXEC");
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // A program beside a launcher is of no environment by itself.
+    assert_eq!(launch(), "");
+    std::fs::write(folder.path().join("pyvenv.cfg"), "").unwrap();
+    let said = launch();
+    assert!(said.starts_with("launched: -n 3 ") && said.ends_with("/bin/python x.py\n"), "{said}");
+}
+
+#[test]
 fn with_its_interface_for_the_library_srun_makes_a_job() {
     let test = "with_its_interface_for_the_library_srun_makes_a_job";
     if is_rank(test) {
@@ -114,5 +139,43 @@ fn variables_without_a_launcher_that_answers_are_no_job() {
             said.contains("the launcher started rank 1 of 2, but MPI made this rank 0 of 1")
         };
         assert!(said.as_ref().is_none_or(says), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn mpi4py_and_polyrank_share_one_library_whoever_begins_or_ends_it() {
+    let beside = Program { example: "", script: "mpi/beside_mpi4py" };
+    let words = match Language::Python.command(beside) {
+        Ok(words) => words,
+        Err(missing) => return say_skipped(&format!("Python: {missing}")),
+    };
+    let has_mpi4py = Command::new(&words[0])
+        .args(["-c", "import importlib.util as u; exit(u.find_spec('mpi4py') is None)"])
+        .status();
+    if !has_mpi4py.is_ok_and(|status| status.success()) {
+        return say_skipped("mpi4py is missing; cargo xtask setup installs it");
+    }
+    for mpi in Mpi::ALL {
+        for order in ["mpi4py-first", "polyrank-first", "mpi4py-ends-first"] {
+            let Some(mut command) = mpi.command(2) else { continue };
+            command.args(&words).arg(order);
+            // It would take the library that is the system's choice. There is no build of its
+            // package for the standard ABI: with MPICH 5 both use that one's own.
+            match mpi {
+                Mpi::OpenMpi => command.env("MPI4PY_MPIABI", "openmpi"),
+                Mpi::Mpich => command.env("MPI4PY_MPIABI", "mpich"),
+                Mpi::Standard | Mpi::OpenMpi5 => command.env("MPI4PY_LIBMPI", mpi.usual_library()),
+            };
+            command.env_remove("POLYRANK_MPI_LIBRARY");
+            let folder = mpi.usual_name();
+            if let Some(folder) = &folder {
+                command.env("LD_LIBRARY_PATH", folder.path());
+            }
+            let job = run(command);
+            assert_eq!(job.code, Some(0), "{mpi:?} {order}: {}", job.output);
+            for rank in 0..2 {
+                assert_eq!(job.of(rank), ["ok"], "{}", job.output);
+            }
+        }
     }
 }

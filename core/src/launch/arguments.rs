@@ -25,8 +25,8 @@ Examples:
       A job of four: ranks 0 to 2 start here, rank 3 joins from elsewhere, as a page in a browser
       does. Its URL is shown at the start.
   polyrank run --with-mpi -n 4 python train.py
-      Four ranks of one MPI job, as the mpi backend needs them. MPI's mpiexec starts them: the one
-      beside the program, or the first on the path; POLYRANK_MPIEXEC may name another.
+      Four ranks of one MPI job, as the mpi backend needs them. MPI's mpiexec starts them: that of
+      the program's Python environment, or the first on the path; POLYRANK_MPIEXEC may name another.
   polyrank run --nnodes 2 --node-rank 0 --master-addr host-a -n 8 python train.py
       The first of two nodes; start the same with --node-rank 1 on the other one.
 

@@ -9,11 +9,13 @@ use std::process::{Command, Stdio};
 use super::arguments::Job;
 use super::report::say;
 
-/// Names MPI's launcher, where it is neither the `mpiexec` beside the program nor the first on the
+/// Names MPI's launcher, where it is neither that of the program's environment nor the first on the
 /// path.
 const VARIABLE: &str = "POLYRANK_MPIEXEC";
 /// MPI's launcher, by its name in the MPI standard.
 const LAUNCHER: &str = "mpiexec";
+/// What an environment of Python has beside its folder of programs.
+const ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 /// What ranks of another launcher find in their environment, and these must not.
 const OTHERS: [&str; 9] = [
     "RANK",
@@ -36,7 +38,7 @@ const RING: (&str, &str) = ("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "ring")
 /// Becomes MPI's launcher of the job; returns only if that cannot be started, with an exit code.
 pub(super) fn run(job: &Job) -> i32 {
     let program = job.parts.first().map(|part| part.program.as_os_str());
-    let launcher = std::env::var_os(VARIABLE).or_else(|| beside(Path::new(program?), LAUNCHER));
+    let launcher = std::env::var_os(VARIABLE).or_else(|| of_environment(Path::new(program?)));
     let launcher = launcher.unwrap_or_else(|| LAUNCHER.into());
     let said = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output();
     let (words, version) = match (words(job), said) {
@@ -80,12 +82,14 @@ pub(super) fn run(job: &Job) -> i32 {
     126
 }
 
-/// The file `name` in the folder of `program`, which may be the interpreter of an environment that
-/// has an MPI of its own; none if the program is only a name, or there is no such file.
-fn beside(program: &Path, name: &str) -> Option<OsString> {
-    let folder = program.parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    let file = folder.join(name);
-    file.is_file().then(|| file.into_os_string())
+/// The launcher of the environment, made by venv or conda, of which `program` is the interpreter;
+/// none if it is another program, or the environment has no MPI of its own.
+fn of_environment(program: &Path) -> Option<OsString> {
+    let folder = program.parent()?;
+    let root = folder.parent()?;
+    let launcher = folder.join(LAUNCHER);
+    let has_launcher = ENVIRONMENTS.iter().any(|mark| root.join(mark).exists());
+    (has_launcher && launcher.is_file()).then(|| launcher.into_os_string())
 }
 
 /// How the launcher of this version shows which rank a line is of.
@@ -142,14 +146,5 @@ mod tests {
         assert!(prefix("another launcher 1.0").is_empty());
         assert_eq!(prefix("mpirun (Open MPI) 5.0.11\n"), ["--output", "tag"]);
         assert_eq!(prefix("HYDRA build details:\n    Version: 4.0.2"), ["-prepend-rank"]);
-    }
-
-    #[test]
-    fn an_environment_of_its_own_has_its_own_launcher() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let file = folder.join("Cargo.toml").into_os_string();
-        assert_eq!(beside(&folder.join("python"), "Cargo.toml"), Some(file));
-        assert_eq!(beside(&folder.join("python"), "no such file"), None);
-        assert_eq!(beside(Path::new("python"), "Cargo.toml"), None);
     }
 }

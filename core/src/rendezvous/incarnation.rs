@@ -34,10 +34,7 @@ pub(crate) async fn meet(
         let met = find(left).await?;
         let may_end = met.hosted && !met.hosting && !lock().is_empty();
         match enter(&met, left).await {
-            Ok(prefix) => {
-                met.store.set_timeout(timeout);
-                return Ok((met, prefix));
-            }
+            Ok(prefix) => return Ok((met, prefix)),
             Err(Error::Network { .. }) if may_end && (timeout.is_zero() || left > PAUSE) => {
                 drop(met);
                 clock::sleep(PAUSE).await;

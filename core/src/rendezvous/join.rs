@@ -183,6 +183,15 @@ pub(crate) async fn leave_at_once(store: &dyn Store, group_name: &str, rank: u32
     store.set_async(&Keys { group_name }.of(format_args!("left/{rank}")), b"1").await
 }
 
+/// Waits until no other thread of this process has the store, as one that waits for a key, for
+/// `limit` at most: a request that does not wait may take as long as the store's timeout then.
+///
+/// # Errors
+/// [`Error::StoreTimeout`] if one still has it.
+pub(crate) async fn find_store_free(store: &dyn Store, limit: Duration) -> Result<()> {
+    store.wait_async(&[], Some(limit)).await
+}
+
 struct Keys<'a> {
     group_name: &'a str,
 }

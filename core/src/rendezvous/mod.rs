@@ -19,8 +19,8 @@ use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
+pub(crate) use join::{find_store_free, leave_at_once, refuse};
 pub use join::{join, join_async, leave, leave_async};
-pub(crate) use join::{leave_at_once, refuse};
 use url::Url;
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};

@@ -318,7 +318,10 @@ impl<H: Handle> Active<H> {
         let until = Instant::now() + DRAIN;
         for running in &mut self.running {
             if Arc::ptr_eq(&running.group, group) {
-                FAILED.store(true, Ordering::SeqCst);
+                // A message of another size has come, and is received to its end.
+                if running.completion.is_some() {
+                    FAILED.store(true, Ordering::SeqCst);
+                }
                 let error = group.bulletin.error(running.name, running.sequence);
                 ended.push(running.fail(error, until));
             }
@@ -400,7 +403,10 @@ impl<H: Handle> Active<H> {
                 running.completion = None;
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 let sequence = running.sequence;
-                self.abandon(running);
+                match running.test(world) {
+                    Ok(true) => drop(running.end(world, Ok(()))),
+                    _ => self.abandon(running),
+                }
                 self.break_group(&group, size, Found::Here, ended);
                 let error = group.bulletin.error("recv", sequence);
                 ended.push(Some(Over::new(completion, Err(error))));

@@ -359,9 +359,6 @@ impl<H: Handle> Backend for MpiBackend<H> {
 impl<H: Handle> Drop for MpiBackend<H> {
     fn drop(&mut self) {
         self.leave(Duration::ZERO);
-        if self.group.in_library.load(Ordering::SeqCst) > 0 {
-            FAILED.store(true, Ordering::SeqCst);
-        }
     }
 }
 

@@ -218,13 +218,17 @@ impl<H: Handle> Progress<H> {
         }
     }
 
-    /// Waits until MPI has no memory that was only lent, of what failed. That has its limit, at
-    /// which the job is ended.
+    /// Looks what MPI is done with, and waits until it has no memory that was only lent, of what
+    /// failed. That has its limit, at which the job is ended.
     pub(super) fn drain(&self, world: &'static World<H>) {
         let start = Instant::now();
-        while self.lock().has_lent() && !self.is_stopped() {
+        loop {
             let now = Instant::now();
-            if !self.turn(world, Some(now)) {
+            let moved = self.turn(world, Some(now));
+            if self.is_stopped() || !self.lock().has_lent() {
+                return;
+            }
+            if !moved {
                 self.pause(now - start);
             }
         }

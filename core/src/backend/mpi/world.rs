@@ -63,7 +63,8 @@ static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(
 /// This is a child of the process that initialised the library.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// A group failed here: its operations may never end in the library, so that it is not finalised.
+/// A group failed here with operations in the library, which may never end there, so that it is not
+/// finalised.
 pub(super) static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// The library that this process uses. It is found, not initialised.
