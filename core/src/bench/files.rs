@@ -18,6 +18,10 @@ pub(super) fn show(text: &str) {
 /// The first that cannot be written.
 pub(super) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), String> {
     for path in paths {
+        if path == Path::new("-") {
+            let advice = "name a file, or /dev/stdout for what the table goes to, too";
+            return Err(format!("cannot write \"-\": {advice}"));
+        }
         let is_new = !path.exists();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|error| cannot_write(path, &error))?;
@@ -56,8 +60,8 @@ mod tests {
         check([new.as_path(), old.as_path()]).unwrap();
         assert!(!new.exists(), "nothing is left of the look");
         assert_eq!(fs::read_to_string(&old).unwrap(), "text");
-        for wrong in [&folder, &folder.join("no such folder/file")] {
-            let message = check([wrong.as_path()]).unwrap_err();
+        for wrong in [folder.as_path(), &folder.join("no such folder/file"), Path::new("-")] {
+            let message = check([wrong]).unwrap_err();
             assert!(message.starts_with("cannot write "), "{message}");
         }
         fs::remove_dir_all(&folder).unwrap();

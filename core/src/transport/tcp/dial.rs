@@ -21,6 +21,9 @@ const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Why no attempt can reach what another host has for itself.
+const WRONG_INTERFACE: &str = "that is the loopback interface of another host; POLYRANK_IFNAME, \
+    on that host, names one that leads to the others";
 
 /// The attempts to reach one peer.
 pub(super) struct Dial {
@@ -298,6 +301,9 @@ impl Dial {
         let endpoints = target.endpoints;
         let last = (self.attempts as usize).wrapping_sub(1) % endpoints.len().max(1);
         self.why = match endpoints.get(last) {
+            Some(endpoint) if endpoint.ip().is_loopback() && !target.is_within_host => {
+                format!("{endpoint}: {why}; {WRONG_INTERFACE}")
+            }
             Some(endpoint) => format!("{endpoint}: {why}"),
             None => why.to_owned(),
         };

@@ -390,6 +390,22 @@ fn a_foreign_listener_is_no_peer() {
 }
 
 #[test]
+fn the_loopback_interface_of_another_host_is_named() {
+    let own = TcpTransport::bind(loopback()).unwrap();
+    let mut card = own.card(&[]);
+    card.host = "elsewhere".into();
+    card.tcp = vec![TcpListener::bind(loopback()).unwrap().local_addr().unwrap()];
+    let cards = [own.card(&[]), card];
+    let options = Options { refused_timeout: Duration::from_millis(20), ..Options::default() };
+    let transport = TcpTransport::with_options(own, 0, &cards, TOKEN, GENERATION, options).unwrap();
+    let mut world = World::of_one(0, transport);
+    world.connect(0, 1);
+    let losses = losses(&mut world);
+    let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
+    assert!(why.contains("refused") && why.contains("POLYRANK_IFNAME"), "{why}");
+}
+
+#[test]
 fn the_next_endpoint_is_tried() {
     let listeners = [0, 1].map(|_| TcpTransport::bind(loopback()).unwrap());
     let mut cards = listeners.each_ref().map(|listener| listener.card(&[]));
