@@ -135,7 +135,8 @@ async fn linger_for_all(
 /// `timeout` until all have said so, since the store ends with its process, or are gone.
 ///
 /// # Errors
-/// [`Error::StoreTimeout`] if others are still there; the host may go all the same.
+/// [`Error::StoreTimeout`] if others are still there; the host may go all the same. A store that
+/// ended after it was told is none: its host heard of all, or is gone.
 pub fn leave(
     store: &dyn Store,
     group_name: &str,
@@ -169,6 +170,8 @@ pub async fn leave_async(
         match store.wait_async(&left, Some(slice)).await {
             // Ranks that ended without a word, by `sys.exit` as well as by a signal.
             Err(Error::StoreTimeout { .. }) if hosting && store.is_deserted() => return Ok(()),
+            // The host has heard of all, this rank among them, and is gone before its answer.
+            Err(Error::Network { .. }) if !hosting => return Ok(()),
             Err(error @ Error::StoreTimeout { .. }) => match deadline.slice(LOOK_AROUND) {
                 Ok(next) => slice = next,
                 Err(_) => return Err(error),

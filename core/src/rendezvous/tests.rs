@@ -156,6 +156,13 @@ fn the_host_leaves_last() {
 }
 
 #[test]
+fn a_host_that_heard_of_all_may_end_before_the_others_know() {
+    let store = Counting::that_ends();
+    leave(&store, "g", (1, 2), false, SHORT).unwrap();
+    assert!(matches!(leave(&store, "g", (0, 2), true, SHORT), Err(Error::Network { .. })));
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn the_host_does_not_wait_for_ranks_that_are_gone() {
     let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).wait_for_workers(false);

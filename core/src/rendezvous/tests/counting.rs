@@ -1,20 +1,27 @@
-//! A store that counts what it is asked. Knows only what joining asks.
+//! A store that counts what it is asked, and may end before it answers. Knows only what joining
+//! asks.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::Result;
 use crate::store::{HashStore, Store};
+use crate::{Error, Result};
 
 #[derive(Default)]
 pub(super) struct Counting {
     store: HashStore,
     pub(super) asked: AtomicUsize,
+    ends: bool,
 }
 
 impl Counting {
+    /// One that ends when somebody waits.
+    pub(super) fn that_ends() -> Counting {
+        Counting { ends: true, ..Counting::default() }
+    }
+
     fn count(&self) -> &HashStore {
         self.asked.fetch_add(1, Ordering::Relaxed);
         &self.store
@@ -39,7 +46,6 @@ impl Store for Counting {
         check(keys: &[&str]) -> Result<bool>;
         compare_set(key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>>;
         delete_key(key: &str) -> Result<bool>;
-        wait(keys: &[&str], timeout: Option<Duration>) -> Result<()>;
         multi_get(keys: &[&str]) -> Result<Vec<Vec<u8>>>;
         multi_set(keys: &[&str], values: &[&[u8]]) -> Result<()>;
         num_keys() -> Result<i64>;
@@ -53,5 +59,12 @@ impl Store for Counting {
         set_timeout(timeout: Duration) -> ();
         local_address() -> Option<IpAddr>;
         clone_store() -> Result<Arc<dyn Store>>;
+    }
+
+    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
+        match self.ends {
+            true => Err(Error::Network { message: "the store ended".into() }),
+            false => self.count().wait(keys, timeout),
+        }
     }
 }
