@@ -232,6 +232,8 @@ def test_launcher(tmp_path):
         "dist.init_process_group()\n"
         "tensor = np.ones(1); dist.all_reduce(tensor)\n"
         "print('total', tensor[0], flush=True)\n"
+        # The launcher ends the others when one fails.
+        "dist.barrier()\n"
         "dist.destroy_process_group()\n"
         "sys.exit(int(sys.argv[1]) if dist is not None and os.environ['RANK'] == '1' else 0)\n"
     )

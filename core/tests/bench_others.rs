@@ -99,7 +99,7 @@ fn blob(reader: &mut impl Read) -> Option<Vec<u8>> {
 
 #[test]
 fn a_store_is_measured_by_both_of_its_doors() {
-    let words = "store --clients 1,20 --seconds 0.02 --turns 2";
+    let words = "store --clients 1,20 --seconds 0.1 --turns 2";
     let (output, report) = report(&mut bench(words), "doors.json");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let rows = report["rows"].as_array().unwrap();

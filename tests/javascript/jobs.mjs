@@ -72,6 +72,17 @@ export class Job {
     await this.line(/^\[rank 0\].*: round \d+/, first.at + 1);
   }
 
+  /** The number of lines when none has come for a second, or when `patienceMs` are over. */
+  async quiet(patienceMs) {
+    const until = Date.now() + patienceMs;
+    let count = -1;
+    while (this.lines.length > count && Date.now() < until) {
+      count = this.lines.length;
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+    return this.lines.length;
+  }
+
   /** Ends the job in good order; its exit code. */
   stop() {
     this.process.stdin.end();

@@ -2,6 +2,7 @@
 //! them. Knows nothing of what the ranks do.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +17,8 @@ use super::languages::{Language, Program, built, say_skipped};
 
 /// Which test a started process is to be a rank of.
 pub const ROLE: &str = "POLYRANK_TEST_ROLE";
+/// Where ranks are told the file for their reports.
+const REPORTS: &str = "POLYRANK_TEST_REPORTS";
 /// A job that is not over by then hangs; s.
 const LIMIT_S: &str = "120";
 /// What `timeout` returns for a job that it ended.
@@ -40,7 +43,8 @@ pub enum Mpi {
 pub struct Job {
     /// The launcher's exit code.
     pub code: Option<i32>,
-    /// What ranks printed with [`report`]: rank and text, in the order of their coming.
+    /// What ranks told with [`report`], or printed as lines of that form: rank and text, in the
+    /// order of their coming.
     pub reports: Vec<(u32, String)>,
     /// All that was printed, for messages.
     pub output: String,
@@ -169,9 +173,13 @@ impl Mpi {
     }
 }
 
-/// Prints a line that the starting test will find in [`Job::reports`].
+/// Tells the starting test a line, which it will find in [`Job::reports`]: in a file, since launchers
+/// drop what they have not read of a rank when its job is aborted.
 pub fn report(rank: u32, line: impl std::fmt::Display) {
-    println!("\nREPORT {rank} {line}");
+    let path = std::env::var_os(REPORTS).expect("the starting test names the file");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let line = format!("REPORT {rank} {line}\n");
+    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file can be written");
 }
 
 /// Runs `rank_main` on `size` ranks of one job with the default group over MPI. `test` is the full
@@ -257,14 +265,16 @@ pub fn run(mut command: Command) -> Job {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new();
-    command.env("TMPDIR", folder.path()).stdin(Stdio::null());
+    let told = folder.path().join("reports");
+    command.env("TMPDIR", folder.path()).env(REPORTS, &told).stdin(Stdio::null());
     let output = command.output().expect("the launcher starts");
     let said = String::from_utf8_lossy(&output.stdout);
-    let reports = said.lines().filter_map(|line| {
+    let told = std::fs::read_to_string(told).unwrap_or_default();
+    let reports = told.lines().chain(said.lines()).filter_map(|line| {
         let (rank, text) = line.strip_prefix("REPORT ")?.split_once(' ')?;
         Some((rank.parse().ok()?, text.to_owned()))
     });
     let reports = reports.collect();
-    let output_text = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let output_text = format!("{told}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
     Job { code: output.status.code(), reports, output: output_text }
 }

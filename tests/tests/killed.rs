@@ -29,6 +29,16 @@ fn doom(rank: u32) {
     assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
 }
 
+/// Waits until all ranks have the group, so that none dies while another one joins.
+fn all_have_joined(group: &ProcessGroup) {
+    let store = group.get_group_store();
+    let keys: Vec<String> = (0..group.size()).map(|rank| format!("joined/{rank}")).collect();
+    store.set(&keys[group.rank() as usize], b"").unwrap();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    // Whoever hosts the store has heard of all before it dies, where others have not.
+    let _ = store.wait(&keys, None);
+}
+
 /// Memory of the process's own, or memory that the peers read where it lies.
 fn ones(elements: usize, shared: bool) -> Tensor {
     if !shared {
@@ -86,6 +96,7 @@ fn at_any_moment() {
         // A rank runs what stands here in the first round; what differs, it is told.
         let ended = with_variable(DOOM, &format!("{victim} {moment_ms}"), || {
             processes("at_any_moment", size, |group| {
+                all_have_joined(&group);
                 doom(group.rank());
                 let error = until_it_fails(&group);
                 report(format!("{error}"));
@@ -108,6 +119,7 @@ fn left_over() -> Vec<String> {
 fn all_at_once() {
     let ended = with_variable(DOOM, "all 100", || {
         processes("all_at_once", 4, |group| {
+            all_have_joined(&group);
             doom(group.rank());
             // The first to die is named by those that outlive it.
             until_it_fails(&group);
@@ -140,12 +152,15 @@ fn killed_after(test: &str, last: fn(&ProcessGroup)) {
         let ended = with_variable(DOOM, &victim.to_string(), || {
             processes(test, size, |group| {
                 let store = group.get_group_store();
+                all_have_joined(&group);
                 if std::env::var(DOOM).unwrap() == group.rank().to_string() {
                     last(&group);
                 }
                 store.wait(&["shown"], None).unwrap();
                 let error = exchange_until_it_fails(&group);
                 report(format!("{}: {error}", error.kind()));
+                // Rank 0 hosts the store, in which the others may still wait to begin.
+                let _ = store.barrier("reported", size - 1, None);
             })
         });
         for (rank, line) in lines_of_survivors(&ended, victim) {

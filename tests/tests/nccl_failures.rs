@@ -119,19 +119,26 @@ fn a_first_call_to_which_not_all_come_names_who_is_missing() {
     in_double("a_first_call_to_which_not_all_come_names_who_is_missing", || {
         let errors = nccl_ranks(3, &Made::default(), |group| {
             let mut request = allreduce(&group, 1);
-            request.timeout = Some(Duration::from_millis(700));
             let store = group.get_group_store();
             if group.rank() == 1 {
                 store.wait(&["gave up/0", "gave up/2"], None).unwrap();
                 return String::new();
             }
+            if group.rank() == 0 {
+                // The time of the one that gives up begins when the other has come.
+                let came = |key: &String| key.ends_with("nccl/device/2");
+                while !store.list_keys().unwrap().iter().any(came) {
+                    std::thread::yield_now();
+                }
+                request.timeout = Some(Duration::from_millis(700));
+            }
             let error = group.run(request).unwrap_err();
             store.set(&format!("gave up/{}", group.rank()), b"").unwrap();
             said(&error)
         });
-        for error in [&errors[0], &errors[2]] {
-            assert!(error.starts_with("RendezvousTimeout: ranks [1] did not come"), "{error}");
-        }
+        assert!(errors[0].starts_with("RendezvousTimeout: ranks [1] did not come"), "{errors:?}");
+        assert!(errors[2].starts_with("RankFailed: rank 0"), "{errors:?}");
+        assert!(errors[2].contains("ranks [1] did not come"), "{errors:?}");
     });
 }
 

@@ -41,9 +41,18 @@ fn everyone_who_is_there_hears_who_is_not() {
         (&[0, 1][..], "ranks 2, 3 of 4 did not join within 50 ms"),
         (&[3, 0, 2], "rank 1 of 4 did not join within 50 ms"),
     ] {
-        let message = message.to_owned();
-        let expected = vec![Err(Error::RendezvousTimeout { message }); present.len()];
-        assert_eq!(join_all(&HashStore::new(), present, 4, SHORT), expected);
+        let expected = Err(Error::RendezvousTimeout { message: message.to_owned() });
+        let store = HashStore::new();
+        let (impatient, patient) = present.split_first().unwrap();
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| join_all(&store, patient, 4, LIMIT));
+            // The first one's time begins when all came that shall.
+            for rank in patient {
+                store.wait(&[&format!("polyrank/g/join/{rank}")], None).unwrap();
+            }
+            assert_eq!(join(&store, "g", *impatient, 4, SHORT), expected);
+            assert_eq!(others.join().unwrap(), vec![expected; patient.len()]);
+        });
     }
     let many = join(&HashStore::new(), "g", 0, 100, Duration::from_secs(1)).unwrap_err();
     let expected = "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more of \

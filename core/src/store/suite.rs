@@ -130,6 +130,8 @@ fn timeout_of(operation: &str, keys: &str, waited_ms: u64) -> Error {
 }
 
 const SHORT: Duration = Duration::from_millis(30);
+/// For what comes, however late.
+const LONG: Duration = Duration::from_secs(60);
 
 fn values_are_set_and_got(Mounted { store, .. }: &Mounted) {
     store.set("k", b"one").unwrap();
@@ -182,6 +184,7 @@ fn get_gives_up(Mounted { store, spelled, .. }: &Mounted) {
     let both = format!("{}, {}", spelled("none"), spelled("nor"));
     assert_eq!(store.multi_get(&["none", "nor"]), Err(timeout_of("wait", &both, 30)));
     // The handle is as good as before.
+    store.set_timeout(LONG);
     store.set("none", b"now").unwrap();
     assert_eq!(store.get("none").unwrap(), b"now");
 }
@@ -210,7 +213,7 @@ fn wait_gives_up(Mounted { store, spelled, .. }: &Mounted) {
         format!("wait timeout after 30ms, keys: {}", spelled("zz"))
     );
     store.set("zz", b"").unwrap();
-    store.wait(&["zz", "there"], Some(SHORT)).unwrap();
+    store.wait(&["zz", "there"], Some(LONG)).unwrap();
 }
 
 fn add_counts(Mounted { store, .. }: &Mounted) {
@@ -329,7 +332,7 @@ fn queues_are_first_in_first_out(Mounted { store, .. }: &Mounted) {
     }
     assert_eq!(store.queue_len("q").unwrap(), 3);
     assert!(store.check(&["q"]).unwrap());
-    store.wait(&["q"], Some(SHORT)).unwrap();
+    store.wait(&["q"], Some(LONG)).unwrap();
     assert_eq!(store.queue_pop("q", true).unwrap(), b"first");
     assert_eq!(store.queue_pop("q", false).unwrap(), b"");
     assert_eq!(store.queue_pop("q", true).unwrap(), b"third");
@@ -358,6 +361,7 @@ fn an_empty_queue_gives_up(Mounted { store, spelled, .. }: &Mounted) {
     for _ in 0..2 {
         assert_eq!(store.queue_pop("q", true), Err(timeout_of("wait", &spelled("q"), 30)));
     }
+    store.set_timeout(LONG);
     store.queue_push("q", b"1").unwrap();
     assert_eq!(store.queue_pop("q", true).unwrap(), b"1");
 }
@@ -393,7 +397,7 @@ fn a_barrier_gives_up(Mounted { store, .. }: &Mounted) {
         other => panic!("{other:?}"),
     }
     // Who gave up stays counted.
-    store.barrier("b", 2, Some(SHORT)).unwrap();
+    store.barrier("b", 2, Some(LONG)).unwrap();
 }
 
 fn a_clone_does_not_wait_for_the_other(mounted: &Mounted) {

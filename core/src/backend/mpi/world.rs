@@ -304,11 +304,15 @@ impl<H: Handle> World<H> {
     }
 }
 
-/// Waits a little until what was written to the standard error has been read: launchers drop what
-/// they have not read of a rank when its job is aborted, and with it the reason.
+/// Waits a little until what was written to standard output and error has been read: launchers drop
+/// what they have not read of a rank when its job is aborted, and with it the reason.
 fn let_the_launcher_read() {
     let until = Instant::now() + UNREAD;
-    let is_unread = || rustix::io::ioctl_fionread(std::io::stderr()).is_ok_and(|bytes| bytes > 0);
+    let has_unread = |bytes: rustix::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
+    let is_unread = || {
+        has_unread(rustix::io::ioctl_fionread(std::io::stdout()))
+            || has_unread(rustix::io::ioctl_fionread(std::io::stderr()))
+    };
     while is_unread() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
