@@ -10,7 +10,13 @@ export async function main(pr, here) {
   const [group, rank, size] = [pr.defaultGroup(), pr.getRank(), pr.getWorldSize()];
   const tensor = await pr.CudaTensor.zeros("f32", 1000, { device: rank });
   await group.allreduce(tensor);
-  if (rank === size - 1) process.exit(0);
+  const store = group.getGroupStore();
+  await store.set(`through/${rank}`, "");
+  if (rank === size - 1) {
+    // Who is done with an operation may go while others are still in it.
+    await store.wait(Array.from({ length: size }, (_, other) => `through/${other}`));
+    process.exit(0);
+  }
   // It is thrown at once if the group knows it by then.
   const call = async () => group.allreduce(tensor, { timeout: 1000 });
   const error = await call().then(() => assert.fail("the last rank was gone"), (error) => error);

@@ -419,6 +419,7 @@ fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout
             let file = FileStore::new(std::env::var(FILE).unwrap(), Some(size)).unwrap();
             let store: Arc<dyn Store> = Arc::new(file);
             if rank == 0 {
+                store.wait(&["here"], None).unwrap();
                 let options = GroupOptions::default().backend("mpi".parse().unwrap());
                 let options = options.timeout(Duration::from_secs(2));
                 let made = ProcessGroup::new(store.clone(), rank, size, "test", options);
@@ -426,6 +427,7 @@ fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout
                 store.set("gave up", b"").unwrap();
                 return;
             }
+            store.set("here", b"").unwrap();
             // Says what the backend says, with a place like that of rank 0.
             let group = PrefixStore::new("polyrank/test", store.clone());
             let place = String::from_utf8(group.get("mpi/place/0").unwrap()).unwrap();

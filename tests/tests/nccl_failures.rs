@@ -255,7 +255,11 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
     let options = InitOptions::default().backend("nccl");
     let ended = nccl_processes(test, 3, options, |group| {
         finish(&group, allreduce(&group, 10)).unwrap();
+        let store = group.get_group_store();
+        store.set(&format!("through/{}", group.rank()), b"").unwrap();
         if group.rank() == 2 {
+            // Who is done with an operation may go while others are still in it.
+            store.wait(&["through/0", "through/1"], None).unwrap();
             std::process::Command::new("kill")
                 .args(["-9", &std::process::id().to_string()])
                 .status()

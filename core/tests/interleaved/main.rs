@@ -124,7 +124,14 @@ fn barriers_pass_or_name_who_is_missing() {
             }
             let missing = size - 1;
             if size > 1 && rank != missing {
-                let limit = Some(Duration::from_millis(50));
+                // Rank 0 decides, and its time begins when all came that shall.
+                let limit = (rank == 0).then_some(Duration::from_millis(50));
+                if rank == 0 {
+                    let came: Vec<String> =
+                        (1..missing).map(|rank| format!("monitored_barrier/2/{rank}")).collect();
+                    let came: Vec<&str> = came.iter().map(String::as_str).collect();
+                    group.get_group_store().wait_async(&came, None).await.unwrap();
+                }
                 let error = group.monitored_barrier_async(limit, false).await.unwrap_err();
                 assert!(matches!(error, Error::MonitoredBarrier { .. }), "{error}");
                 assert!(error.to_string().contains(&format!("Rank {missing}")), "{error}");
@@ -138,7 +145,13 @@ fn barriers_pass_or_name_who_is_missing() {
 #[test]
 fn ranks_that_do_not_come_are_named() {
     let errors = interleaved(2, 40, async |rank, store| {
-        let options = options().timeout(Duration::from_millis(50));
+        let mut options = options();
+        if rank == 0 {
+            // Its time begins when the other one has come.
+            let came = |key: &String| key.ends_with("/join/1");
+            while !store.list_keys_async().await.unwrap().iter().any(came) {}
+            options = options.timeout(Duration::from_millis(50));
+        }
         ProcessGroup::new_async(store, rank, 3, "page", options).await.unwrap_err()
     });
     for error in errors {

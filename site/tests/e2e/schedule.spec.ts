@@ -37,9 +37,9 @@ test("it plays, pauses and steps", async ({ page, site }) => {
   await expect(page.getByTestId("round")).toHaveText("2 of 8");
   await page.getByRole("button", { name: "Step back" }).click();
   await expect(page.getByTestId("round")).toHaveText("1 of 8");
-  await page.getByLabel("Speed").selectOption("4");
   await page.getByTestId("play").click();
   await expect(page.getByTestId("play")).toHaveText("Pause");
+  await page.getByLabel("Speed").selectOption("4");
   await expect(page.getByTestId("verdict")).toBeVisible();
   await expect(page.getByTestId("play")).toHaveText("Play again");
 });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::requests::{HELLO, LOCAL_NAME, Operation, READY, Request, check, get};
@@ -170,7 +171,11 @@ impl Clients {
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         while course.waiting > 0 {
             events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&patience))?;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&patience)) {
+                // A process that was stopped goes on.
+                Err(Errno::INTR) => continue,
+                waited => waited?,
+            };
             if events.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
             }

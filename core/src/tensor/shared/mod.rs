@@ -192,8 +192,8 @@ mod tests {
         assert!(find(region.address(), region.len()).is_none());
         let block = allocate(LARGE_BYTES + 1).unwrap();
         assert!(find(block.address(), usize::MAX).is_none());
-        let address = block.address();
+        let pool = Arc::downgrade(&find(block.address(), 1).unwrap().pool);
         drop(block);
-        assert!(find(address, 1).is_none(), "a large block's pool goes with it");
+        assert!(pool.upgrade().is_none(), "a large block's pool goes with it");
     }
 }
