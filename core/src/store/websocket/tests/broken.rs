@@ -101,7 +101,8 @@ fn requests_are_carried_out_once_however_often_the_connection_breaks() {
     eprintln!("seed {seed}");
     let server = server();
     let proxy = Proxy::new(server.port(), seed, 200_000);
-    let store = WebSocketStore::connect(&url(proxy.port), LIMIT).unwrap();
+    let options = WebSocketStoreOptions::new(LIMIT).reconnect_grace(Some(LIMIT));
+    let store = WebSocketStore::connect_with(&url(proxy.port), options).unwrap();
     let value = vec![3; 20_000];
     let sums: Vec<Vec<i64>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
