@@ -173,8 +173,8 @@ impl Mpi {
     }
 }
 
-/// Tells the starting test a line, which it will find in [`Job::reports`]: in a file, since launchers
-/// drop what they have not read of a rank when its job is aborted.
+/// Tells the starting test a line, which it will find in [`Job::reports`]: in a file, since
+/// launchers drop what they have not read of a rank when its job is aborted.
 pub fn report(rank: u32, line: impl std::fmt::Display) {
     let path = std::env::var_os(REPORTS).expect("the starting test names the file");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
