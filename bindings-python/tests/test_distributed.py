@@ -243,3 +243,22 @@ def test_launcher(tmp_path):
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
         assert ended.returncode == code, ended.stderr
         assert ended.stdout.count("total 3.0") == 3, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("scheme", ["env", "tcp", "ws"])
+def test_groups_that_follow_each_other_at_once(tmp_path, scheme):
+    """Whoever is back before rank 0 has ended the last store waits for the next one."""
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, sys, polyrank as dist\n"
+        "place = {key: int(os.environ[key.upper()]) for key in ('rank', 'world_size')}\n"
+        "url = '127.0.0.1:' + os.environ['MASTER_PORT']\n"
+        "options = {} if sys.argv[1] == 'env' else\\\n"
+        "    {'init_method': f'{sys.argv[1]}://{url}', **place}\n"
+        "for _ in range(150):\n"
+        "    dist.init_process_group(**options)\n"
+        "    dist.destroy_process_group()\n"
+    )
+    command = [sys.executable, "-m", "polyrank.run", "--nproc-per-node=3", str(script), scheme]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

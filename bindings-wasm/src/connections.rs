@@ -270,7 +270,7 @@ impl Connection {
         self.socket = None;
         self.client.detach();
         let said = if reason.is_empty() { format!("code {code}") } else { reason.clone() };
-        if closed.is_final() {
+        if closed.is_final(self.client.is_welcomed()) {
             let url = &self.url;
             self.client.lose(format!("the store at {url} closed the connection: {said}"));
             return;

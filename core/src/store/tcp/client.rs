@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 /// How long one attempt to come back to a server may take.
 const RETURN_GRACE: Duration = Duration::from_secs(2);
+/// Pause before the successor of a server that ended is looked for.
+const SUCCESSION: Duration = Duration::from_millis(5);
 /// Values up to this size are copied behind their request; larger ones are sent from where they
 /// are.
 const INLINE_BYTES: usize = 8 << 10;
@@ -53,10 +55,35 @@ enum State {
 impl Client {
     /// Connects, with patience up to `timeout`.
     pub(super) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self> {
+        Self::connect_until(&Deadline::after(timeout), host, port, timeout)
+    }
+
+    /// As [`Client::connect`], and counts this client at the server. One that lets clients in and
+    /// ends, as that of a group before this one may, was not the one to find: its successor is.
+    pub(super) fn connect_and_count(host: &str, port: u16, timeout: Duration) -> Result<Self> {
         let deadline = Deadline::after(timeout);
-        let connection = Connection::open(host, port, &deadline).map_err(|fault| match fault {
+        loop {
+            let client = Self::connect_until(&deadline, host, port, timeout)?;
+            match client.count_worker() {
+                Err(error @ Error::Network { .. }) => match deadline.sleep(SUCCESSION) {
+                    Ok(()) => {}
+                    Err(Expired::TimedOut) => return Err(error),
+                    Err(why) => return Err(expired(why, "connect", &[host], &deadline)),
+                },
+                counted => return counted.map(|_| client),
+            }
+        }
+    }
+
+    fn connect_until(
+        deadline: &Deadline,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let connection = Connection::open(host, port, deadline).map_err(|fault| match fault {
             Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
-            Fault::Expired(why) => expired(why, "connect", &[host], &deadline),
+            Fault::Expired(why) => expired(why, "connect", &[host], deadline),
             Fault::NoFiles => Error::Network { message: NO_FILES.into() },
         })?;
         Ok(Self {

@@ -177,16 +177,14 @@ impl TcpStore {
     /// are.
     pub(crate) fn without_waiting(mut options: TcpStoreOptions) -> Result<Self> {
         let server = if options.is_master { Some(start(&mut options)?) } else { None };
-        let client = match &server {
-            None => Client::connect(&options.host, options.port, options.timeout)?,
-            Some(server) => {
-                let address = server.own_address().to_string();
-                Client::connect(&address, server.port(), options.timeout)?
-            }
+        let (host, port) = match &server {
+            None => (options.host.clone(), options.port),
+            Some(server) => (server.own_address().to_string(), server.port()),
         };
-        if options.world_size.is_some() && options.wait_for_workers {
-            client.count_worker()?;
-        }
+        let client = match options.world_size.filter(|_| options.wait_for_workers) {
+            Some(_) => Client::connect_and_count(&host, port, options.timeout)?,
+            None => Client::connect(&host, port, options.timeout)?,
+        };
         let port = server.as_ref().map_or(options.port, |server| server.port());
         let keeper = server.as_ref().map(|server| server.keep());
         Ok(Self { keeper, host: options.host, port, client, server })

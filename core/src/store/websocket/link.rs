@@ -135,13 +135,14 @@ impl Link {
         }
     }
 
-    /// Whether the session stands, was lost, or neither yet; `waker` is told then.
+    /// Whether the session stood, was lost before, or neither yet; `waker` is told then. One that
+    /// stood and is over says so to the first request, whether its end came before this or after.
     pub(super) fn poll_open(&mut self, waker: &Waker) -> Poll<Result<(), String>> {
-        if let Some(why) = &self.end {
-            return Poll::Ready(Err(why.clone()));
-        }
         if self.session.number() != 0 {
             return Poll::Ready(Ok(()));
+        }
+        if let Some(why) = &self.end {
+            return Poll::Ready(Err(why.clone()));
         }
         self.opening.push(waker.clone());
         Poll::Pending

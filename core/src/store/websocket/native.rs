@@ -65,7 +65,7 @@ impl WebSocketStore {
             client.lose("the store was not reached in time");
         });
         match (opened, gave_up) {
-            (Some(Ok(())), _) => Ok(Self::over(client, text, options, mover)),
+            (Some(Ok(())), None) => Ok(Self::over(client, text, options, mover)),
             (_, Some(Expired::TimedOut)) => Err(Error::Network {
                 message: format!(
                     "the store at {text} was not reached within {} ms: {}",

@@ -40,7 +40,7 @@ pub(super) async fn run(client: &Client, stream: Stream, stop: impl Future<Outpu
             if stopped.as_mut().poll(context).is_ready() {
                 return Poll::Ready(End::Stopped);
             }
-            socket.poll_run(&mut packets, context).map(meaning)
+            socket.poll_run(&mut packets, context).map(|ended| meaning(ended, client.is_welcomed()))
         })
         .await
     };
@@ -95,11 +95,11 @@ where
 }
 
 /// What the end of a socket means for the session.
-fn meaning(ended: Ended<Violation>) -> End {
+fn meaning(ended: Ended<Violation>, welcomed: bool) -> End {
     match ended {
         Ended::Closed(closed) => {
             let Closed { code, reason, .. } = &closed;
-            if closed.is_final() {
+            if closed.is_final(welcomed) {
                 End::Closed(format!("the store's server closed the connection ({code}): {reason}"))
             } else {
                 End::Lost(format!("it was closed with code {code}: {reason}"))

@@ -65,12 +65,16 @@ impl Closed {
     /// Whether a client of the store's server gives its session up, natively and in browsers: the
     /// server closed the socket for a reason that would be the same next time, and said so by a
     /// code of its own. What a proxy says that goes away, restarts or is overloaded (1001, 1011 to
-    /// 1014), and what says nothing, is no more than a loss.
-    pub fn is_final(&self) -> bool {
-        let passing = matches!(
-            close_code::meaning(self.code),
-            close_code::GOING_AWAY | close_code::NO_STATUS | close_code::ABNORMAL | 1011..=1014
-        );
+    /// 1014), and what says nothing, is no more than a loss. Neither is the end (1000) of a server
+    /// that had not `welcomed` the client: it was that of a group before, and another follows it.
+    pub fn is_final(&self, welcomed: bool) -> bool {
+        let passing = match close_code::meaning(self.code) {
+            close_code::NORMAL => !welcomed,
+            code => matches!(
+                code,
+                close_code::GOING_AWAY | close_code::NO_STATUS | close_code::ABNORMAL | 1011..=1014
+            ),
+        };
         self.clean && !passing
     }
 }
@@ -126,15 +130,26 @@ pub fn dialer() -> Option<Arc<dyn Dialer>> {
 mod tests {
     use super::*;
 
+    fn is_final(clean: bool, code: u16) -> bool {
+        Closed { clean, code, reason: String::new() }.is_final(true)
+    }
+
     #[test]
     fn what_a_proxy_says_that_goes_away_is_no_more_than_a_loss() {
-        let is_final = |clean, code| Closed { clean, code, reason: String::new() }.is_final();
         for code in [1001, 1005, 1006, 1011, 1012, 1013, 1014, 4001, 4006] {
             assert!(!is_final(true, code), "{code}");
         }
         for code in [1000, 1002, 1003, 1007, 1008, 1009, 1010, 4002, 4008] {
             assert!(is_final(true, code), "{code}");
             assert!(!is_final(false, code), "{code}, but it broke");
+        }
+    }
+
+    #[test]
+    fn a_server_that_ended_before_it_took_a_client_is_followed_by_another() {
+        for code in [1000, 1002, 1008] {
+            let closed = Closed { clean: true, code, reason: String::new() };
+            assert_eq!(closed.is_final(false), code != 1000, "{code}");
         }
     }
 }

@@ -1,7 +1,12 @@
 //! Stores that end while clients still talk to them: what was carried out is answered, and whoever
 //! asks more hears why there is no answer.
 
+use std::net::TcpListener;
 use std::thread;
+
+use tokio_tungstenite::tungstenite::accept;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::*;
 use crate::store::{Store, WebSocketStore};
@@ -38,4 +43,26 @@ fn who_asks_a_store_that_ended_hears_so_and_does_not_dial_again() {
     });
     let error = client.get("key").unwrap_err();
     assert!(error.to_string().contains("the store has ended"), "{error}");
+}
+
+#[test]
+fn who_comes_to_a_store_while_it_ends_finds_the_next() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::scope(|scope| {
+        let client = scope.spawn(move || {
+            let client = WebSocketStore::connect(&url(port), LIMIT).unwrap();
+            client.get("key").unwrap()
+        });
+        let mut socket = accept(listener.accept().unwrap().0).unwrap();
+        drop(listener);
+        let reason = "the store has ended".into();
+        socket.close(Some(CloseFrame { code: CloseCode::Normal, reason })).unwrap();
+        while socket.read().is_ok() {}
+        drop(socket);
+        let options = TcpStoreOptions::new("127.0.0.1", port).is_master(true).timeout(LIMIT);
+        let next = TcpStore::new(options).unwrap();
+        next.set("key", b"value").unwrap();
+        assert_eq!(client.join().unwrap(), b"value");
+    });
 }

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::sessions::{Fault, Newcomer, Sessions};
 use crate::Result;
+use crate::blocking::block_on;
 use crate::store::tcp::server::presence::Presence;
 use crate::store::tcp::server::service::Service;
 use crate::store::websocket::Client;
@@ -175,4 +176,15 @@ fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Option<T> {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
     }
+}
+
+/// Whoever opened the store is told by its first request, as if it had looked a moment before.
+#[test]
+fn a_session_that_stood_and_ended_was_opened_all_the_same() {
+    let mut world = World::new(1);
+    let client = world.clients.remove(0).client;
+    client.lose("the store has ended");
+    block_on(client.opened()).unwrap();
+    let error = block_on(client.request(StoreRequest::NumKeys, pending())).unwrap_err();
+    assert_eq!(error.to_string(), "the store has ended");
 }
