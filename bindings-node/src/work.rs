@@ -213,7 +213,7 @@ impl NativeWork {
         // Nobody else is woken for what is done in a moment; a large one is not this thread's to
         // move, as much as has come by now.
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
-        let waiting = if is_large { Waiting::Elsewhere } else { Waiting::Soon };
+        let waiting = if is_large { Waiting::OtherThread } else { Waiting::Soon };
         let issued = self.staged.borrow_mut().issue(waiting);
         if let Err(error) = &issued {
             // Of devices, much cannot be done; all ranks are told the same, and nobody waits.

@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 #[cfg(feature = "objects")]
 use crate::Work;
-#[cfg(feature = "objects")]
-use crate::backend::Waiting;
 use crate::clock::CAN_BLOCK;
+#[cfg(feature = "objects")]
+use crate::completion::Waiting;
 use crate::{Error, Result};
 
 /// How the caller of a function that takes time waits.

@@ -8,6 +8,7 @@ pub mod calls;
 #[cfg(all(unix, feature = "bench"))]
 mod chart;
 pub mod clock;
+pub mod completion;
 pub mod distributed;
 pub mod env;
 pub mod executor;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::backend::{Backend, Issued};
 use crate::clock::{CAN_BLOCK, Instant};
-use crate::executor::{Completion, guarded};
+use crate::completion::{Completion, guarded};
 use crate::{Error, OnDevice, Result, Tensor};
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
@@ -264,7 +264,7 @@ impl fmt::Debug for Work {
 fn all_of(parts: &[(Arc<Completion>, Arc<dyn Backend>)]) -> Arc<Completion> {
     let whole = Arc::new(Completion::new());
     if parts.is_empty() {
-        whole.settle(Ok(()));
+        whole.complete(Ok(()));
         return whole;
     }
     let left = Arc::new(AtomicUsize::new(parts.len()));
@@ -277,7 +277,7 @@ fn all_of(parts: &[(Arc<Completion>, Arc<dyn Backend>)]) -> Arc<Completion> {
                 first.get_or_insert_with(|| error.clone());
             }
             if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                whole.settle(first.take().map_or(Ok(()), Err));
+                whole.complete(first.take().map_or(Ok(()), Err));
             }
         });
     }

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use polyrank::backend::{Flat, Waiting};
+use polyrank::backend::{LentMemory, Waiting};
 use polyrank::process_group::{Plain, Tried};
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
 use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
@@ -188,7 +188,7 @@ fn between_the_two_steps_of_a_small_operation() {
         let mut taken = vec![0; given.len()];
         // Nobody else comes before this rank says that it has given its part. Over sockets alone
         // there is no first step: the rank dies before it gives anything.
-        let tried = group.try_plain(&plain, &mut Flat::Apart(&given, &mut taken));
+        let tried = group.try_plain(&plain, &mut LentMemory::Apart(&given, &mut taken));
         let sockets_alone = std::env::var("POLYRANK_TRANSPORT").is_ok_and(|it| it == "tcp");
         match tried {
             Some(Tried::Begun(_)) => assert!(!sockets_alone, "the board is shared memory"),

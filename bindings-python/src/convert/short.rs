@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use polyrank::backend::{Flat, Waiting};
+use polyrank::backend::{LentMemory, Waiting};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
 use polyrank::process_group::{Kept, Plain};
 use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
@@ -126,10 +126,10 @@ impl<'a, 'py> Short<'a, 'py> {
         }
         let timeout = plain.timeout.unwrap_or_else(|| group.timeout());
         let mut memory = match (&self.arrays[0], &self.arrays[1]) {
-            (None, _) => Flat::InPlace(&mut []),
+            (None, _) => LentMemory::InPlace(&mut []),
             (Some((array, _)), None) => {
                 plain.dtype = array.dtype;
-                Flat::InPlace(writable(array)?)
+                LentMemory::InPlace(writable(array)?)
             }
             (Some((output, _)), Some((input, _))) => {
                 if output.dtype != input.dtype || output.overlaps(input) {
@@ -143,7 +143,7 @@ impl<'a, 'py> Short<'a, 'py> {
                     return None;
                 }
                 plain.dtype = output.dtype;
-                Flat::Apart(readable(input), writable(output)?)
+                LentMemory::Apart(readable(input), writable(output)?)
             }
         };
         let kept = || Kept {

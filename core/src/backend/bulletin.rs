@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::inspect::{self, Comparison};
 use crate::blocking::block_on;
 use crate::clock::Instant;
-use crate::executor::error_of;
+use crate::completion::error_of;
 use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::Fingerprint;

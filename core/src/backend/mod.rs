@@ -11,9 +11,10 @@ use std::time::Duration;
 pub use self::capabilities::{Capabilities, Mismatches};
 pub use self::options::{BackendOptions, OfBackend};
 use crate::clock::Instant;
-use crate::executor::{Completion, Outcome};
-pub use crate::executor::{Flat, Waiting};
+pub use crate::completion::Waiting;
+use crate::completion::{Completion, Outcome};
 pub use crate::generated::backend_options::*;
+pub use crate::tensor::LentMemory;
 use crate::tensor::OnDevice;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
@@ -185,7 +186,7 @@ pub trait Backend: Send + Sync {
     /// Those of a broken group, at once.
     fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued>;
     /// Tries to carry out a small collective at once, in the memory of the caller.
-    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let _ = (call, memory);
         Attempt::Declined
     }

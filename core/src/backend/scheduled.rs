@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::registry::BackendName;
 use super::stall::{AGAIN, StallInspector};
 use super::{
-    Agreed, Attempt, Backend, Call, Capabilities, Flat, Issued, Lasting, SmallCall, Transfer,
+    Agreed, Attempt, Backend, Call, Capabilities, Issued, Lasting, LentMemory, SmallCall, Transfer,
     Waiting, meet,
 };
 use crate::clock::{CAN_BLOCK, Instant};
+use crate::completion::Completion;
 use crate::executor::{
-    Bindings, Boarding, Completion, Driver, Executor, FAREWELL, GroupIdentity, Message, ON_BOARD,
-    Operation, Small, SpinPolicy,
+    Bindings, Boarding, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation, Small,
+    SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Known, Overrides, Selector};
@@ -23,6 +24,7 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
+use crate::wire::frame::BOARD_ALGORITHM;
 use crate::wire::frame::Fingerprint;
 use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 
@@ -143,7 +145,7 @@ impl Backend for ScheduledBackend {
         Ok(Issued { sequence, completion })
     }
 
-    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let SmallCall { agreed, waiting } = *call;
         let Agreed { collective, dtype, reduce_op, root, .. } = agreed;
         if !self.is_small(collective, call.shared_bytes) {
@@ -275,14 +277,14 @@ impl ScheduledBackend {
     /// not. Of an alltoall it is what is run if some rank's blocks do not fit the board.
     fn algorithm(&self, collective: Collective, known: Known, on_board: bool) -> usize {
         match on_board && collective != Collective::Alltoall {
-            true => usize::from(ON_BOARD),
+            true => usize::from(BOARD_ALGORITHM),
             false => self.selector.choose(collective, known),
         }
     }
 
     /// The schedule of a call; without a step where it goes over the board whatever comes.
     fn schedule(&self, issuing: &mut Issuing, call: &Fingerprint) -> Option<Arc<Schedule>> {
-        if call.algorithm == ON_BOARD {
+        if call.algorithm == BOARD_ALGORITHM {
             return Some(self.no_steps.clone());
         }
         let place = Place { rank: self.rank, size: self.size, root: call.root };

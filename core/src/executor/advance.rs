@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::boarding::{Boarded, Flat};
+use super::boarding::Boarded;
 use super::failure::{Broken, StallReport};
 use super::spin::cores;
 use super::state::{Finished, State};
-use super::{Completion, Message, Operation, Small};
+use super::{Message, Operation, Small};
 use crate::clock::Instant;
+use crate::completion::Completion;
 use crate::kernels;
+use crate::tensor::LentMemory;
 use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
@@ -100,7 +102,7 @@ impl Executor {
         &mut self,
         numbered: (u64, &Fingerprint),
         small: &Small,
-        memory: &mut Flat<'_>,
+        memory: &mut LentMemory<'_>,
         looks: u32,
         between: fn(),
     ) -> Option<bool> {

@@ -9,15 +9,15 @@ use std::time::Duration;
 use super::failure::Cause;
 use super::running::Running;
 use super::state::State;
-use super::{Boarding, ON_BOARD, Small};
+use super::{Boarding, Small};
 use crate::clock::Instant;
 use crate::schedule::Rank;
-use crate::tensor::Region;
+use crate::tensor::{LentMemory, Region};
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Shown};
 use crate::wire::abort::{Abort, Side};
-use crate::wire::frame::{Fingerprint, Kind};
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint, Kind};
 use crate::{Blocks, Collective};
 
 /// How long a rank that waits until another has passed an old operation sleeps at most. The other
@@ -48,41 +48,6 @@ pub(super) struct Boarded {
     taken: Vec<u8>,
     /// What one rank shows.
     copied: Vec<u8>,
-}
-
-/// What a rank gives to a small operation at once, and where its outcome goes: one after the other,
-/// all blocks of a buffer.
-#[derive(Debug)]
-pub enum Flat<'a> {
-    /// The outcome replaces what is given.
-    InPlace(&'a mut [u8]),
-    /// Both buffers.
-    Apart(&'a [u8], &'a mut [u8]),
-}
-
-impl Flat<'_> {
-    /// Bytes of what is given and of the outcome.
-    pub fn lengths(&self) -> (usize, usize) {
-        match self {
-            Flat::InPlace(memory) => (memory.len(), memory.len()),
-            Flat::Apart(input, output) => (input.len(), output.len()),
-        }
-    }
-
-    /// Where the outcome is.
-    pub fn output(&mut self) -> &mut [u8] {
-        match self {
-            Flat::InPlace(memory) => memory,
-            Flat::Apart(_, output) => output,
-        }
-    }
-
-    fn input(&self) -> &[u8] {
-        match self {
-            Flat::InPlace(memory) => memory,
-            Flat::Apart(input, _) => input,
-        }
-    }
 }
 
 impl Boarded {
@@ -242,7 +207,7 @@ impl State {
         &mut self,
         (sequence, fingerprint): (u64, &Fingerprint),
         small: &Small,
-        memory: &mut Flat<'_>,
+        memory: &mut LentMemory<'_>,
         looks: u32,
         between: fn(),
     ) -> Option<bool> {
@@ -508,7 +473,7 @@ impl State {
 
 /// What stands on the board next to what a rank gives: schedules stand for themselves.
 fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
-    Fingerprint { algorithm: ON_BOARD, ..*fingerprint }
+    Fingerprint { algorithm: BOARD_ALGORITHM, ..*fingerprint }
 }
 
 /// For each source, the part of a flat buffer that [`Small::take`] wants.

@@ -14,13 +14,11 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::background::Background;
-use super::completion::News;
 use super::spinning::Spinning;
-use super::{
-    Completion, Executor, FAREWELL, Finished, Message, Operation, Progress, SpinPolicy,
-    StallReport, Waiting,
-};
+use super::{Executor, FAREWELL, Finished, Message, Operation, Progress, SpinPolicy, StallReport};
 use crate::clock::Instant;
+use crate::completion::Notification;
+use crate::completion::{Completion, Waiting};
 use crate::fork;
 use crate::transport::{Bell, Interest, Rank, wait};
 use crate::wire::abort::Abort;
@@ -126,7 +124,7 @@ impl Driver {
             return true;
         }
         if self.is_inherited() {
-            completion.settle(Err(self.inherited_error()));
+            completion.complete(Err(self.inherited_error()));
             return true;
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +172,7 @@ impl Driver {
     pub fn idle(&self, until: Instant) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         if self.is_inherited() {
-            completion.settle(Ok(()));
+            completion.complete(Ok(()));
             return completion;
         }
         self.change(|executor, _| executor.tell_when_idle(completion.clone(), until));
@@ -233,7 +231,7 @@ impl Driver {
         self.activity.fetch_add(1, Ordering::Relaxed);
         match waiting {
             Waiting::Soon | Waiting::Likely | Waiting::Later => self.turn(&mut finished, start),
-            Waiting::Elsewhere => self.act(&mut finished, |executor, now| {
+            Waiting::OtherThread => self.act(&mut finished, |executor, now| {
                 start(executor, now);
                 Progress { moved: true, unfinished: true }
             }),
@@ -315,7 +313,7 @@ impl Driver {
             hook();
         }
         // A callback may wait for what is over as well.
-        let news: Vec<_> = finished.drain(..).filter_map(Finished::mark_done).collect();
+        let notifications: Vec<_> = finished.drain(..).filter_map(Finished::mark_done).collect();
         // Whoever sleeps has looked at its completion under this lock.
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
@@ -326,7 +324,7 @@ impl Driver {
         if self.polling.load(Ordering::SeqCst) {
             self.bell.ring();
         }
-        news.into_iter().for_each(News::spread);
+        notifications.into_iter().for_each(Notification::deliver);
     }
 
     /// Waits, as the leader or behind one.

@@ -6,23 +6,20 @@ use super::GroupIdentity;
 use super::analysis::peer_of;
 use super::peers::{Incoming, Peer};
 use super::running::Running;
-use super::small::ON_BOARD;
 use super::state::{Finished, State};
+use crate::Error;
 use crate::clock::Instant;
+use crate::completion::{collective_name, error_of, tagged_name};
 use crate::schedule::Action;
 use crate::transport::{Lost, Payload, Rank, Transport};
-use crate::wire::abort::{Abort, Side};
+use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
-use crate::{Collective, DType, Error, ReduceOp};
 
 /// How long an abort of another rank may take to explain why a connection ended.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
-const TAGGED: &str = " with tag ";
 
 /// Why a group must break.
 pub(super) struct Cause {
@@ -73,66 +70,12 @@ impl Broken {
         fingerprint: &Fingerprint,
         sequence: u64,
     ) -> Error {
-        self.error_named(group, name_of(fingerprint), sequence)
+        self.error_named(group, collective_name(fingerprint), sequence)
     }
 
     /// What the operation of this rank with this name and number ends with.
     pub(super) fn error_named(&self, group: &GroupIdentity, name: &str, sequence: u64) -> Error {
         error_of(&self.abort, &group.name, name, sequence)
-    }
-}
-
-/// What the operation with this name and number ends with in a group that broke for this reason.
-pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error {
-    let group = group.to_owned();
-    match abort {
-        Abort::Mismatch { sequence, one, other } => {
-            let (ours, theirs) = describe_both(one, other);
-            Error::CollectiveMismatch {
-                group,
-                collective: name_of(&one.fingerprint).to_owned(),
-                sequence: *sequence,
-                rank: one.rank,
-                ours,
-                other_rank: other.rank,
-                theirs,
-            }
-        }
-        Abort::Failed { rank, why } => Error::RankFailed {
-            group,
-            rank: *rank,
-            why: why.clone(),
-            collective: name.to_owned(),
-            sequence,
-        },
-        Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
-            let (name, tag) = match operation.split_once(TAGGED) {
-                Some((name, tag)) => (name, Some(tag)),
-                None => (operation.as_str(), None),
-            };
-            Error::CollectiveTimeout {
-                group,
-                collective: name.to_owned(),
-                sequence: *sequence,
-                rank: *rank,
-                waited_ms: *waited_ms,
-                detail: waiting_text(name, waiting_for, tag),
-            }
-        }
-        Abort::User { rank, why } => Error::Aborted {
-            group,
-            rank: *rank,
-            why: format!("rank {rank}: {why}"),
-            collective: name.to_owned(),
-            sequence,
-        },
-        Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
-            from: *from,
-            to: *to,
-            tag: *tag,
-            sent_bytes: *sent_bytes,
-            buffer_bytes: *buffer_bytes,
-        },
     }
 }
 
@@ -232,7 +175,7 @@ impl State {
                 late = Some(Abort::TimedOut {
                     rank,
                     sequence: running.sequence,
-                    operation: name_of(&running.fingerprint).to_owned(),
+                    operation: collective_name(&running.fingerprint).to_owned(),
                     waited_ms: millis(self.now - running.started),
                     waiting_for: self.late_ranks(running),
                 });
@@ -249,7 +192,7 @@ impl State {
                 late = Some(Abort::TimedOut {
                     rank,
                     sequence,
-                    operation: format!("{name}{TAGGED}{tag}"),
+                    operation: tagged_name(name, tag),
                     waited_ms: millis(self.now - ending.started),
                     waiting_for: peer.into_iter().collect(),
                 });
@@ -377,79 +320,6 @@ impl State {
             self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
         }
     }
-}
-
-/// The name of the collective of a fingerprint.
-pub(super) fn name_of(fingerprint: &Fingerprint) -> &'static str {
-    Collective::from_code(fingerprint.collective).map_or("operation", |known| known.facts().name)
-}
-
-/// What two ranks run, in words that differ.
-fn describe_both(one: &Side, other: &Side) -> (String, String) {
-    let (mut ours, mut theirs) = (describe(one), describe(other));
-    if ours == theirs {
-        let hint = |side: &Side| format!(" (other arguments: {:016x})", side.fingerprint.detail);
-        ours += &hint(one);
-        theirs += &hint(other);
-    }
-    (ours, theirs)
-}
-
-/// What a rank runs: `allreduce of 1000 f32 with SUM`.
-fn describe(side: &Side) -> String {
-    let fingerprint = &side.fingerprint;
-    let Some(collective) = Collective::from_code(fingerprint.collective) else {
-        return format!("collective number {}", fingerprint.collective);
-    };
-    let facts = collective.facts();
-    let mut text = facts.name.to_owned();
-    if collective != Collective::Barrier {
-        let dtype = DType::ALL.get(usize::from(fingerprint.dtype)).map_or("?", |d| d.name());
-        match fingerprint.elements {
-            0 => text += &format!(" of {dtype}"),
-            elements => text += &format!(" of {elements} {dtype}"),
-        }
-    }
-    if facts.reduces {
-        text += &format!(" with {}", ReduceOp::name_of_code(fingerprint.reduce_op));
-    }
-    if facts.rooted {
-        text += &format!(", root {}", fingerprint.root);
-    }
-    if fingerprint.algorithm == ON_BOARD {
-        text += ", over shared memory";
-    }
-    if let Some(algorithm) = collective.algorithms().get(usize::from(fingerprint.algorithm)) {
-        text += &format!(", algorithm {}", algorithm.name);
-    }
-    if let Some(bytes) = side.message_bytes {
-        text += &format!(", with a message of {bytes} bytes between the two");
-    }
-    text
-}
-
-/// Whom the operation of this name waited for, and what to do where that is known.
-fn waiting_text(name: &str, ranks: &[Rank], tag: Option<&str>) -> String {
-    let mut text = match ranks {
-        [] => "waiting for a message from any rank".to_owned(),
-        [rank] if name == "send" => format!("waiting for rank {rank} to receive it"),
-        [rank] => format!("waiting for rank {rank}"),
-        _ => {
-            let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
-            format!("waiting for ranks {}", ranks.join(", "))
-        }
-    };
-    if let Some(tag) = tag {
-        text.push_str(&format!(", with tag {tag}"));
-    }
-    if let ("send", [peer]) = (name, ranks) {
-        text.push_str(&format!(
-            ". A send of much data ends when its receiver takes it: if rank {peer} sends to this \
-             rank first too, neither ever receives. Use isend, or batch_isend_irecv for both \
-             directions"
-        ));
-    }
-    text
 }
 
 fn millis(duration: Duration) -> u64 {

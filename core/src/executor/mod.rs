@@ -10,7 +10,6 @@ mod analysis;
 mod background;
 mod boarding;
 mod collectives;
-mod completion;
 #[cfg(feature = "tcp")]
 mod driver;
 mod failure;
@@ -32,16 +31,13 @@ mod state;
 mod tests;
 
 pub use advance::{Executor, GroupIdentity, Progress};
-pub use boarding::Flat;
-pub use completion::Completion;
-pub(crate) use completion::guarded;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
-pub use failure::{StallReport, error_of};
-pub use operation::{Bindings, Boarding, Message, Operation, Outcome, Waiting};
+pub use failure::StallReport;
+pub use operation::{Bindings, Boarding, Message, Operation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
-pub use small::{ON_BOARD, Small};
+pub use small::Small;
 pub use spin::SpinPolicy;
 pub use state::Finished;
 

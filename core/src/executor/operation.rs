@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Completion, Small};
+use super::Small;
 use crate::clock::Instant;
+use crate::completion::{Completion, Outcome};
 use crate::kernels::Stores;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
@@ -27,10 +28,6 @@ impl Bindings {
         Stores::of_traffic(bytes.saturating_mul(ranks))
     }
 }
-
-/// Work at the end of an operation, before its completion is told: scaling, copying out.
-/// It runs under the progress lock, so it must not call user code.
-pub type Outcome = Box<dyn FnOnce() + Send>;
 
 /// One collective, ready to run.
 pub struct Operation {
@@ -82,18 +79,4 @@ pub struct Message {
     pub finish: Option<Outcome>,
     /// Who is told. Its source rank is set for a receive.
     pub completion: Arc<Completion>,
-}
-
-/// Who will make an issued operation progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The caller waits at once.
-    Soon,
-    /// The caller most likely waits at once, but need not.
-    Likely,
-    /// The caller goes on with something else first.
-    Later,
-    /// As later, by a caller that has other things to do than to move what has come by now: another
-    /// thread begins with that.
-    Elsewhere,
 }

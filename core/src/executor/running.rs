@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::analysis::Analysis;
 use super::scratch::ScratchPool;
-use super::{Bindings, Boarding, Completion, Operation, Outcome};
+use super::{Bindings, Boarding, Operation};
 use crate::clock::Instant;
+use crate::completion::{Completion, Outcome};
 use crate::kernels::{self, Order, Stores};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Scratch};
 use crate::sorted::sort;

@@ -6,13 +6,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::completion::News;
-use super::{
-    Completion, Executor, Finished, Flat, Message, Operation, Small, SpinPolicy, StallReport,
-    Waiting,
-};
+use super::{Executor, Finished, Message, Operation, Small, SpinPolicy, StallReport};
 use crate::Result;
 use crate::clock::{self, CAN_BLOCK, Instant};
+use crate::completion::Notification;
+use crate::completion::{Completion, Waiting};
+use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -94,7 +93,7 @@ impl Driver {
         &self,
         numbered: (u64, &Fingerprint),
         small: &Small,
-        memory: &mut Flat<'_>,
+        memory: &mut LentMemory<'_>,
         _: Waiting,
     ) -> (Option<bool>, Settling) {
         let tried = self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop);
@@ -262,8 +261,8 @@ pub struct Settling(Vec<Finished>);
 impl Drop for Settling {
     fn drop(&mut self) {
         // A callback may look for what is over as well.
-        let news: Vec<_> = self.0.drain(..).filter_map(Finished::mark_done).collect();
-        news.into_iter().for_each(News::spread);
+        let notifications: Vec<_> = self.0.drain(..).filter_map(Finished::mark_done).collect();
+        notifications.into_iter().for_each(Notification::deliver);
     }
 }
 

@@ -9,9 +9,6 @@ use crate::kernels::{self, Order};
 use crate::schedule::Rank;
 use crate::{Blocks, Collective, DType, ReduceOp};
 
-/// The index that stands in fingerprints for operations over the board, beyond all algorithms.
-pub const ON_BOARD: u8 = u8::MAX;
-
 /// A small operation of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Small {

@@ -4,19 +4,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::GroupIdentity;
 use super::ahead::AheadFrames;
 use super::analysis::Analyses;
 use super::boarding::Boarded;
-use super::completion::News;
 use super::failure::{Broken, Cause, Suspicion};
 use super::in_flight::InFlight;
 use super::peers::{Incoming, Peers};
 use super::point_to_point::PointToPoint;
 use super::running::{Running, StepState};
 use super::scratch::ScratchPool;
-use super::{Completion, GroupIdentity};
 use crate::Result;
 use crate::clock::Instant;
+use crate::completion::Completion;
+use crate::completion::Notification;
 use crate::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
@@ -35,11 +36,11 @@ impl Finished {
 
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub fn settle(self) {
-        self.completion.settle(self.result);
+        self.completion.complete(self.result);
     }
 
     /// Ends the completion, and hands back what is still to be told.
-    pub(super) fn mark_done(self) -> Option<News> {
+    pub(super) fn mark_done(self) -> Option<Notification> {
         self.completion.mark_done(self.result)
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::executor::{Bindings, Completion, Executor, GroupIdentity, Operation};
+use crate::completion::Completion;
+use crate::executor::{Bindings, Executor, GroupIdentity, Operation};
 use crate::schedule::{Algorithm, Holds, Place, Schedule, Topology};
 use crate::transport::sim::{Options, Simulation};
 use crate::wire::frame::Fingerprint;

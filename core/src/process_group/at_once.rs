@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Agreed, Attempt, Call, Flat, Issued, Lasting, SmallCall, Waiting};
+use crate::backend::{Agreed, Attempt, Call, Issued, Lasting, SmallCall};
 use crate::clock::Instant;
-use crate::executor::Outcome;
+use crate::completion::Outcome;
+use crate::completion::Waiting;
 use crate::kernels;
+use crate::tensor::LentMemory;
 use crate::tensor::{lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};
@@ -66,7 +68,7 @@ impl ProcessGroup {
     /// Carries out a small collective at once, if the backend can, in `memory` and without taking
     /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
     /// is wrong with a call.
-    pub fn try_plain(&self, plain: &Plain, memory: &mut Flat<'_>) -> Option<Tried<'_>> {
+    pub fn try_plain(&self, plain: &Plain, memory: &mut LentMemory<'_>) -> Option<Tried<'_>> {
         // Without tensors, the device is that of the group.
         if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
             return None;
@@ -112,7 +114,7 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let (dtype, memory) = tensor?;
         let plain = Plain { dtype, ..plain? };
-        let tried = self.try_plain(&plain, &mut Flat::InPlace(memory));
+        let tried = self.try_plain(&plain, &mut LentMemory::InPlace(memory));
         self.run_kept(&plain, tried, || Kept { input: None, output: lend_bytes_mut(memory) })
     }
 
@@ -126,14 +128,14 @@ impl ProcessGroup {
     ) -> Option<Result<()>> {
         let ((dtype, output), (other, input)) = (output?, input?);
         let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
-        let tried = self.try_plain(&plain, &mut Flat::Apart(input, output));
+        let tried = self.try_plain(&plain, &mut LentMemory::Apart(input, output));
         let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
         self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
     pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
-        let tried = self.try_plain(&plain?, &mut Flat::InPlace(&mut []))?;
+        let tried = self.try_plain(&plain?, &mut LentMemory::InPlace(&mut []))?;
         Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Issued, Transfer, Waiting};
+use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Issued, Transfer};
+use crate::completion::Waiting;
 use crate::{Error, Region, Result, Tensor, Work};
 
 /// One message of [`ProcessGroup::issue_messages`].

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, Capabilities, Waiting};
+use crate::backend::{Backend, Capabilities};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
+use crate::completion::Waiting;
 use crate::store::Store;
 use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};

@@ -7,8 +7,10 @@ use std::time::Duration;
 use super::at_once::{Kept, Plain, Tried};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
-use crate::backend::{AT_ONCE_BYTES, Flat, Waiting};
+use crate::backend::AT_ONCE_BYTES;
 use crate::calls::{Call, Role, tables};
+use crate::completion::Waiting;
+use crate::tensor::LentMemory;
 use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
 
 /// An operation on one tensor that is started again and again: arguments are checked when it is
@@ -163,7 +165,7 @@ impl PreparedOperation {
         let plain = Plain { waiting, ..*plain };
         scratch.resize(region.len(), 0);
         region.read(|bytes| scratch.copy_from_slice(bytes));
-        let tried = self.group.try_plain(&plain, &mut Flat::InPlace(scratch))?;
+        let tried = self.group.try_plain(&plain, &mut LentMemory::InPlace(scratch))?;
         if matches!(tried, Tried::Done(_)) {
             region.write(|bytes| bytes.copy_from_slice(scratch));
         }

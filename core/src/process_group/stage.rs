@@ -3,7 +3,7 @@
 use super::check::Checked;
 use super::messages::contiguous_on_device;
 use crate::backend::{Agreed, Call};
-use crate::executor::Outcome;
+use crate::completion::Outcome;
 use crate::kernels::{self, Order};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, DType, Error, ReduceOp, Region, Request, Result, Sizes, Tensor};

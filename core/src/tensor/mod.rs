@@ -8,6 +8,7 @@ mod buffers;
 )]
 pub mod cuda;
 mod element;
+mod lent_memory;
 mod overlaps;
 mod pages;
 mod region;
@@ -19,6 +20,7 @@ mod view;
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_mut};
 pub use element::Element;
+pub use lent_memory::LentMemory;
 pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::{OnDevice, Region};

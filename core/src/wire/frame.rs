@@ -2,6 +2,9 @@
 
 use crate::Collective;
 
+/// The algorithm in the fingerprints of operations over the board, beyond all of [`crate::schedule`].
+pub const BOARD_ALGORITHM: u8 = u8::MAX;
+
 /// What all ranks of an operation must agree on; it stands in every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Fingerprint {

@@ -20,12 +20,12 @@ use super::small;
 use super::world::{FAILED, World};
 use crate::backend::bulletin::{Bulletin, Found};
 use crate::backend::detail::{Detail, detail};
-use crate::backend::{
-    Attempt, Backend, Call, Capabilities, Flat, Issued, SmallCall, Transfer, Waiting,
-};
+use crate::backend::{Attempt, Backend, Call, Capabilities, Issued, SmallCall, Transfer};
 use crate::clock::{self, Instant};
-use crate::executor::{Completion, Outcome};
+use crate::completion::Waiting;
+use crate::completion::{Completion, Outcome};
 use crate::store::Store;
+use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::fingerprint::digest;
 use crate::{Error, Region, Result, rendezvous};
@@ -258,7 +258,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
         Ok(self.issued(sequence, completion, waiting))
     }
 
-    fn try_small(&self, call: &SmallCall, memory: &mut Flat<'_>) -> Attempt<'_> {
+    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let can_issue = self.world.check_process().is_ok() && !self.group.bulletin.is_broken();
         if !can_issue || self.compares_first() {
             return Attempt::Declined;
@@ -323,7 +323,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             return true;
         }
         if let Err(error) = self.world.check_process() {
-            completion.settle(Err(error));
+            completion.complete(Err(error));
             return true;
         }
         let glance = until.is_some_and(|until| until <= Instant::now());

@@ -14,7 +14,7 @@ use super::running::{DRAIN, Kept, Lists, Requests, Running};
 use super::world::World;
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
-use crate::executor::{Completion, Outcome};
+use crate::completion::{Completion, Outcome};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
 /// Elements of MPI's that one call takes at most.

@@ -14,7 +14,7 @@ use super::world::World;
 use crate::backend::Call;
 use crate::backend::bulletin::{Compared, Found};
 use crate::clock::Instant;
-use crate::executor::Completion;
+use crate::completion::Completion;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};

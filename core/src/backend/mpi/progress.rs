@@ -11,7 +11,8 @@ use super::group::Group;
 use super::world::World;
 use crate::backend::bulletin::Found;
 use crate::clock::Instant;
-use crate::executor::{Completion, SpinPolicy, Waiting};
+use crate::completion::{Completion, Waiting};
+use crate::executor::SpinPolicy;
 use crate::wire::abort::Abort;
 use std::sync::Arc;
 

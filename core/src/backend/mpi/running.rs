@@ -12,7 +12,7 @@ use super::abi::{Handle, Status};
 use super::group::Group;
 use super::world::World;
 use crate::clock::Instant;
-use crate::executor::{Completion, Outcome};
+use crate::completion::{Completion, Outcome};
 use crate::{Error, Region, Result};
 
 /// How long MPI may take, after an operation failed, to be done with memory that was only lent.
@@ -96,7 +96,7 @@ impl Over {
 
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub(super) fn settle(self) {
-        self.completion.settle(self.result);
+        self.completion.complete(self.result);
     }
 }
 

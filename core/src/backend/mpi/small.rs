@@ -11,8 +11,10 @@ use super::group::Group;
 use super::running::{Kept, Requests, Running, test};
 use super::world::World;
 use crate::backend::bulletin::Found;
-use crate::backend::{Attempt, Flat, Issued, Lasting, SmallCall, Waiting};
-use crate::executor::{Completion, Outcome};
+use crate::backend::{Attempt, Issued, Lasting, SmallCall};
+use crate::completion::Waiting;
+use crate::completion::{Completion, Outcome};
+use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, Error, Region};
@@ -30,9 +32,9 @@ pub(super) fn attempt<'a, H: Handle>(
     group: &'a Arc<Group<H>>,
     fingerprint: Fingerprint,
     call: &SmallCall,
-    memory: &mut Flat<'_>,
+    memory: &mut LentMemory<'_>,
 ) -> Attempt<'a> {
-    let Flat::InPlace(bytes) = memory else { return Attempt::Declined };
+    let LentMemory::InPlace(bytes) = memory else { return Attempt::Declined };
     let is_one = matches!(
         call.collective,
         Collective::Allreduce | Collective::Broadcast | Collective::Barrier
@@ -65,7 +67,7 @@ pub(super) fn attempt<'a, H: Handle>(
     let looks = match call.waiting {
         Waiting::Soon | Waiting::Likely if crowded => CROWDED_LOOKS,
         Waiting::Soon | Waiting::Likely => LOOKS,
-        Waiting::Later | Waiting::Elsewhere => 1,
+        Waiting::Later | Waiting::OtherThread => 1,
     };
     let mut failed = None;
     for _ in 0..looks {
@@ -115,7 +117,7 @@ impl<H: Handle> Begun<'_, H> {
             group.in_flight.fetch_sub(1, Ordering::SeqCst);
             let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
             world.progress.break_group(group, abort, Found::Here);
-            completion.settle(Err(error));
+            completion.complete(Err(error));
             return issued;
         }
         let kept = Kept::new(vec![self.scratch.clone()]);

@@ -19,10 +19,11 @@ use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::{
     Backend, BackendOptions, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare,
-    Transfer, Waiting,
+    Transfer,
 };
 use crate::clock::{self, Instant};
-use crate::executor::{Completion, Outcome};
+use crate::completion::Waiting;
+use crate::completion::{Completion, Outcome};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
@@ -496,7 +497,7 @@ impl Backend for NcclBackend {
             return true;
         }
         if self.process != clock::process_id() {
-            completion.settle(self.check("wait"));
+            completion.complete(self.check("wait"));
             return true;
         }
         self.progress.wait(completion, until)

@@ -12,7 +12,7 @@ use super::running::{Group, Kept, Over, Running};
 use crate::Result;
 use crate::backend::bulletin::{Found, STALL};
 use crate::clock::Instant;
-use crate::executor::Completion;
+use crate::completion::Completion;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::communicator::Communicator;
 use crate::backend::bulletin::Bulletin;
 use crate::clock::Instant;
-use crate::executor::{Completion, Outcome};
+use crate::completion::{Completion, Outcome};
 use crate::tensor::cuda::{Event, Scratch};
 use crate::{Error, Region, Result};
 
@@ -67,7 +67,7 @@ pub(super) struct Over {
 impl Over {
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub(super) fn settle(self) {
-        self.completion.settle(self.result);
+        self.completion.complete(self.result);
     }
 }
 

@@ -18,7 +18,7 @@ use super::invocation::Entry;
 use super::object::Object;
 use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
-use crate::backend::Waiting;
+use crate::completion::Waiting;
 use crate::kernels::{self, Stores};
 #[cfg(feature = "nccl")]
 use crate::process_group::MessageRequest;

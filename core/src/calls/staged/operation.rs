@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::tensors::Tensors;
-use crate::backend::Waiting;
 use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{Resolved, unsupported};
 use crate::calls::{FromValue, Role, Value};
+use crate::completion::Waiting;
 use crate::{Error, ProcessGroup, Request, Result, Tensor, Work};
 #[cfg(feature = "nccl")]
 use crate::{backend::Direction, process_group::MessageRequest};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::request::{Buffers, Given, invalid};
 use super::types::{Method, Role};
-use crate::backend::Waiting;
+use crate::completion::Waiting;
 use crate::process_group::Plain;
 use crate::request::Request;
 use crate::{Blocks, DType, ReduceOp, Result, Tensor};

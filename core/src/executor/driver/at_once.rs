@@ -7,7 +7,9 @@ use std::sync::{MutexGuard, TryLockError};
 use std::thread;
 
 use super::{Driver, Settling};
-use crate::executor::{Executor, Flat, Progress, Small, SpinPolicy, Waiting};
+use crate::completion::Waiting;
+use crate::executor::{Executor, Progress, Small, SpinPolicy};
+use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::frame::Fingerprint;
 
@@ -30,7 +32,7 @@ impl Driver {
         &self,
         (sequence, fingerprint): (u64, &Fingerprint),
         small: &Small,
-        memory: &mut Flat<'_>,
+        memory: &mut LentMemory<'_>,
         waiting: Waiting,
     ) -> (Option<bool>, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };

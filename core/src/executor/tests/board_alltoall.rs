@@ -10,7 +10,8 @@ use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{Completion, Driver, Message, Small, Waiting};
+use crate::completion::{Completion, Waiting};
+use crate::executor::{Driver, Message, Small};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 

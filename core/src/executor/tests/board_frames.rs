@@ -8,7 +8,8 @@ use super::board_alltoall::call;
 use super::boards;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, World, with_seeds};
-use crate::executor::{Completion, FRAME_COST, WINDOW};
+use crate::completion::Completion;
+use crate::executor::{FRAME_COST, WINDOW};
 use crate::wire::frame::{Fingerprint, Header, Kind};
 use crate::{Collective, Error, Region};
 

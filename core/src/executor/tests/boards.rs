@@ -9,11 +9,11 @@ use super::drivers::{SPINS, on_threads, tcp, wait};
 use super::schedules::ring_allreduce;
 use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{
-    Completion, Driver, Executor, GroupIdentity, ON_BOARD, Small, SpinPolicy, Waiting,
-};
+use crate::completion::{Completion, Waiting};
+use crate::executor::{Driver, Executor, GroupIdentity, Small, SpinPolicy};
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
+use crate::wire::frame::BOARD_ALGORITHM;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
@@ -26,7 +26,7 @@ fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprin
     Fingerprint {
         collective: collective as u8,
         dtype: DType::I32 as u8,
-        algorithm: ON_BOARD,
+        algorithm: BOARD_ALGORITHM,
         root,
         elements: elements as u64,
         ..Fingerprint::default()

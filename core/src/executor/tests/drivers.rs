@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::schedules::ring_allreduce;
 use super::world::{memory, values};
-use crate::executor::{
-    Bindings, Completion, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy, Waiting,
-};
+use crate::completion::{Completion, Waiting};
+use crate::executor::{Bindings, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy};
 use crate::transport::Transport;
 use crate::transport::inproc;
 use crate::transport::tcp::TcpTransport;
@@ -127,7 +126,7 @@ fn the_background_finishes_what_nobody_waits_for() {
 
 #[test]
 fn the_background_begins_what_is_left_to_it() {
-    finish_in_background(Waiting::Elsewhere);
+    finish_in_background(Waiting::OtherThread);
 }
 
 fn finish_in_background(waiting: Waiting) {
@@ -260,7 +259,7 @@ fn an_abort_from_another_thread_ends_a_wait() {
 
 #[test]
 fn a_deadline_ends_a_wait_and_an_operation_of_the_background() {
-    for waiting in [Waiting::Soon, Waiting::Later, Waiting::Elsewhere] {
+    for waiting in [Waiting::Soon, Waiting::Later, Waiting::OtherThread] {
         for drivers in groups(2) {
             let mut operation = allreduce(0, 2, 1, &memory([1]));
             operation.deadline = Instant::now() + Duration::from_millis(20);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::schedules::{chain_broadcast, direct_allgather, ring_allreduce};
 use super::world::{assert_ok, errors};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::Completion;
+use crate::completion::Completion;
 use crate::transport::sim::Options;
 use crate::wire::abort::Abort;
 use crate::{Collective, Error, Region};

@@ -8,7 +8,8 @@ use super::network::Random;
 use super::sleeping::{message, pair};
 use super::with_seeds;
 use super::world::{memory, values};
-use crate::executor::{Completion, Executor, Message};
+use crate::completion::Completion;
+use crate::executor::{Executor, Message};
 use crate::{Error, Region};
 
 fn move_all(executors: &mut [Executor; 2]) {

@@ -10,7 +10,8 @@ use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::short_messages::{connected, with_tag};
 use super::sleeping::message;
 use super::world::{memory, values};
-use crate::executor::{Completion, Driver, SpinPolicy, Waiting};
+use crate::completion::{Completion, Waiting};
+use crate::executor::{Driver, SpinPolicy};
 use crate::wire::abort::Abort;
 use crate::{Error, Region};
 

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::network::{Loopback, Network, Random, Shared};
-use crate::executor::{
-    Bindings, Boarding, Completion, Executor, GroupIdentity, Message, Operation, Small,
-};
+use crate::completion::Completion;
+use crate::executor::{Bindings, Boarding, Executor, GroupIdentity, Message, Operation, Small};
 use crate::schedule::{Rank, Schedule};
 use crate::transport::sim::{Options, Simulation};
 use crate::transport::{EAGER, Transport};
@@ -91,9 +90,9 @@ impl Call {
 
 /// What [`Call::flat`] gave, for an operation that is tried at once.
 #[cfg(all(feature = "tcp", target_os = "linux"))]
-pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::executor::Flat<'a> {
-    use crate::executor::Flat;
-    if given.is_empty() { Flat::InPlace(taken) } else { Flat::Apart(given, taken) }
+pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::tensor::LentMemory<'a> {
+    use crate::tensor::LentMemory;
+    if given.is_empty() { LentMemory::InPlace(taken) } else { LentMemory::Apart(given, taken) }
 }
 
 impl World {

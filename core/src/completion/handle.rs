@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
 
-/// Whether an operation is done, and how it ended. Settled once.
+/// Whether an operation is done, and how it ended. Completed once.
 #[derive(Default)]
 pub struct Completion {
     done: AtomicBool,
@@ -25,17 +25,17 @@ struct State {
     callbacks: Vec<Callback>,
 }
 
-/// That something is done, for those who asked to be told.
+/// What is to be told to those who asked to hear of a completion.
 #[must_use = "somebody waits for it"]
-pub(super) struct News {
+pub(crate) struct Notification {
     result: Result<()>,
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
 }
 
-impl News {
+impl Notification {
     /// Wakes tasks and runs callbacks, so it must be called without the progress lock.
-    pub(super) fn spread(self) {
+    pub(crate) fn deliver(self) {
         for callback in self.callbacks {
             guarded(|| callback(&self.result));
         }
@@ -45,9 +45,9 @@ impl News {
     }
 }
 
-/// Runs what somebody wants to be run at the end of an operation. A panic in it, of which the panic
-/// hook tells, ends it and nothing else: the thread may be that of somebody who waits for something
-/// else, or the one that moves all groups.
+/// Runs a callback at the end of an operation. A panic in it, which the panic hook reports, ends the
+/// callback and nothing else: the thread may belong to somebody who waits for another operation, or
+/// be the one that drives all groups.
 pub(crate) fn guarded(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }
@@ -81,22 +81,22 @@ impl Completion {
         u32::try_from(self.source_rank.load(Ordering::Acquire)).ok()
     }
 
-    /// Notes the sender of the received message. Called before [`Completion::settle`].
+    /// Notes the sender of the received message. Called before [`Completion::complete`].
     pub fn set_source_rank(&self, rank: u32) {
         self.source_rank.store(i64::from(rank), Ordering::Release);
     }
 
     /// Ends it. Wakes tasks and runs callbacks, so it must be called without the progress lock.
     /// A second call does nothing.
-    pub fn settle(&self, result: Result<()>) {
-        if let Some(news) = self.mark_done(result) {
-            news.spread();
+    pub fn complete(&self, result: Result<()>) {
+        if let Some(notification) = self.mark_done(result) {
+            notification.deliver();
         }
     }
 
     /// Ends it, and hands back what is to be told to those who asked for it, if anybody did. A
     /// second call does nothing.
-    pub(super) fn mark_done(&self, result: Result<()>) -> Option<News> {
+    pub(crate) fn mark_done(&self, result: Result<()>) -> Option<Notification> {
         let mut state = self.lock();
         if state.result.is_some() {
             return None;
@@ -106,10 +106,10 @@ impl Completion {
         let wakers = std::mem::take(&mut state.wakers);
         let callbacks = std::mem::take(&mut state.callbacks);
         let is_awaited = !wakers.is_empty() || !callbacks.is_empty();
-        is_awaited.then_some(News { result, wakers, callbacks })
+        is_awaited.then_some(Notification { result, wakers, callbacks })
     }
 
-    /// Calls `callback` when it is done; at once if it is.
+    /// Calls `callback` when it is done; immediately if it is.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         let result = {
             let mut state = self.lock();

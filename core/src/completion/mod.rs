@@ -1,0 +1,29 @@
+//! How the end of an operation is told: the handle that is waited on, the error of a broken group,
+//! and who drives the operation meanwhile. Whoever runs operations may import this room; it imports
+//! nobody who does.
+
+mod abort_error;
+mod handle;
+
+pub use abort_error::error_of;
+pub(crate) use abort_error::{collective_name, tagged_name};
+pub use handle::Completion;
+pub(crate) use handle::{Notification, guarded};
+
+/// Work at the end of an operation, before its completion is told: scaling, copying out.
+/// It runs under the progress lock, so it must not call user code.
+pub type Outcome = Box<dyn FnOnce() + Send>;
+
+/// Who will make an issued operation progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The caller waits immediately.
+    Soon,
+    /// The caller most likely waits immediately, but need not.
+    Likely,
+    /// The caller goes on with something else first.
+    Later,
+    /// As [`Waiting::Later`], by a caller that must not spend time on frames that have arrived:
+    /// another thread starts to process them.
+    OtherThread,
+}
