@@ -14,7 +14,7 @@ def default_group(here):
             store=store, rank=here.rank, world_size=here.size, device_id="cuda:0"
         )
     for wrong in ("toaster", "cpu:3", object()):
-        with pytest.raises(polyrank.InvalidArgumentError, match="is no device"):
+        with pytest.raises(polyrank.InvalidArgumentError, match="is not a device"):
             dist.init_process_group(
                 store=store, rank=here.rank, world_size=here.size, device_id=wrong
             )

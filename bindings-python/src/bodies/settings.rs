@@ -26,7 +26,7 @@ pub(super) fn device_of(py: Python<'_>, call: &Call<'_>, index: usize) -> PyResu
         ("cpu", Ok(0)) => Ok(Some(Device::Cpu)),
         ("cuda", Ok(number)) => Ok(Some(Device::Cuda(number))),
         _ => {
-            let message = format!("'{text}' is no device; known are cpu, cuda:0, cuda:1, …");
+            let message = format!("'{text}' is not a device; known are cpu, cuda:0, cuda:1, …");
             Err(raise(py, &Error::InvalidArgument { message }))
         }
     }

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::listed::listed;
 use super::types::{Constant, Type};
 
 /// Everything that the files under `idl/` say. Each list is in the order of declaration, files in
@@ -403,48 +404,49 @@ pub struct Parameter {
     pub notes: Notes,
 }
 
-/// What a parameter, or a member of an options dictionary, means for a collective.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub enum Role {
-    /// Nothing.
-    #[default]
-    None,
-    /// `[In]`: a buffer that is read.
-    In,
-    /// `[Out]`: a buffer that is written.
-    Out,
-    /// `[InOut]`: a buffer that is both.
-    InOut,
-    /// `[In, Flat]`: one tensor with all blocks, which are read.
-    FlatIn,
-    /// `[Out, Flat]`: one tensor with all blocks, which are written.
-    FlatOut,
-    /// `[Splits]`, named by a flat input: how that is cut.
-    InSplits,
-    /// `[Splits]`, named by a flat output: how that is cut.
-    OutSplits,
-    /// A `ReduceOp`.
-    Op,
-    /// `[Root]`.
-    Root,
-    /// `[RootTensor]`.
-    RootTensor,
-    /// `[GlobalRoot]`: the root as a rank of the default group.
-    GlobalRoot,
-    /// `[Peer]`: the other rank of a point-to-point operation.
-    Peer,
-    /// `[GlobalPeer]`: the other rank as a rank of the default group.
-    GlobalPeer,
-    /// `[Tag]`.
-    Tag,
-    /// `[Group]`: the process group, none for the default group.
-    Group,
-    /// `[AsyncOp]`: whether a function returns a `Work` or waits.
-    AsyncOp,
-    /// A `Duration`.
-    Timeout,
-    /// An options dictionary.
-    Options,
-    /// `[Unbuilt]` on a parameter or member: any value but none is refused.
-    Unbuilt,
+listed! {
+    /// What a parameter, or a member of an options dictionary, means for a collective.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+    pub enum Role {
+        /// Nothing.
+        None,
+        /// Tensors that are read: `In`.
+        In,
+        /// Tensors that are written: `Out`.
+        Out,
+        /// Tensors that are read and written: `InOut`.
+        InOut,
+        /// Tensors that each hold all blocks, which are read: `In, Flat`.
+        FlatIn,
+        /// Tensors that each hold all blocks, which are written: `Out, Flat`.
+        FlatOut,
+        /// How a flat input is cut, in rows of dimension 0: `Splits`, which the input names.
+        InSplits,
+        /// How a flat output is cut, in rows of dimension 0: `Splits`, which the output names.
+        OutSplits,
+        /// The reduction operator.
+        Op,
+        /// The root, a rank in the group: `Root`.
+        Root,
+        /// Which tensor of the root's list is meant: `RootTensor`.
+        RootTensor,
+        /// The root, a global rank: `GlobalRoot`.
+        GlobalRoot,
+        /// The other rank of a message, in the group: `Peer`.
+        Peer,
+        /// The other rank of a message, a global rank: `GlobalPeer`.
+        GlobalPeer,
+        /// The tag of a message: `Tag`.
+        Tag,
+        /// The group that the operation runs in; none is the default group: `Group`.
+        Group,
+        /// Whether the caller wants a handle: `AsyncOp`.
+        AsyncOp,
+        /// The limit of the operation: a `Duration`.
+        Timeout,
+        /// A record whose members have roles.
+        Options,
+        /// Something that is not built: any value but none is refused: `Unbuilt`.
+        Unbuilt,
+    }
 }

@@ -9,6 +9,7 @@ mod constants;
 mod errors;
 mod find;
 mod interfaces;
+mod listed;
 mod methods;
 pub mod names;
 mod numbers;

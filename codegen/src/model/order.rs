@@ -4,21 +4,24 @@
 //! Knows nothing of how a language keeps an order.
 
 use super::api::Method;
+use super::listed::listed;
 use super::types::Type;
 
-/// The order in which a call has its place; one variant for each of the core's `Order`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// None.
-    Free,
-    /// That of the group that it is called on, or is given, or of the default group.
-    Group,
-    /// Those of all the groups that it leaves.
-    Left,
-    /// That of its store, until it is over.
-    Store,
-    /// That of its store, until it has to wait: perhaps for what those behind it do.
-    StoreUntilBegun,
+listed! {
+    /// The order in which a call has its place.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Order {
+        /// No order.
+        Free,
+        /// That of the group that it is called on, or is given, or of the default group.
+        Group,
+        /// Those of all the groups that it leaves.
+        Left,
+        /// That of its store, until it is over.
+        Store,
+        /// That of its store, until it has to wait: perhaps for what those behind it do.
+        StoreUntilBegun,
+    }
 }
 
 impl Order {

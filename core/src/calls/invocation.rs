@@ -17,6 +17,7 @@ use super::types::{Method, Role};
 use super::value::{Arguments, Foreign, Value};
 use crate::backend::registry::{self, BackendSpec};
 use crate::generated::dispatch::ENTRIES;
+use crate::generated::roles::Order;
 use crate::{Error, ProcessGroup, Result, distributed};
 
 /// What a call does, on its way.
@@ -33,21 +34,6 @@ pub struct Entry {
     /// What it does. None for what takes tensors, which [`Staged`](super::Staged) carries out, and
     /// for what each language does in its own way.
     pub(crate) run: Option<fn(Invocation) -> Running>,
-}
-
-/// In whose order of calls a call has its place, where several are not awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// No order.
-    Free,
-    /// That of the group that it is called on, or is given, or of the default group.
-    Group,
-    /// Those of all the groups that it leaves.
-    Left,
-    /// That of its store, until it is over.
-    Store,
-    /// That of its store, until it has to wait: perhaps for what those behind it do.
-    StoreUntilBegun,
 }
 
 /// A place in the order of the calls of a store.

@@ -5,9 +5,9 @@
 //! a binding turns its values into [`Value`]s and back.
 
 pub(crate) mod answer;
-pub(crate) mod bodies;
 mod describe;
 mod from_value;
+pub(crate) mod implementations;
 pub(crate) mod invocation;
 pub(crate) mod object;
 mod request;
@@ -25,6 +25,8 @@ mod tests;
 
 /// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
 pub use crate::generated::calls as tables;
+/// The positions of the parameters of each method: `parameters::distributed::new_group::RANKS`.
+pub use crate::generated::parameters;
 pub use answer::Answer;
 pub use from_value::{FromValue, Members};
 pub use invocation::{Entry, Invocation, Running, StorePlace, entry};

@@ -1,5 +1,6 @@
 //! What the IDL says of methods, as static tables. Knows nothing of any call.
 
+pub use crate::generated::roles::Role;
 use crate::{Collective, DType, ReduceOp};
 
 /// The type of a parameter.
@@ -37,51 +38,6 @@ pub enum Type {
     Sequence(&'static Type),
     /// A value or none.
     Nullable(&'static Type),
-}
-
-/// What a parameter, or a member of an options record, means for a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Nothing.
-    None,
-    /// Tensors that are read.
-    In,
-    /// Tensors that are written.
-    Out,
-    /// Tensors that are read and written.
-    InOut,
-    /// Tensors that each hold all blocks, which are read.
-    FlatIn,
-    /// Tensors that each hold all blocks, which are written.
-    FlatOut,
-    /// How a flat input is cut, in rows of dimension 0.
-    InSplits,
-    /// How a flat output is cut, in rows of dimension 0.
-    OutSplits,
-    /// The reduction operator.
-    Op,
-    /// The root, a rank in the group.
-    Root,
-    /// The root, a global rank.
-    GlobalRoot,
-    /// Which tensor of the root's list is meant.
-    RootTensor,
-    /// The other rank of a message, in the group.
-    Peer,
-    /// The other rank of a message, a global rank.
-    GlobalPeer,
-    /// The tag of a message.
-    Tag,
-    /// The limit of the operation.
-    Timeout,
-    /// A record whose members have roles.
-    Options,
-    /// The group that the operation runs in.
-    Group,
-    /// Whether the caller wants a handle.
-    AsyncOp,
-    /// Something that is not built: any value but none is refused.
-    Unbuilt,
 }
 
 /// A value that stands in the IDL.

@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use super::calls;
+use super::roles::Order;
 use crate::Result;
 use crate::blocking::Way;
 use crate::calls::answer::{Answer, IntoAnswer};
-use crate::calls::bodies;
-use crate::calls::invocation::{Entry, Invocation, Order, Running, references};
+use crate::calls::implementations;
+use crate::calls::invocation::{Entry, Invocation, Running, references};
 use crate::calls::resolve::unsupported;
 use crate::calls::{Method, Overload};
 
@@ -39,7 +40,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_ABORT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_ABORT_PROCESS_GROUP,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::abort_process_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::abort_process_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_ALL_GATHER",
@@ -63,7 +64,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_ALL_GATHER_OBJECT",
         method: &calls::DISTRIBUTED_ALL_GATHER_OBJECT,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::all_gather_object(call))),
+        run: Some(|call| Box::pin(implementations::distributed::all_gather_object(call))),
     },
     Entry {
         key: "DISTRIBUTED_ALL_REDUCE",
@@ -93,7 +94,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON",
         method: &calls::DISTRIBUTED_BACKEND_UNAVAILABLE_REASON,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::backend_unavailable_reason(call))),
+        run: Some(|call| Box::pin(implementations::distributed::backend_unavailable_reason(call))),
     },
     Entry {
         key: "DISTRIBUTED_BARRIER",
@@ -117,37 +118,37 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_BROADCAST_OBJECT_LIST",
         method: &calls::DISTRIBUTED_BROADCAST_OBJECT_LIST,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::broadcast_object_list(call))),
+        run: Some(|call| Box::pin(implementations::distributed::broadcast_object_list(call))),
     },
     Entry {
         key: "DISTRIBUTED_CREATE_STORE_CLIENT",
         method: &calls::DISTRIBUTED_CREATE_STORE_CLIENT,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::create_store_client(call))),
+        run: Some(|call| Box::pin(implementations::distributed::create_store_client(call))),
     },
     Entry {
         key: "DISTRIBUTED_CURRENT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_CURRENT_PROCESS_GROUP,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::current_process_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::current_process_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_DEFAULT_GROUP",
         method: &calls::DISTRIBUTED_DEFAULT_GROUP,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::default_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::default_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_DEFAULT_PG_TIMEOUT",
         method: &DISTRIBUTED_DEFAULT_PG_TIMEOUT,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::default_pg_timeout(call))),
+        run: Some(|call| Box::pin(implementations::distributed::default_pg_timeout(call))),
     },
     Entry {
         key: "DISTRIBUTED_DESTROY_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_DESTROY_PROCESS_GROUP,
         order: Order::Left,
-        run: Some(|call| Box::pin(bodies::distributed::destroy_process_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::destroy_process_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_GATHER",
@@ -159,73 +160,75 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_GATHER_OBJECT",
         method: &calls::DISTRIBUTED_GATHER_OBJECT,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::gather_object(call))),
+        run: Some(|call| Box::pin(implementations::distributed::gather_object(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND",
         method: &calls::DISTRIBUTED_GET_BACKEND,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_backend(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_backend(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND_CONFIG",
         method: &calls::DISTRIBUTED_GET_BACKEND_CONFIG,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_backend_config(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_backend_config(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE",
         method: &calls::DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_default_backend_for_device(call))),
+        run: Some(|call| {
+            Box::pin(implementations::distributed::get_default_backend_for_device(call))
+        }),
     },
     Entry {
         key: "DISTRIBUTED_GET_GLOBAL_RANK",
         method: &calls::DISTRIBUTED_GET_GLOBAL_RANK,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_global_rank(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_global_rank(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_GROUP_RANK",
         method: &calls::DISTRIBUTED_GET_GROUP_RANK,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_group_rank(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_group_rank(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_NODE_LOCAL_RANK",
         method: &calls::DISTRIBUTED_GET_NODE_LOCAL_RANK,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_node_local_rank(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_node_local_rank(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_PG_COUNT",
         method: &calls::DISTRIBUTED_GET_PG_COUNT,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_pg_count(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_pg_count(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_PROCESS_GROUP_RANKS",
         method: &calls::DISTRIBUTED_GET_PROCESS_GROUP_RANKS,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_process_group_ranks(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_process_group_ranks(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_RANK",
         method: &calls::DISTRIBUTED_GET_RANK,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_rank(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_rank(call))),
     },
     Entry {
         key: "DISTRIBUTED_GET_WORLD_SIZE",
         method: &calls::DISTRIBUTED_GET_WORLD_SIZE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::get_world_size(call))),
+        run: Some(|call| Box::pin(implementations::distributed::get_world_size(call))),
     },
     Entry {
         key: "DISTRIBUTED_INIT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_INIT_PROCESS_GROUP,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::init_process_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::init_process_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_IRECV",
@@ -243,67 +246,67 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_IS_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_BACKEND_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_BACKEND_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_backend_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_backend_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_GLOO_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_GLOO_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_gloo_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_gloo_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_INITIALIZED",
         method: &calls::DISTRIBUTED_IS_INITIALIZED,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_initialized(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_initialized(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_MPI_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_MPI_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_mpi_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_mpi_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_NCCL_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_NCCL_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_nccl_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_nccl_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED",
         method: &calls::DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_torchelastic_launched(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_torchelastic_launched(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_UCC_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_UCC_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_ucc_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_ucc_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_IS_XCCL_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_XCCL_AVAILABLE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::is_xccl_available(call))),
+        run: Some(|call| Box::pin(implementations::distributed::is_xccl_available(call))),
     },
     Entry {
         key: "DISTRIBUTED_MONITORED_BARRIER",
         method: &calls::DISTRIBUTED_MONITORED_BARRIER,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::monitored_barrier(call))),
+        run: Some(|call| Box::pin(implementations::distributed::monitored_barrier(call))),
     },
     Entry {
         key: "DISTRIBUTED_NEW_GROUP",
         method: &calls::DISTRIBUTED_NEW_GROUP,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::new_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::new_group(call))),
     },
     Entry {
         key: "DISTRIBUTED_PROCESS_GROUP",
@@ -321,7 +324,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_RECV_OBJECT_LIST",
         method: &calls::DISTRIBUTED_RECV_OBJECT_LIST,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::recv_object_list(call))),
+        run: Some(|call| Box::pin(implementations::distributed::recv_object_list(call))),
     },
     Entry {
         key: "DISTRIBUTED_REDUCE",
@@ -351,13 +354,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER",
         method: &calls::DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::register_rendezvous_handler(call))),
+        run: Some(|call| Box::pin(implementations::distributed::register_rendezvous_handler(call))),
     },
     Entry {
         key: "DISTRIBUTED_RENDEZVOUS",
         method: &calls::DISTRIBUTED_RENDEZVOUS,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::rendezvous(call))),
+        run: Some(|call| Box::pin(implementations::distributed::rendezvous(call))),
     },
     Entry {
         key: "DISTRIBUTED_SCATTER",
@@ -369,7 +372,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_SCATTER_OBJECT_LIST",
         method: &calls::DISTRIBUTED_SCATTER_OBJECT_LIST,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::scatter_object_list(call))),
+        run: Some(|call| Box::pin(implementations::distributed::scatter_object_list(call))),
     },
     Entry {
         key: "DISTRIBUTED_SEND",
@@ -381,31 +384,31 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_SEND_OBJECT_LIST",
         method: &calls::DISTRIBUTED_SEND_OBJECT_LIST,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::send_object_list(call))),
+        run: Some(|call| Box::pin(implementations::distributed::send_object_list(call))),
     },
     Entry {
         key: "DISTRIBUTED_SET_TIMEOUT",
         method: &calls::DISTRIBUTED_SET_TIMEOUT,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::distributed::set_timeout(call))),
+        run: Some(|call| Box::pin(implementations::distributed::set_timeout(call))),
     },
     Entry {
         key: "DISTRIBUTED_SPLIT_GROUP",
         method: &calls::DISTRIBUTED_SPLIT_GROUP,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::distributed::split_group(call))),
+        run: Some(|call| Box::pin(implementations::distributed::split_group(call))),
     },
     Entry {
         key: "FILE_STORE_NEW",
         method: &calls::FILE_STORE_NEW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::file_store::new(call))),
+        run: Some(|call| Box::pin(implementations::file_store::new(call))),
     },
     Entry {
         key: "FILE_STORE_PATH",
         method: &FILE_STORE_PATH,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::file_store::path(call))),
+        run: Some(|call| Box::pin(implementations::file_store::path(call))),
     },
     Entry {
         key: "FUTURE_ADD_DONE_CALLBACK",
@@ -421,26 +424,26 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "HASH_STORE_NEW",
         method: &calls::HASH_STORE_NEW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::hash_store::new(call))),
+        run: Some(|call| Box::pin(implementations::hash_store::new(call))),
     },
     Entry { key: "P2P_OP_NEW", method: &calls::P2P_OP_NEW, order: Order::Free, run: None },
     Entry {
         key: "PREFIX_STORE_NEW",
         method: &calls::PREFIX_STORE_NEW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::prefix_store::new(call))),
+        run: Some(|call| Box::pin(implementations::prefix_store::new(call))),
     },
     Entry {
         key: "PREFIX_STORE_PREFIX",
         method: &PREFIX_STORE_PREFIX,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::prefix_store::prefix(call))),
+        run: Some(|call| Box::pin(implementations::prefix_store::prefix(call))),
     },
     Entry {
         key: "PREFIX_STORE_UNDERLYING_STORE",
         method: &PREFIX_STORE_UNDERLYING_STORE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::prefix_store::underlying_store(call))),
+        run: Some(|call| Box::pin(implementations::prefix_store::underlying_store(call))),
     },
     Entry {
         key: "PREPARED_OPERATION_RUN",
@@ -524,7 +527,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "PROCESS_GROUP_BOUND_DEVICE_ID",
         method: &PROCESS_GROUP_BOUND_DEVICE_ID,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::process_group::bound_device_id(call))),
+        run: Some(|call| Box::pin(implementations::process_group::bound_device_id(call))),
     },
     Entry {
         key: "PROCESS_GROUP_BROADCAST",
@@ -584,7 +587,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "PROCESS_GROUP_MERGE_REMOTE_GROUP",
         method: &calls::PROCESS_GROUP_MERGE_REMOTE_GROUP,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::process_group::merge_remote_group(call))),
+        run: Some(|call| Box::pin(implementations::process_group::merge_remote_group(call))),
     },
     Entry {
         key: "PROCESS_GROUP_MONITORED_BARRIER",
@@ -602,7 +605,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "PROCESS_GROUP_NEW",
         method: &calls::PROCESS_GROUP_NEW,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::process_group::new(call))),
+        run: Some(|call| Box::pin(implementations::process_group::new(call))),
     },
     Entry {
         key: "PROCESS_GROUP_NEW_WINDOW",
@@ -722,19 +725,19 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "PROCESS_GROUP_SPLIT_GROUP",
         method: &calls::PROCESS_GROUP_SPLIT_GROUP,
         order: Order::Group,
-        run: Some(|call| Box::pin(bodies::process_group::split_group(call))),
+        run: Some(|call| Box::pin(implementations::process_group::split_group(call))),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_RECONFIGURE",
         method: &PROCESS_GROUP_SUPPORTS_RECONFIGURE,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::process_group::supports_reconfigure(call))),
+        run: Some(|call| Box::pin(implementations::process_group::supports_reconfigure(call))),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_WINDOW",
         method: &PROCESS_GROUP_SUPPORTS_WINDOW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::process_group::supports_window(call))),
+        run: Some(|call| Box::pin(implementations::process_group::supports_window(call))),
     },
     Entry {
         key: "PROCESS_GROUP_TIMEOUT",
@@ -878,43 +881,43 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "STORE_WAIT",
         method: &calls::STORE_WAIT,
         order: Order::StoreUntilBegun,
-        run: Some(|call| Box::pin(bodies::store::wait(call))),
+        run: Some(|call| Box::pin(implementations::store::wait(call))),
     },
     Entry {
         key: "TCP_STORE_HOST",
         method: &TCP_STORE_HOST,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::tcp_store::host(call))),
+        run: Some(|call| Box::pin(implementations::tcp_store::host(call))),
     },
     Entry {
         key: "TCP_STORE_LIBUV_BACKEND",
         method: &TCP_STORE_LIBUV_BACKEND,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::tcp_store::libuv_backend(call))),
+        run: Some(|call| Box::pin(implementations::tcp_store::libuv_backend(call))),
     },
     Entry {
         key: "TCP_STORE_NEW",
         method: &calls::TCP_STORE_NEW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::tcp_store::new(call))),
+        run: Some(|call| Box::pin(implementations::tcp_store::new(call))),
     },
     Entry {
         key: "TCP_STORE_PORT",
         method: &TCP_STORE_PORT,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::tcp_store::port(call))),
+        run: Some(|call| Box::pin(implementations::tcp_store::port(call))),
     },
     Entry {
         key: "WEB_SOCKET_STORE_NEW",
         method: &calls::WEB_SOCKET_STORE_NEW,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::web_socket_store::new(call))),
+        run: Some(|call| Box::pin(implementations::web_socket_store::new(call))),
     },
     Entry {
         key: "WEB_SOCKET_STORE_URL",
         method: &WEB_SOCKET_STORE_URL,
         order: Order::Free,
-        run: Some(|call| Box::pin(bodies::web_socket_store::url(call))),
+        run: Some(|call| Box::pin(implementations::web_socket_store::url(call))),
     },
     Entry {
         key: "WINDOW_GET_ATTR",

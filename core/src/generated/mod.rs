@@ -12,6 +12,8 @@ pub(crate) mod distributed;
 pub(crate) mod dtype;
 pub(crate) mod error;
 pub mod options;
+pub mod parameters;
 pub(crate) mod process_group;
 pub(crate) mod reduce_op;
+pub(crate) mod roles;
 pub(crate) mod scope;

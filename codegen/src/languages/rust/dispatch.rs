@@ -106,7 +106,7 @@ impl Dispatch {
             self.add_call(&method.owner, &method.name, takes.collect(), direct)
         } else {
             format!(
-                "Some(|call| Box::pin(bodies::{}::{}(call)))",
+                "Some(|call| Box::pin(implementations::{}::{}(call)))",
                 snake_case(&method.owner),
                 method.name
             )
@@ -122,7 +122,7 @@ impl Dispatch {
             self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
         } else {
             format!(
-                "Some(|call| Box::pin(bodies::{}::{}(call)))",
+                "Some(|call| Box::pin(implementations::{}::{}(call)))",
                 snake_case(owner),
                 attribute.name
             )

@@ -7,6 +7,8 @@ mod dispatch;
 mod distributed;
 mod errors;
 mod options;
+mod parameters;
+mod roles;
 mod surface;
 mod values;
 
@@ -19,7 +21,7 @@ use crate::model::Api;
 const FOLDER: &str = "core/src/generated";
 
 /// Modules that `polyrank` exports as they are; of the others it exports items.
-const EXPORTED: [&str; 3] = ["arguments", "calls", "options"];
+const EXPORTED: [&str; 4] = ["arguments", "calls", "options", "parameters"];
 
 #[derive(Template)]
 #[template(path = "rust/mod.rs.jinja", escape = "none")]
@@ -44,6 +46,8 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("options", options::options(api).render()?);
     add("backend_options", options::of_backends(api).render()?);
     add("calls", calls::calls(api).render()?);
+    add("parameters", parameters::parameters(api).render()?);
+    add("roles", roles::roles().render()?);
     add("dispatch", dispatch::dispatch(api).render()?);
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);

@@ -11,21 +11,22 @@ pub(super) fn settings_of(call: &Invocation, position: usize) -> Result<Settings
 
 /// The device that parameter `position` was given: `cpu`, `cuda:1`, the number of a CUDA device.
 pub(super) fn device_of(call: &Invocation, position: usize) -> Result<Option<Device>> {
-    let (kind, number) = match call.value(position) {
+    let text = match call.value(position) {
         Value::None => return Ok(None),
-        Value::Int(number) => ("cuda", number.to_string()),
-        Value::Str(text) => {
-            let (kind, number) = text.split_once(':').unwrap_or((text, "0"));
-            (kind, number.to_owned())
-        }
-        other => ("", other.to_string()),
+        Value::Int(number) => return device(&number.to_string(), ("cuda", &number.to_string())),
+        Value::Str(text) => text.clone(),
+        other => other.to_string(),
     };
+    device(&text, text.split_once(':').unwrap_or((&text, "0")))
+}
+
+fn device(given: &str, (kind, number): (&str, &str)) -> Result<Option<Device>> {
     match (kind, number.parse()) {
         ("cpu", Ok(0)) => Ok(Some(Device::Cpu)),
         ("cuda", Ok(number)) => Ok(Some(Device::Cuda(number))),
         _ => {
-            let text = if kind.is_empty() { number } else { format!("{kind}:{number}") };
-            let message = format!("'{text}' is no device; known are cpu, cuda:0, cuda:1, …");
+            let message =
+                format!("'{given}' is not a device; expected one of cpu, cuda:0, cuda:1, …");
             Err(Error::InvalidArgument { message })
         }
     }

@@ -13,12 +13,13 @@ mod here {
     use crate::Error;
     use crate::calls::answer::IntoAnswer;
     use crate::calls::object::StoreObject;
+    use crate::calls::parameters::file_store::*;
     use crate::store::FileStore;
 
     /// Opens a file, or makes it.
     pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
-        let file_name: String = call.take(0)?;
-        let world_size: i32 = call.take(1)?;
+        let file_name: String = call.take(new::FILE_NAME)?;
+        let world_size: i32 = call.take(new::WORLD_SIZE)?;
         // A negative number of users, as in c10d, is an unknown one.
         let world_size = u32::try_from(world_size).ok();
         StoreObject::from(FileStore::new(file_name, world_size)?).into_answer()

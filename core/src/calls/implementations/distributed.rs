@@ -6,6 +6,7 @@ pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
+use crate::calls::parameters::distributed::*;
 use crate::calls::resolve::unsupported;
 use crate::{DEFAULT_TIMEOUT, Error, Result, distributed};
 
@@ -42,23 +43,23 @@ pub(crate) async fn current_process_group(_: Invocation) -> Result<Answer> {
 
 /// This process's rank in a group.
 pub(crate) async fn get_rank(call: Invocation) -> Result<Answer> {
-    if call.is_outside(0) {
+    if call.is_outside(get_rank::GROUP) {
         return (-1).into_answer();
     }
-    call.group(0)?.rank().into_answer()
+    call.group(get_rank::GROUP)?.rank().into_answer()
 }
 
 /// The number of ranks of a group.
 pub(crate) async fn get_world_size(call: Invocation) -> Result<Answer> {
-    if call.is_outside(0) {
+    if call.is_outside(get_world_size::GROUP) {
         return (-1).into_answer();
     }
-    call.group(0)?.size().into_answer()
+    call.group(get_world_size::GROUP)?.size().into_answer()
 }
 
 /// This process's rank among those on its host, as the launcher said.
 pub(crate) async fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
-    let fallback: Option<i32> = call.take(0)?;
+    let fallback: Option<i32> = call.take(get_node_local_rank::FALLBACK_RANK)?;
     let said = std::env::var("LOCAL_RANK").ok().and_then(|text| text.parse::<i32>().ok());
     said.or(fallback)
         .ok_or_else(|| Error::Rendezvous {
@@ -76,35 +77,35 @@ pub(crate) async fn get_pg_count(_: Invocation) -> Result<Answer> {
 
 /// The name of a group's backend.
 pub(crate) async fn get_backend(call: Invocation) -> Result<Answer> {
-    call.group(0)?.backend_name().into_answer()
+    call.group(get_backend::GROUP)?.backend_name().into_answer()
 }
 
 /// Which backend serves which device.
 pub(crate) async fn get_backend_config(call: Invocation) -> Result<Answer> {
-    call.group(0)?.backend_config().into_answer()
+    call.group(get_backend_config::GROUP)?.backend_config().into_answer()
 }
 
 /// The rank in a group of a global rank.
 pub(crate) async fn get_group_rank(mut call: Invocation) -> Result<Answer> {
-    let global: u32 = call.take(1)?;
-    call.group(0)?.group_rank(global).into_answer()
+    let global: u32 = call.take(get_group_rank::GLOBAL_RANK)?;
+    call.group(get_group_rank::GROUP)?.group_rank(global).into_answer()
 }
 
 /// The global rank of a rank in a group.
 pub(crate) async fn get_global_rank(mut call: Invocation) -> Result<Answer> {
-    let in_group: u32 = call.take(1)?;
-    call.group(0)?.global_rank(in_group).into_answer()
+    let in_group: u32 = call.take(get_global_rank::GROUP_RANK)?;
+    call.group(get_global_rank::GROUP)?.global_rank(in_group).into_answer()
 }
 
 /// The global ranks of a group's members.
 pub(crate) async fn get_process_group_ranks(call: Invocation) -> Result<Answer> {
-    call.group(0)?.ranks().into_answer()
+    call.group(get_process_group_ranks::GROUP)?.ranks().into_answer()
 }
 
 /// Sets the limit of a group's later operations.
 pub(crate) async fn set_timeout(mut call: Invocation) -> Result<Answer> {
-    let timeout: Duration = call.take(0)?;
-    call.group(1)?.set_timeout(timeout);
+    let timeout: Duration = call.take(set_timeout::TIMEOUT)?;
+    call.group(set_timeout::GROUP)?.set_timeout(timeout);
     ().into_answer()
 }
 
@@ -115,13 +116,13 @@ pub(crate) async fn register_rendezvous_handler(call: Invocation) -> Result<Answ
 
 /// Whether this build has a backend and its library can be loaded here.
 pub(crate) async fn is_backend_available(mut call: Invocation) -> Result<Answer> {
-    let backend: String = call.take(0)?;
+    let backend: String = call.take(is_backend_available::BACKEND)?;
     distributed::is_backend_available(&backend).into_answer()
 }
 
 /// Why a backend cannot be used here; empty if it can.
 pub(crate) async fn backend_unavailable_reason(mut call: Invocation) -> Result<Answer> {
-    let backend: String = call.take(0)?;
+    let backend: String = call.take(backend_unavailable_reason::BACKEND)?;
     distributed::backend_unavailable_reason(&backend).unwrap_or_default().into_answer()
 }
 
@@ -141,7 +142,7 @@ is_available! {
 
 /// The name of the backend that serves a kind of device.
 pub(crate) async fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
-    let device: String = call.take(0)?;
+    let device: String = call.take(get_default_backend_for_device::DEVICE)?;
     match device.split(':').next().unwrap_or_default() {
         "cpu" => "tcp".into_answer(),
         "cuda" => "nccl".into_answer(),
@@ -154,10 +155,11 @@ pub(crate) async fn get_default_backend_for_device(mut call: Invocation) -> Resu
 
 /// Waits until all ranks came, and says which did not.
 pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
-    if call.is_outside(0) {
+    if call.is_outside(monitored_barrier::GROUP) {
         return ().into_answer();
     }
-    let group = call.group(0)?;
-    let (timeout, wait_all_ranks): (Option<Duration>, bool) = (call.take(1)?, call.take(2)?);
+    let group = call.group(monitored_barrier::GROUP)?;
+    let (timeout, wait_all_ranks): (Option<Duration>, bool) =
+        (call.take(monitored_barrier::TIMEOUT)?, call.take(monitored_barrier::WAIT_ALL_RANKS)?);
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
 }

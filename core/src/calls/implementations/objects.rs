@@ -13,34 +13,40 @@ mod here {
     use crate::calls::Value;
     use crate::calls::answer::{Answer, IntoAnswer};
     use crate::calls::invocation::Invocation;
+    use crate::calls::parameters::distributed::*;
     use crate::objects::{Codec, Encoded, Payload};
     use crate::{Error, ProcessGroup, Result};
 
     /// All ranks get the objects of `src`: the bytes of its list, nothing on `src` itself.
     pub(crate) async fn broadcast_object_list(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(2) {
+        if call.is_outside(broadcast_object_list::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(2)?;
-        only_cbor(&mut call, 5)?;
-        let root = call.rank(&group, "src", 1, 4)?;
+        let group = call.group(broadcast_object_list::GROUP)?;
+        only_cbor(&mut call, broadcast_object_list::CODEC)?;
+        let root =
+            call.rank(&group, "src", broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
         let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
         let is_root = group.rank() == root;
-        is_list(call.value(0))?;
-        let mine = if is_root { Some(encoded(call.value(0))?) } else { None };
+        is_list(call.value(broadcast_object_list::OBJECT_LIST))?;
+        let mine = if is_root {
+            Some(encoded(call.value(broadcast_object_list::OBJECT_LIST))?)
+        } else {
+            None
+        };
         let payload = group.exchange(Way::NATURAL).broadcast(mine, root).await?;
         if is_root { ().into_answer() } else { bytes(payload) }
     }
 
     /// All ranks get every rank's object.
     pub(crate) async fn all_gather_object(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(2) {
+        if call.is_outside(all_gather_object::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(2)?;
-        only_cbor(&mut call, 3)?;
-        let places = places(call.value(0), &group);
-        let mine = told(&places, encoded(call.value(1))?);
+        let group = call.group(all_gather_object::GROUP)?;
+        only_cbor(&mut call, all_gather_object::CODEC)?;
+        let places = places(call.value(all_gather_object::OBJECT_LIST), &group);
+        let mine = told(&places, encoded(call.value(all_gather_object::OBJ))?);
         let payloads = group.exchange(Way::NATURAL).all_gather(mine).await;
         // What is wrong here says more than that this rank gave nothing.
         places?;
@@ -49,21 +55,21 @@ mod here {
 
     /// `dst` gets every rank's object; the others get nothing.
     pub(crate) async fn gather_object(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(3) {
+        if call.is_outside(gather_object::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(3)?;
-        only_cbor(&mut call, 5)?;
-        let root = root_of(&mut call, &group, "dst", 2, 4)?;
-        let has_list = !matches!(call.value(1), Value::None);
+        let group = call.group(gather_object::GROUP)?;
+        only_cbor(&mut call, gather_object::CODEC)?;
+        let root = root_of(&mut call, &group, "dst", gather_object::DST, gather_object::GROUP_DST)?;
+        let has_list = !matches!(call.value(gather_object::OBJECT_GATHER_LIST), Value::None);
         let places = match (group.rank() == root, has_list) {
-            (true, _) => places(call.value(1), &group),
+            (true, _) => places(call.value(gather_object::OBJECT_GATHER_LIST), &group),
             (false, false) => Ok(()),
             (false, true) => Err(invalid(
                 "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.",
             )),
         };
-        let mine = told(&places, encoded(call.value(0))?);
+        let mine = told(&places, encoded(call.value(gather_object::OBJ))?);
         let payloads = group.exchange(Way::NATURAL).gather(mine, root).await;
         places?;
         payloads?.map_or_else(|| ().into_answer(), list)
@@ -71,19 +77,26 @@ mod here {
 
     /// Each rank gets its object of the list of `src`.
     pub(crate) async fn scatter_object_list(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(3) {
+        if call.is_outside(scatter_object_list::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(3)?;
-        only_cbor(&mut call, 5)?;
-        let root = root_of(&mut call, &group, "src", 2, 4)?;
-        let output = match call.value(0) {
+        let group = call.group(scatter_object_list::GROUP)?;
+        only_cbor(&mut call, scatter_object_list::CODEC)?;
+        let root = root_of(
+            &mut call,
+            &group,
+            "src",
+            scatter_object_list::SRC,
+            scatter_object_list::GROUP_SRC,
+        )?;
+        let output = match call.value(scatter_object_list::SCATTER_OBJECT_OUTPUT_LIST) {
             Value::Int(places) if *places > 0 => Ok(()),
             _ => Err(invalid("Expected argument scatter_object_output_list to be non-empty")),
         };
         let all = (group.rank() == root).then(|| {
             output.as_ref().map_err(ToString::to_string)?;
-            let Value::List(items) = call.value(1) else {
+            let Value::List(items) = call.value(scatter_object_list::SCATTER_OBJECT_INPUT_LIST)
+            else {
                 return Err("scatter_object_input_list must be a list of objects".to_owned());
             };
             let items =
@@ -97,27 +110,27 @@ mod here {
 
     /// Sends the objects of a list.
     pub(crate) async fn send_object_list(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(2) {
+        if call.is_outside(send_object_list::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(2)?;
-        only_cbor(&mut call, 5)?;
-        let peer = call.rank(&group, "dst", 1, 4)?;
+        let group = call.group(send_object_list::GROUP)?;
+        only_cbor(&mut call, send_object_list::CODEC)?;
+        let peer = call.rank(&group, "dst", send_object_list::DST, send_object_list::GROUP_DST)?;
         let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
-        let mine = encoded(call.value(0))?;
+        let mine = encoded(call.value(send_object_list::OBJECT_LIST))?;
         group.exchange(Way::NATURAL).send(mine, peer).await.into_answer()
     }
 
     /// Receives objects: the bytes of the list (`payload`), and the sender's global rank
     /// (`source`).
     pub(crate) async fn recv_object_list(mut call: Invocation) -> Result<Answer> {
-        if call.is_outside(2) {
+        if call.is_outside(recv_object_list::GROUP) {
             return ().into_answer();
         }
-        let group = call.group(2)?;
-        only_cbor(&mut call, 5)?;
-        let peer = call.rank(&group, "src", 1, 4)?;
-        is_list(call.value(0))?;
+        let group = call.group(recv_object_list::GROUP)?;
+        only_cbor(&mut call, recv_object_list::CODEC)?;
+        let peer = call.rank(&group, "src", recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
+        is_list(call.value(recv_object_list::OBJECT_LIST))?;
         let (payload, peer) = group.exchange(Way::NATURAL).recv(peer).await?;
         let source = group.global_rank(peer)?.into_answer()?;
         Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))

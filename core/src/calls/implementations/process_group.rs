@@ -6,15 +6,16 @@ use super::settings::settings_of;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
+use crate::calls::parameters::process_group::*;
 use crate::{Error, GroupOptions, ProcessGroup, Result, SplitOptions};
 
 /// Joins a group over a store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
-    let store = store(&call)?;
-    let (rank, size): (u32, u32) = (call.take(1)?, call.take(2)?);
-    let backend: Option<String> = call.take(3)?;
-    let timeout: Option<Duration> = call.take(4)?;
-    let name: Option<String> = call.take(5)?;
+    let store = store(&call, new::STORE)?;
+    let (rank, size): (u32, u32) = (call.take(new::RANK)?, call.take(new::SIZE)?);
+    let backend: Option<String> = call.take(new::BACKEND)?;
+    let timeout: Option<Duration> = call.take(new::TIMEOUT)?;
+    let name: Option<String> = call.take(new::GROUP_NAME)?;
     let mut options = GroupOptions::default();
     if let Some(backend) = backend {
         options = options.backend(backend.parse()?);
@@ -30,14 +31,14 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
 /// Makes a group of some of this group's ranks.
 pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
-    let ranks: Vec<u32> = call.take(0)?;
-    let settings = settings_of(&call, 2)?;
+    let ranks: Vec<u32> = call.take(split_group::RANKS)?;
+    let settings = settings_of(&call, split_group::OPTS)?;
     let options = SplitOptions {
-        timeout: call.take::<Option<Duration>>(1)?.or(settings.timeout),
+        timeout: call.take::<Option<Duration>>(split_group::TIMEOUT)?.or(settings.timeout),
         backend: settings.backend.map(|backend| backend.parse()).transpose()?,
-        name: call.take::<Option<String>>(3)?.or(settings.group_name),
+        name: call.take::<Option<String>>(split_group::GROUP_NAME)?.or(settings.group_name),
         backend_options: settings.backend_options,
-        description: call.take(4)?,
+        description: call.take(split_group::GROUP_DESC)?,
         ..SplitOptions::default()
     };
     group.split_group_async(&ranks, options).await.into_answer()
@@ -46,12 +47,12 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
 /// Joins this group and others into one.
 pub(crate) async fn merge_remote_group(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
-    let store = store(&call)?;
-    let size: u32 = call.take(1)?;
+    let store = store(&call, merge_remote_group::STORE)?;
+    let size: u32 = call.take(merge_remote_group::SIZE)?;
     let options = SplitOptions {
-        timeout: Some(call.take(2)?),
-        name: call.take(3)?,
-        description: call.take(4)?,
+        timeout: Some(call.take(merge_remote_group::TIMEOUT)?),
+        name: call.take(merge_remote_group::GROUP_NAME)?,
+        description: call.take(merge_remote_group::GROUP_DESC)?,
         ..SplitOptions::default()
     };
     group.merge_remote_group_async(store.get().clone(), size, options).await.into_answer()
@@ -72,8 +73,8 @@ pub(crate) async fn supports_window(_: Invocation) -> Result<Answer> {
     false.into_answer()
 }
 
-fn store(call: &Invocation) -> Result<StoreObject> {
-    call.store(0)?.ok_or_else(|| {
+fn store(call: &Invocation, position: usize) -> Result<StoreObject> {
+    call.store(position)?.ok_or_else(|| {
         let message = "'store' must be a Store".to_owned();
         Error::InvalidType { message }
     })

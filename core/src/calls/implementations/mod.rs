@@ -1,5 +1,5 @@
-//! What the calls do whose bodies the generator cannot write. One module for each interface or
-//! namespace; the functions have the names of the IDL. Knows no language.
+//! What the calls do that the generator cannot write. One module for each interface or namespace;
+//! the functions have the names of the IDL. Knows no language.
 
 pub(crate) mod distributed;
 pub(crate) mod file_store;

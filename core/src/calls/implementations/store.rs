@@ -5,11 +5,13 @@ use std::time::Duration;
 use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::{Invocation, references};
+use crate::calls::parameters::store::*;
 
 /// Waits until all keys are there.
 pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {
-    let keys: Vec<String> = call.take(0)?;
-    let timeout: Option<Duration> = if call.overload() == 0 { None } else { call.take(1)? };
+    let keys: Vec<String> = call.take(wait::KEYS)?;
+    let timeout: Option<Duration> =
+        if call.overload() == 0 { None } else { call.take(wait::TIMEOUT)? };
     let store = call.this_store()?;
     store.get().wait_async(&references(&keys), timeout).await.into_answer()
 }

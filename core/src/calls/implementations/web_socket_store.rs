@@ -5,15 +5,16 @@ use std::time::Duration;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
+use crate::calls::parameters::web_socket_store::*;
 use crate::rendezvous::open_web_socket_store;
 use crate::store::WebSocketStoreOptions;
 use crate::{Error, Result};
 
 /// Connects.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
-    let url: String = call.take(0)?;
-    let timeout: Duration = call.take(1)?;
-    let grace: Option<Duration> = call.take(2)?;
+    let url: String = call.take(new::URL)?;
+    let timeout: Duration = call.take(new::TIMEOUT)?;
+    let grace: Option<Duration> = call.take(new::RECONNECT_GRACE)?;
     let options = WebSocketStoreOptions::new(timeout).reconnect_grace(grace);
     let store = open_web_socket_store(&url, options).await?;
     StoreObject::web_socket(store, url).into_answer()

@@ -14,19 +14,20 @@ mod here {
     use super::{Answer, IntoAnswer, Invocation, Result};
     use crate::Error;
     use crate::calls::object::StoreObject;
+    use crate::calls::parameters::tcp_store::*;
     use crate::store::{TcpStore, TcpStoreOptions};
 
     /// Connects, and serves if asked to.
     pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
-        let host: String = call.take(0)?;
-        let port: u16 = call.take(1)?;
-        let world_size: Option<i32> = call.take(2)?;
-        let is_master: bool = call.take(3)?;
-        let timeout: Duration = call.take(4)?;
-        let wait_for_workers: bool = call.take(5)?;
-        let multi_tenant: bool = call.take(6)?;
-        let listen_fd: Option<i32> = call.take(7)?;
-        let use_libuv: bool = call.take(8)?;
+        let host: String = call.take(new::HOST_NAME)?;
+        let port: u16 = call.take(new::PORT)?;
+        let world_size: Option<i32> = call.take(new::WORLD_SIZE)?;
+        let is_master: bool = call.take(new::IS_MASTER)?;
+        let timeout: Duration = call.take(new::TIMEOUT)?;
+        let wait_for_workers: bool = call.take(new::WAIT_FOR_WORKERS)?;
+        let multi_tenant: bool = call.take(new::MULTI_TENANT)?;
+        let listen_fd: Option<i32> = call.take(new::MASTER_LISTEN_FD)?;
+        let use_libuv: bool = call.take(new::USE_LIBUV)?;
         if listen_fd.is_some() {
             let who = "this language".to_owned();
             return Err(Error::Unsupported { who, operation: "master_listen_fd".to_owned() });

@@ -3,12 +3,13 @@
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
+use crate::calls::parameters::prefix_store::*;
 use crate::{Error, Result};
 
 /// A view of another store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
-    let prefix: String = call.take(0)?;
-    let store = call.object(1).cloned();
+    let prefix: String = call.take(new::PREFIX)?;
+    let store = call.object(new::STORE).cloned();
     let store = store.ok_or_else(|| invalid("'store' must be a Store"))?;
     StoreObject::under(prefix, store)?.into_answer()
 }
