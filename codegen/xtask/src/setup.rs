@@ -170,11 +170,18 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
 /// # Errors
 /// Neither is there, and Debian's cannot be installed.
 pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
-    if wasm::has_target() || wasm::has_debian() {
+    if wasm::has_target() || wasm::missing_of_debian().is_empty() {
         return Ok(());
     }
-    install(progress, &["rustc-web", "cargo-web", "rust-web-src", "lld-22"])
-        .context("needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown")
+    const HINT: &str = "needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown";
+    install(progress, &wasm::DEBIAN_PACKAGES).context(HINT)?;
+    let missing = wasm::missing_of_debian();
+    ensure!(
+        missing.is_empty(),
+        "{HINT}; Debian's packages were installed and {} is still missing",
+        missing.join(", ")
+    );
+    Ok(())
 }
 
 /// A note of what was installed last.

@@ -22,8 +22,17 @@ const NAME: &str = "polyrank";
 const OPTIMISER: &str = "bindings-wasm/node_modules/.bin/wasm-opt";
 /// The most that a page may have to load, bytes after gzip.
 const LIMIT_BYTES: u64 = 400 << 10;
-/// Debian's compiler, and the sources of its standard library.
-const DEBIAN: (&str, &str) = ("/usr/bin/rustc", "/usr/lib/rustlib/src/rust/library/std/Cargo.toml");
+/// Debian's compiler.
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+/// Debian's cargo, which belongs to that compiler.
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+/// The sources of the standard library of Debian's compiler.
+const DEBIAN_LIBRARY: &str = "/usr/lib/rustlib/src/rust/library/std/Cargo.toml";
+/// Linkers for WebAssembly as Debian installs them, the one of [`DEBIAN_PACKAGES`] first. The
+/// compiler's own default is `rust-lld`, of a package that brings all of LLVM for it.
+const DEBIAN_LINKERS: [&str; 3] = ["/usr/bin/wasm-ld-22", "/usr/bin/wasm-ld", "/usr/bin/rust-lld"];
+/// The Debian packages that hold all of the above.
+pub(crate) const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld-22"];
 
 /// The options of `cargo xtask wasm`.
 #[derive(clap::Args, Default)]
@@ -91,23 +100,33 @@ pub(crate) fn has_target() -> bool {
     names.any(|name| name.starts_with("libstd-") && name.ends_with(".rlib"))
 }
 
-/// Whether Debian's compiler is there, with the sources of the standard library.
-pub(crate) fn has_debian() -> bool {
-    Path::new(DEBIAN.0).exists() && Path::new(DEBIAN.1).exists()
+/// What of Debian's compiler is missing here, as paths; empty where all is in place.
+pub(crate) fn missing_of_debian() -> Vec<&'static str> {
+    let files = [DEBIAN_RUSTC, DEBIAN_CARGO, DEBIAN_LIBRARY].into_iter();
+    let missing = files.filter(|path| !Path::new(path).exists());
+    missing.chain(debian_linker().is_none().then_some(DEBIAN_LINKERS[0])).collect()
+}
+
+/// The linker to name to Debian's compiler.
+fn debian_linker() -> Option<&'static str> {
+    DEBIAN_LINKERS.into_iter().find(|path| Path::new(path).exists())
 }
 
 /// Debian's cargo, which builds the standard library too, and its own target folder: its compiler
 /// is another version, and would otherwise build everything anew each time.
 fn debian_cargo(workspace: &Workspace) -> (Command, PathBuf) {
     let target = workspace.target("wasm");
-    let mut cargo = workspace.command("/usr/bin/cargo");
+    let mut cargo = workspace.command(DEBIAN_CARGO);
     let old = std::env::var_os("PATH").unwrap_or_default();
     let path = [PathBuf::from("/usr/bin")].into_iter().chain(std::env::split_paths(&old));
     if let Ok(path) = std::env::join_paths(path) {
         cargo.env("PATH", path);
     }
     // The standard library can only be built with features that are not stable.
-    cargo.env("RUSTC", DEBIAN.0).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &target);
+    cargo.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &target);
+    if let Some(linker) = debian_linker() {
+        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+    }
     for name in ["RUSTUP_TOOLCHAIN", "RUSTUP_HOME", "CARGO", "RUSTDOC", "RUSTC_WRAPPER"] {
         cargo.env_remove(name);
     }
