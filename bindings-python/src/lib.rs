@@ -39,8 +39,8 @@ mod _core {
     }
 }
 
-/// The launcher: runs the command line `arguments`, the name of the program first.
+/// The `polyrank` command: runs the command line `arguments`, the name of the program first.
 #[pyfunction(name = "_launch")]
 fn launch(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
-    py.detach(|| polyrank::launch::main(arguments))
+    py.detach(|| polyrank_cli::main(arguments))
 }

@@ -19,7 +19,7 @@ const folders = [
 export async function startStore(options = []) {
   const programs = folders.filter(Boolean).map((folder) => join(folder, "polyrank"));
   const program = programs.find(existsSync);
-  if (program === undefined) throw new Error("no launcher: cargo build -p polyrank --bin polyrank");
+  if (program === undefined) throw new Error("no launcher: cargo build -p polyrank-cli");
   const words = ["store", "--host", "127.0.0.1", "--port", "0", ...options];
   const child = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
   const wanted = options.includes("--certificate") ? 3 : 2;

@@ -112,7 +112,11 @@ pub fn prices_file() -> Option<PathBuf> {
 const MOST_PRICES_BYTES: u64 = 64 << 10;
 
 /// The text of a file of prices. It is somebody's argument, and could be anything.
-pub(crate) fn read_prices(path: &Path) -> io::Result<String> {
+///
+/// # Errors
+/// The file cannot be read, or is too long for one.
+#[doc(hidden)]
+pub fn read_prices(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MOST_PRICES_BYTES + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MOST_PRICES_BYTES {

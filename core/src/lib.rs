@@ -1,12 +1,8 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 
 pub mod backend;
-#[cfg(all(unix, feature = "bench"))]
-mod bench;
 mod blocking;
 pub mod calls;
-#[cfg(all(unix, feature = "bench"))]
-mod chart;
 pub mod clock;
 pub mod completion;
 pub mod distributed;
@@ -16,21 +12,13 @@ pub mod executor;
 mod fork;
 mod generated;
 pub mod kernels;
-#[cfg(all(unix, feature = "launch"))]
-pub mod launch;
 #[cfg(feature = "objects")]
 pub mod objects;
-#[cfg(all(unix, feature = "bench"))]
-mod predict;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
 mod request;
 pub mod schedule;
-#[cfg(all(unix, feature = "launch", feature = "websocket"))]
-mod serve;
-#[cfg(all(unix, feature = "bench"))]
-mod sizes;
 mod sorted;
 pub mod store;
 pub mod tensor;

@@ -83,7 +83,7 @@ fn build(workspace: &Workspace, progress: &Progress, ranks: &Arguments) -> Resul
         ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
         Ok(())
     };
-    let packages = ["-p", "polyrank", "-p", "polyrank-tests"];
+    let packages = ["-p", "polyrank-cli", "-p", "polyrank-tests"];
     let targets = ["--bin", "polyrank", "--example", "digits"];
     run(
         &mut workspace.cargo(&[&["build", "--profile", PROFILE], &packages[..], &targets].concat())

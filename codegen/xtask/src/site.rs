@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The end-to-end tests; they start their own servers.
 fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
     // With the features of the Rust suites, so that the library is compiled once for both.
-    let cargo = ["build", "-p", "polyrank", "--bin", "polyrank", "--all-features"];
+    let cargo = ["build", "-p", "polyrank-cli", "--bin", "polyrank", "--all-features"];
     demand(progress, &mut workspace.cargo(&cargo))?;
     node::build(workspace, progress, "dev")?;
     let mut tests = npm(workspace, &["test"]);
@@ -78,7 +78,7 @@ fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
 
 /// Serves until one of the two servers ends, which is an error, or an interrupt ends both.
 fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> Result<ExitCode> {
-    let cargo = ["build", "--release", "-p", "polyrank", "--bin", "polyrank"];
+    let cargo = ["build", "--release", "-p", "polyrank-cli", "--bin", "polyrank"];
     demand(progress, &mut workspace.cargo(&cargo))?;
     let Arguments { port, store_port, .. } = *arguments;
     let mut store = workspace.command(workspace.target("release/polyrank"));

@@ -43,8 +43,9 @@ pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
-#[cfg(all(feature = "bench", target_os = "linux"))]
-pub(crate) use tcp::raise_open_files;
+#[cfg(all(feature = "internals", target_os = "linux"))]
+#[doc(hidden)]
+pub use tcp::raise_open_files;
 #[cfg(feature = "tcp")]
 pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 #[cfg(any(target_family = "wasm", feature = "websocket"))]

@@ -8,7 +8,7 @@ pub(crate) const UNSAFE_ALLOWED: [&str; 11] = [
     "core/src/fork",
     "core/src/tensor",
     "core/src/kernels",
-    "core/src/launch",
+    "core/cli/src/launch",
     "core/src/transport/shm",
     "core/src/backend/nccl",
     "core/src/backend/mpi",
@@ -59,7 +59,6 @@ const IMPURE: &[&str] = &[
     "crate::rendezvous",
     "crate::store",
     "crate::work",
-    "crate::launch",
 ];
 
 /// The rooms of the core that lie above the named one.
@@ -147,14 +146,34 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "a store is where ranks meet before there is a group",
     },
     Room {
-        place: "core/src/launch",
-        forbidden: &["crate::store", "crate::process_group", "crate::distributed"],
+        place: "core/src",
+        forbidden: &["polyrank_cli", "clap", "indicatif", "signal_hook"],
+        why: "the library has no command line",
+    },
+    Room {
+        place: "core/cli/src/launch",
+        forbidden: &["polyrank"],
         why: "the launcher knows processes; the ranks meet by themselves",
     },
     Room {
-        place: "core/src/predict",
-        forbidden: &["crate::bench"],
+        place: "core/cli/src/launch",
+        forbidden: &["crate::bench", "crate::predict", "crate::serve", "crate::arguments"],
+        why: "the benchmark starts ranks as the launcher does, and not the other way round",
+    },
+    Room {
+        place: "core/cli/src/predict",
+        forbidden: &["crate::bench", "crate::launch", "crate::serve", "crate::arguments"],
         why: "what both need is neither's",
+    },
+    Room {
+        place: "core/cli/src/bench",
+        forbidden: &["crate::predict", "crate::serve", "crate::arguments"],
+        why: "what both need is neither's",
+    },
+    Room {
+        place: "core/cli/src/chart",
+        forbidden: &["polyrank", "crate::bench", "crate::predict", "crate::launch"],
+        why: "a chart knows lines and axes, not what they show",
     },
     Room {
         place: "bindings-python/src",

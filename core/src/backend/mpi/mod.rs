@@ -27,6 +27,7 @@ mod library;
 mod messages;
 mod place;
 mod progress;
+#[cfg(feature = "internals")]
 mod raw;
 mod reductions;
 mod running;
@@ -41,6 +42,8 @@ use crate::backend::detail::Detail;
 use crate::backend::{Backend, Capabilities, Mismatches};
 use crate::store::Store;
 use crate::{Error, Result};
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub use raw::{RawCall, raw_allreduce, raw_allreduce_of};
 pub(crate) use start::meet;
 use world::{AnyWorld, GUARANTEED_TAGS};

@@ -25,8 +25,8 @@ use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
-#[cfg(all(feature = "bench", target_os = "linux"))]
-pub(crate) use open_files::make_room as raise_open_files;
+#[cfg(all(feature = "internals", target_os = "linux"))]
+pub use open_files::make_room as raise_open_files;
 use server::{Keeper, Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.

@@ -29,8 +29,8 @@ pub(in crate::store) fn raise(wanted: Option<u64>) -> bool {
 ///
 /// # Errors
 /// The limit, if the system does not let the process have so many.
-#[cfg(all(feature = "bench", target_os = "linux"))]
-pub(crate) fn make_room(needed: u64) -> Result<(), u64> {
+#[cfg(all(feature = "internals", target_os = "linux"))]
+pub fn make_room(needed: u64) -> Result<(), u64> {
     let is_enough = || limit().is_none_or(|limit| limit >= needed);
     if is_enough() || (raise(Some(needed)) && is_enough()) {
         return Ok(());

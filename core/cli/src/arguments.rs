@@ -1,0 +1,62 @@
+//! The command line of `polyrank`: which subcommands there are. The options of each stand where it
+//! does its work.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::{bench, launch, predict, serve};
+
+/// The `polyrank` command.
+#[derive(Parser)]
+#[command(name = "polyrank", version, about = "One process group, ranks in any language")]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What `polyrank` can do.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Start the ranks of a job on this host and watch them
+    ///
+    /// Every line that a rank writes is shown behind its rank. When one rank fails, the others are
+    /// stopped, and the first failure's exit code and last lines are shown at the end.
+    #[command(after_help = launch::EXAMPLES)]
+    Run(launch::RunArguments),
+    /// Serve a store for ranks that come and go, in browsers too
+    ///
+    /// Ranks join by init_method "tcp://HOST:PORT" or "ws://HOST:PORT"; a browser only by the
+    /// latter. Ctrl-C ends the store.
+    #[command(after_help = serve::EXAMPLES)]
+    Store(serve::StoreArguments),
+    /// Measure collectives, in any language, and against other libraries
+    ///
+    /// Starts the ranks itself, on this host. Columns are those of nccl-tests.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<bench::BenchArguments>),
+    /// Price a collective on machines that are not here, by every algorithm
+    ///
+    /// Nothing is sent: times come from the schedules and from what links cost.
+    #[command(after_help = predict::EXAMPLES)]
+    Predict(Box<predict::PredictArguments>),
+    /// One rank of `polyrank bench`, which starts it
+    #[command(hide = true)]
+    BenchRank {
+        /// Its number
+        rank: u32,
+    },
+}
+
+/// The command line of `polyrank`. A negative number is a value that its option judges, with the
+/// range that it has, and no option of its own.
+pub(crate) fn command() -> clap::Command {
+    with_negative_numbers(CommandLine::command())
+}
+
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        // What stands behind a program is the program's.
+        let is_ours = argument.get_action().takes_values() && !argument.is_trailing_var_arg_set();
+        if is_ours { argument.allow_negative_numbers(true) } else { argument }
+    });
+    command.mut_subcommands(with_negative_numbers)
+}

@@ -1,0 +1,504 @@
+//! The command line of `polyrank bench`, read into a [`Benchmark`]: what is measured, and who is
+//! compared. Starts nothing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+#[cfg(target_os = "linux")]
+use clap::Subcommand;
+
+use super::algorithms::{Forced, force};
+use super::find::Programs;
+use super::library::{Contender, Language, Library, Manner, Memory, Peer};
+use super::measure::Effort;
+use super::operation::{Form, Operation};
+use super::pattern::Reduction;
+use crate::sizes::{self, Step};
+use polyrank::DType;
+
+/// More ranks than this are no measurement of one host; sums of small integers would not fit.
+const MOST_RANKS: u32 = 120;
+/// More than this at once is a typing mistake.
+const MOST_CONTENDERS: usize = 16;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  polyrank bench allreduce -b 4 -e 64M -f 4 -n 2,4
+      Rust ranks, every size from 4 bytes to 64 MiB, with 2 ranks and then with 4.
+  polyrank bench allreduce,broadcast --language rust,python,rust+node --sizes 4,1M
+      Three groups in turn: of Rust ranks, of Python ranks, and of both Rust and Node.
+  polyrank bench allreduce --algorithm auto,ring,recursive_doubling -n 4
+      What polyrank picks, next to two algorithms of its own.
+  polyrank bench allreduce --language python --against gloo,openmpi,mpich --json r.json --svg r.svg
+      The same calls in other libraries, in alternating turns; a ratio below 1 says that polyrank
+      takes less time. --python gloo=PATH says where a library lives.
+
+Columns: size is that of the larger buffer of a rank, count the elements of one block; time is the
+median over all turns of the mean time of a call, of the slowest rank; algbw is size by time, busbw
+what every link carries if the algorithm is the best there is (nccl-tests, PERFORMANCE.md); #wrong
+counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
+one; ratio is the time of the first contender divided by this one's. Sizes are whole elements: less
+than an element is 0 B, any other at least an element for each rank where ranks have blocks.
+
+Exit codes: 0, all was measured and right; 1, something failed, or results are wrong; 2, the command
+line makes no sense; 3, something that was asked for is not installed, and the rest was measured;
+130, interrupted.";
+
+/// What can be measured beside collectives.
+#[cfg(target_os = "linux")]
+#[derive(Subcommand)]
+pub(super) enum Other {
+    /// Measure a store's server: requests per second, with up to ten thousand clients
+    #[command(after_help = super::store::EXAMPLES)]
+    Store(super::store::StoreBenchArguments),
+    /// Measure how long ranks take from nothing to the end of their first allreduce
+    #[command(after_help = super::begin::EXAMPLES)]
+    Start(super::begin::StartArguments),
+}
+
+/// The options of `polyrank bench`. The letters are those of nccl-tests, but for -n.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct BenchArguments {
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    pub(super) other: Option<Other>,
+    /// What to measure: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
+    /// alltoall, barrier, sendrecv, pingpong; several with commas, or "all"
+    #[arg(value_name = "OPERATION", default_value = "allreduce")]
+    operations: String,
+    /// Smallest size
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "4", value_parser = sizes::parse)]
+    min_bytes: u64,
+    /// Largest size
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "64M")]
+    #[arg(value_parser = sizes::parse)]
+    max_bytes: u64,
+    /// Each size is so many times the last
+    #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4.0)]
+    step_factor: f64,
+    /// Each size is so many bytes more, in place of --step-factor
+    #[arg(short = 'i', long, value_name = "SIZE", value_parser = sizes::parse)]
+    step_bytes: Option<u64>,
+    /// Just these sizes
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = sizes::parse)]
+    sizes: Option<Vec<u64>>,
+    /// Numbers of ranks
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    ranks: Vec<u32>,
+    /// Element types: u8 … i64, f16, bf16, f32, f64
+    #[arg(short = 'd', long, alias = "datatype", value_name = "TYPE,…", value_delimiter = ',')]
+    #[arg(default_value = "f32")]
+    dtype: Vec<String>,
+    /// Reductions: sum, avg, product, min, max, band, bor, bxor
+    #[arg(short = 'o', long, value_name = "OP,…", value_delimiter = ',', default_value = "sum")]
+    op: Vec<String>,
+    /// Root of broadcast, reduce, gather, scatter; "all": it moves on with every call, so that no
+    /// rank runs ahead of the others
+    #[arg(short = 'r', long, value_name = "RANK|all", default_value = "all")]
+    root: String,
+    /// Languages of the ranks; "+" mixes them in one group, "," compares groups
+    #[arg(short = 'l', long, value_name = "LANGUAGE,…", value_delimiter = ',')]
+    #[arg(default_value = "rust")]
+    language: Vec<String>,
+    /// Algorithms to force, compared with one another; "auto" leaves the choice to polyrank
+    #[arg(short = 'a', long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
+    algorithm: Vec<String>,
+    /// How ranks reach one another: "tcp", "shm" (shared memory), "auto" the best there is
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
+    #[arg(value_parser = ["auto", "tcp", "shm"])]
+    transport: Vec<String>,
+    /// Whose memory tensors lie in: "user" is that of the language, "polyrank" what it allocates
+    #[arg(long, value_name = "WHOSE,…", value_delimiter = ',', default_value = "user")]
+    memory: Vec<String>,
+    /// Calls: "ordinary", or "prepared" once and started often (allreduce alone)
+    #[arg(long, value_name = "CALL,…", value_delimiter = ',', default_value = "ordinary")]
+    call: Vec<String>,
+    /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich, memcpy
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
+    against: Vec<String>,
+    /// Where Python lives that has a library (gloo, openmpi, mpich, polyrank); may be repeated
+    #[arg(long, value_name = "LIBRARY=PATH")]
+    python: Vec<String>,
+    /// A variable for the environment of polyrank's ranks; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Measure the result in the place of the input, and elsewhere
+    #[arg(long, value_name = "FORM", default_value = "natural")]
+    #[arg(value_parser = ["natural", "both"])]
+    form: String,
+    /// Calls of one turn [default: as many as fit into --seconds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    iters: Option<u64>,
+    /// Length of one turn
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.03, value_parser = turn_seconds)]
+    seconds: f64,
+    /// Alternating turns of every contender
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+    /// Calls before anything is timed
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 5)]
+    warmup: u64,
+    /// Do not look at the results of calls
+    #[arg(long)]
+    no_check: bool,
+    /// How long one step of a group may take before it counts as hung
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// What the run is called, in files
+    #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
+    title: String,
+    /// Measure what links within this host cost, and nothing else, into a file for POLYRANK_PRICES
+    #[arg(long, value_name = "FILE")]
+    pub(super) calibrate: Option<PathBuf>,
+    /// Write everything that was measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Draw times and bandwidths into this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// What to measure.
+#[derive(Debug)]
+pub(super) struct Benchmark {
+    pub(super) title: String,
+    pub(super) operations: Vec<Operation>,
+    pub(super) sizes: Vec<u64>,
+    pub(super) ranks: Vec<u32>,
+    pub(super) dtypes: Vec<DType>,
+    pub(super) reductions: Vec<Reduction>,
+    pub(super) root: Option<u32>,
+    /// Both forms, where there are two.
+    pub(super) both_forms: bool,
+    /// The first is the one that ratios refer to.
+    pub(super) contenders: Vec<Contender>,
+    pub(super) programs: Programs,
+    pub(super) effort: Effort,
+    pub(super) limit: Duration,
+    /// What to tell the user before anything is measured.
+    pub(super) notes: Vec<String>,
+}
+
+impl Benchmark {
+    /// The forms in which an operation is measured.
+    pub(super) fn forms(&self, operation: Operation) -> Vec<Form> {
+        match self.both_forms {
+            true => operation.forms().to_vec(),
+            false => vec![operation.natural_form()],
+        }
+    }
+}
+
+impl BenchArguments {
+    /// Checks what clap cannot.
+    pub(super) fn benchmark(&self) -> Result<Benchmark, String> {
+        let mut operations = self.operations()?;
+        let needs_two =
+            |operation: &Operation| matches!(operation, Operation::Sendrecv | Operation::Pingpong);
+        if operations.iter().any(needs_two) && self.ranks.contains(&1) {
+            return Err("messages need two ranks: -n 1 is too few".to_owned());
+        }
+        let root = match self.root.as_str() {
+            "all" => None,
+            text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is no rank"))?),
+        };
+        if let Some((root, ranks)) =
+            root.zip(self.ranks.iter().copied().min()).filter(|(a, b)| a >= b)
+        {
+            return Err(format!("--root {root} does not exist among {}", sizes::ranks(ranks)));
+        }
+        let named = |name: &String| {
+            measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
+                let known: Vec<_> = measurable().map(DType::name).collect();
+                format!("there are no values of the type `{name}`; there are {}", known.join(", "))
+            })
+        };
+        let reduction = |name: &String| {
+            let known = Reduction::ALL.map(Reduction::name).join(", ");
+            let found = Reduction::from_name(name);
+            found.ok_or_else(|| format!("there is no reduction `{name}`; there are {known}"))
+        };
+        let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
+        let notes = notes.collect();
+        let contenders = self.contenders(&operations)?;
+        // Others are there to be compared with.
+        let is_own = |one: &&Contender| matches!(one.library, Library::Polyrank(_));
+        operations.retain(|operation| {
+            contenders.iter().filter(is_own).any(|one| !one.lacking.contains(operation))
+        });
+        Ok(Benchmark {
+            notes,
+            title: self.title.clone(),
+            sizes: self.sizes()?,
+            ranks: self.ranks.clone(),
+            dtypes: self.dtype.iter().map(named).collect::<Result<_, _>>()?,
+            reductions: self.op.iter().map(reduction).collect::<Result<_, _>>()?,
+            root,
+            both_forms: self.form == "both",
+            contenders,
+            programs: programs(&self.python)?,
+            effort: Effort {
+                turns: self.turns,
+                iterations: self.iters,
+                seconds: self.seconds,
+                warmup: self.warmup,
+                check: !self.no_check,
+            },
+            limit: Duration::from_secs(self.timeout),
+            operations,
+        })
+    }
+
+    fn operations(&self) -> Result<Vec<Operation>, String> {
+        if self.operations == "all" {
+            return Ok(Operation::ALL.to_vec());
+        }
+        let one = |name: &str| {
+            if name.is_empty() {
+                let text = &self.operations;
+                return Err(format!("`{text}`: an operation is missing before or behind a comma"));
+            }
+            let known = Operation::ALL.map(Operation::name).join(", ");
+            let found = Operation::from_name(name);
+            found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
+        };
+        self.operations.split(',').map(one).collect()
+    }
+
+    fn sizes(&self) -> Result<Vec<u64>, String> {
+        if let Some(sizes) = &self.sizes {
+            return Ok(sizes.clone());
+        }
+        let step = match self.step_bytes {
+            Some(bytes) => Step::Bytes(bytes),
+            None => Step::Factor(self.step_factor),
+        };
+        sizes::ladder(self.min_bytes, self.max_bytes, step)
+    }
+
+    /// Every language with every algorithm and every other setting, then the others.
+    fn contenders(&self, operations: &[Operation]) -> Result<Vec<Contender>, String> {
+        let own = pairs(&self.env, "--env POLYRANK_TRANSPORT=tcp")?;
+        let mut contenders = Vec::new();
+        for settings in self.settings() {
+            let [language, algorithm, transport, memory, call] = settings.map(|(value, _)| value);
+            let shown = settings.into_iter().filter(|(_, is_shown)| *is_shown);
+            // "polyrank" once more says nothing.
+            let shown =
+                shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
+            let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
+            let mut environment = own.clone();
+            let Forced { variable, lacking, .. } = force(algorithm, operations)?;
+            environment.extend(variable.map(|list| ("POLYRANK_ALGORITHM".to_owned(), list)));
+            if transport != "auto" {
+                environment.push(("POLYRANK_TRANSPORT".to_owned(), transport.to_owned()));
+            }
+            contenders.push(Contender {
+                name: name.join(" "),
+                library: Library::Polyrank(Language::list(language)?),
+                memory: Memory::from_name(memory)?,
+                manner: Manner::from_name(call)?,
+                environment,
+                lacking,
+            });
+        }
+        for name in &self.against {
+            contenders.push(Contender {
+                name: name.clone(),
+                library: Library::Peer(Peer::from_name(name)?),
+                memory: Memory::User,
+                manner: Manner::Ordinary,
+                environment: Vec::new(),
+                lacking: Vec::new(),
+            });
+        }
+        let mut names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("`{}` is to be measured twice", twice[0]));
+        }
+        if contenders.len() > MOST_CONTENDERS {
+            return Err(format!("more than {MOST_CONTENDERS} groups at once"));
+        }
+        Ok(contenders)
+    }
+
+    /// What each algorithm means for `operations`.
+    fn forced(&self, operations: &[Operation]) -> Result<Vec<Forced>, String> {
+        self.algorithm.iter().map(|algorithm| force(algorithm, operations)).collect()
+    }
+
+    /// Every combination of the settings of polyrank's ranks, with whether a setting is part of the
+    /// name: what all have in common needs no mention.
+    fn settings(&self) -> Vec<[(&str, bool); 5]> {
+        let lists = [
+            (&self.language, "rust"),
+            (&self.algorithm, "auto"),
+            (&self.transport, "auto"),
+            (&self.memory, "user"),
+            (&self.call, "ordinary"),
+        ];
+        let mut combinations = vec![[("", false); 5]];
+        for (at, (values, usual)) in lists.into_iter().enumerate() {
+            let mut longer = Vec::new();
+            for combination in &combinations {
+                for value in values {
+                    let mut next = *combination;
+                    next[at] = (value.as_str(), values.len() > 1 || value != usual);
+                    longer.push(next);
+                }
+            }
+            combinations = longer;
+        }
+        combinations
+    }
+}
+
+/// The programs that `--python` names.
+pub(super) fn programs(python: &[String]) -> Result<Programs, String> {
+    let mut programs = Programs::default();
+    for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
+        if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
+            return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
+        }
+        programs.pythons.insert(name, path.into());
+    }
+    Ok(programs)
+}
+
+/// Names and values of an option of which `example` is one.
+fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let pair =
+            pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE, as in {example}"))?;
+        Ok((pair.0.to_owned(), pair.1.to_owned()))
+    };
+    texts.iter().map(pair).collect()
+}
+
+fn measurable() -> impl Iterator<Item = DType> {
+    let has_pattern =
+        |dtype: &DType| !matches!(dtype, DType::Bool | DType::Complex64 | DType::Complex128);
+    DType::ALL.into_iter().filter(has_pattern)
+}
+
+fn turn_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1e-6..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds up to 600".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: BenchArguments,
+    }
+
+    fn benchmark(line: &str) -> Result<Benchmark, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.arguments.benchmark()
+    }
+
+    fn names(benchmark: &Benchmark) -> Vec<&str> {
+        benchmark.contenders.iter().map(|contender| contender.name.as_str()).collect()
+    }
+
+    #[test]
+    fn nccl_tests_letters_mean_what_they_mean_there() {
+        let read = benchmark("all_reduce -b 8 -e 128M -f 4 -d f16 -o prod -w 2 -n 4").unwrap();
+        assert_eq!((read.sizes.len(), read.sizes[1]), (13, 32));
+        assert_eq!((read.dtypes[0], read.reductions[0]), (DType::F16, Reduction::Product));
+        assert_eq!((read.ranks[0], read.effort.warmup), (4, 2));
+        assert_eq!(benchmark("barrier -b 8 -e 24 -i 8").unwrap().sizes, [8, 16, 24]);
+    }
+
+    #[test]
+    fn groups_are_named_by_what_sets_them_apart() {
+        assert_eq!(names(&benchmark("").unwrap()), ["polyrank"]);
+        assert_eq!(names(&benchmark("-l python").unwrap()), ["polyrank python"]);
+        let line = "-l rust,rust+node -a auto,ring --against gloo,memcpy";
+        let expected = [
+            "polyrank rust auto",
+            "polyrank rust ring",
+            "polyrank rust+node auto",
+            "polyrank rust+node ring",
+            "gloo",
+            "memcpy",
+        ];
+        assert_eq!(names(&benchmark(line).unwrap()), expected);
+    }
+
+    #[test]
+    fn transports_memory_and_calls_are_compared_too() {
+        let line = "-l python --transport tcp,shm --memory polyrank --call ordinary,prepared";
+        let expected = [
+            "polyrank python tcp own memory ordinary",
+            "polyrank python tcp own memory prepared",
+            "polyrank python shm own memory ordinary",
+            "polyrank python shm own memory prepared",
+        ];
+        let read = benchmark(line).unwrap();
+        assert_eq!(names(&read), expected);
+        let last = &read.contenders[3];
+        assert_eq!((last.memory, last.manner), (Memory::Polyrank, Manner::Prepared));
+        let variable = ("POLYRANK_TRANSPORT".to_owned(), "shm".to_owned());
+        assert_eq!(last.environment, [variable]);
+    }
+
+    #[test]
+    fn an_algorithm_is_forced_by_the_variable() {
+        let read = benchmark("allreduce -a ring --env A=b").unwrap();
+        let expected = [("A", "b"), ("POLYRANK_ALGORITHM", "allreduce=ring")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read.contenders[0].environment, expected);
+    }
+
+    #[test]
+    fn operations_without_the_algorithm_are_left_out_unless_others_measure_them() {
+        let read = benchmark("all -a ring").unwrap();
+        assert!(read.operations.contains(&Operation::Allgather));
+        assert!(!read.operations.contains(&Operation::Barrier));
+        assert!(read.notes[0].contains("barrier has "), "{:?}", read.notes);
+        let read = benchmark("all -a auto,ring --against memcpy").unwrap();
+        assert_eq!((read.operations.len(), read.notes.len()), (Operation::ALL.len(), 1));
+        assert!(read.contenders[1].lacking.contains(&Operation::Barrier));
+        assert!(read.contenders[2].lacking.is_empty());
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_with_advice() {
+        let wrong = |line: &str| benchmark(line).unwrap_err();
+        assert!(wrong("allredcue").contains("there are allreduce"));
+        assert!(wrong("allreduce -a rign").contains("one_shot"));
+        assert!(wrong("sendrecv -a ring").contains("nothing"));
+        assert!(wrong("allreduce,").contains("missing before or behind a comma"));
+        assert!(wrong("sendrecv -n 1").contains("two ranks"));
+        assert!(wrong("broadcast -r 2 -n 4,2").contains("among 2 ranks"));
+        assert!(wrong("-l rust,java").contains("python"));
+        assert!(wrong("-l rust,rust").contains("twice"));
+        assert!(wrong("--against glo").contains("gloo"));
+        assert!(wrong("-d complex64").contains("complex64"));
+        assert!(wrong("-o most").contains("product"));
+        assert!(wrong("--python numpy=x").contains("mpich"));
+        assert!(wrong("--memory mine").contains("user, polyrank"));
+        assert!(wrong("--call often").contains("prepared"));
+        assert!(wrong("--env X").contains("NAME=VALUE"));
+        assert!(wrong("-n 0").contains("1..=120"));
+    }
+}

@@ -1,0 +1,117 @@
+//! `polyrank bench --calibrate FILE`: what links within this host and local work cost here, for
+//! `POLYRANK_PRICES`. Messages are measured as any others are; knows nothing of algorithms.
+
+use std::path::Path;
+use std::time::Instant;
+
+use clap::Parser;
+
+use super::arguments::{BenchArguments, Benchmark};
+use super::files;
+use super::operation::Operation;
+use super::results::Report;
+use polyrank::kernels::{self, Order};
+use polyrank::schedule::cost::{Calibration, Link, LinkClass, Sample};
+use polyrank::{DType, ReduceOp};
+
+/// Messages of these lengths, over both ways that ranks of a host have.
+const COURSE: &str =
+    "bench pingpong --sizes 4,256,4K,32K,256K,1M,4M --transport shm,tcp -n 2 --no-check";
+/// How the contenders of [`COURSE`] end that go over a link.
+const LINKS: [(&str, LinkClass); 2] =
+    [("shm", LinkClass::SharedMemory), ("tcp", LinkClass::Loopback)];
+/// A reduction of as many bytes stays in a core's cache, as segments do.
+const LOCAL_BYTES: usize = 256 << 10;
+const LOCAL_TURNS: usize = 200;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: BenchArguments,
+}
+
+/// What is to be measured.
+///
+/// # Errors
+/// None that a user could cause.
+pub(super) fn benchmark() -> Result<Benchmark, String> {
+    let line = Line::try_parse_from(COURSE.split(' ')).map_err(|error| error.to_string())?;
+    line.arguments.benchmark()
+}
+
+/// Writes what `report` says of links, and what local work costs; says it on stdout too.
+///
+/// # Errors
+/// Nothing was measured, or the file cannot be written.
+pub(super) fn write(report: &Report, path: &Path) -> Result<(), String> {
+    let mut calibration = Calibration { local_byte_s: Some(local_byte_s()), ..Default::default() };
+    for (ending, class) in LINKS {
+        calibration.links[class as usize] = link(&samples(report, ending), class);
+    }
+    if calibration.links.iter().all(Option::is_none) {
+        return Err("no link was measured".to_owned());
+    }
+    let text = calibration.encode();
+    files::show(&format!("\n{text}"));
+    files::write(path, &text)?;
+    let path = path.display();
+    files::show(&format!("Set POLYRANK_PRICES={path} for rank 0; it tells the others.\n"));
+    Ok(())
+}
+
+fn samples(report: &Report, ending: &str) -> Vec<Sample> {
+    let pingpongs = report.cases.iter().filter(|case| case.operation == Operation::Pingpong);
+    let sample = |case: &super::results::CaseReport| {
+        let result = case.results.iter().find(|result| result.contender.ends_with(ending))?;
+        Some(Sample { bytes: case.bytes as f64, seconds: result.time_us * 1e-6 })
+    };
+    pingpongs.filter_map(sample).collect()
+}
+
+/// The link that `samples` are of. A pingpong does not tell for how much of its time the ends are
+/// occupied: their share is that of such links elsewhere.
+fn link(samples: &[Sample], class: LinkClass) -> Option<Link> {
+    let usual = class.link();
+    let whole = Link::fit(samples, 0.0)?;
+    let share = usual.overhead_s / (usual.overhead_s + usual.latency_s);
+    Link::fit(samples, whole.latency_s * share)
+}
+
+/// Seconds for which a byte is reduced: the least of many turns, as nothing makes one faster.
+fn local_byte_s() -> f64 {
+    let (mut into, from) = (vec![0; LOCAL_BYTES], vec![0; LOCAL_BYTES]);
+    let turn = |_| {
+        let begin = Instant::now();
+        let (into, from) = (std::hint::black_box(&mut into), std::hint::black_box(&from));
+        kernels::reduce(ReduceOp::Sum, DType::F32, into, from, Order::IntoFirst);
+        begin.elapsed().as_secs_f64()
+    };
+    (0..LOCAL_TURNS).map(turn).fold(f64::INFINITY, f64::min) / LOCAL_BYTES as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn every_link_of_the_course_has_a_contender() {
+        let benchmark = benchmark().unwrap();
+        assert_eq!(benchmark.contenders.len(), LINKS.len());
+        for (contender, (ending, _)) in benchmark.contenders.iter().zip(LINKS) {
+            assert!(contender.name.ends_with(ending), "{}", contender.name);
+        }
+    }
+
+    #[test]
+    fn a_link_is_found_again_from_its_times() {
+        let seconds = |bytes: f64| 3e-6 + bytes * 0.25e-9;
+        let samples = [4.0, 4096.0, 1e6].map(|bytes| Sample { bytes, seconds: seconds(bytes) });
+        let found = link(&samples, LinkClass::Loopback).unwrap();
+        assert!((found.latency_s + found.overhead_s - 3e-6).abs() < 1e-9, "{found:?}");
+        assert!((found.byte_s - 0.25e-9).abs() < 1e-12, "{found:?}");
+        assert!(link(&samples[..1], LinkClass::Loopback).is_none());
+        assert!((1e-13..1e-7).contains(&local_byte_s()));
+    }
+}

@@ -1,0 +1,393 @@
+//! The course of one run: finds and starts the contenders, measures case after case, shows the
+//! tables, and keeps what was measured. Knows nothing of the ranks' insides.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::arguments::Benchmark;
+use super::build::Build;
+use super::find::Found;
+use super::library::{Contender, Library, Peer};
+use super::machine::{self, Machine};
+use super::measure::{Interrupted, Outcome, measure};
+use super::messages::{Answer, Case, Command};
+use super::operation::{Extent, Form, Operation};
+use super::pattern::Reduction;
+use super::results::{CaseReport, FORMAT, Measured, MemoryReport, Report};
+use super::scripts::Scripts;
+use super::table::{Table, footer, memory_lines};
+use super::team::{Team, Terms, Trouble};
+use polyrank::DType;
+
+use crate::sizes;
+
+/// One run.
+pub(super) struct Course {
+    benchmark: Benchmark,
+    /// Those that were found, with what they need.
+    contenders: Vec<(Contender, Found)>,
+    terms: Terms,
+    report: Report,
+    failures: Vec<String>,
+    /// Contenders that are not there.
+    absent: Vec<String>,
+    progress: ProgressBar,
+    /// Where the script of Python's ranks lies until the end.
+    _scripts: Scripts,
+}
+
+/// Why nothing can be measured.
+pub(super) enum Hindrance {
+    /// Nothing of what was asked for is installed.
+    Absence,
+    /// Something else that was told.
+    Failure(String),
+}
+
+/// What came of a run.
+pub(super) struct Measurement {
+    pub(super) report: Report,
+    /// What went wrong.
+    pub(super) failures: Vec<String>,
+    /// Contenders that were asked for and are not there.
+    pub(super) absent: Vec<String>,
+}
+
+/// So many sizes that are not those that were asked for are named.
+const MOST_ROUNDED: usize = 4;
+
+/// What a table is about.
+#[derive(Clone, Copy)]
+struct Topic {
+    operation: Operation,
+    dtype: DType,
+    reduction: Reduction,
+    ranks: u32,
+}
+
+impl Course {
+    /// Looks for everything that is needed, and says what is missing.
+    ///
+    /// # Errors
+    /// Nothing is left to measure.
+    pub(super) fn new(
+        benchmark: Benchmark,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<Course, Hindrance> {
+        let scripts = Scripts::write().map_err(|error| {
+            Hindrance::Failure(format!("cannot write the script of Python's ranks: {error}"))
+        })?;
+        let (mut contenders, mut missing) = (Vec::new(), BTreeMap::new());
+        let mut absent = Vec::new();
+        for contender in &benchmark.contenders {
+            match benchmark.programs.find(contender) {
+                Ok(found) => contenders.push((contender.clone(), found)),
+                Err(lack) => {
+                    super::say(&format!("missing: {}\n    {}", lack.what, lack.advice));
+                    missing.insert(contender.name.clone(), lack.what);
+                    absent.push(contender.name.clone());
+                }
+            }
+        }
+        let Some((reference, _)) = contenders.first() else {
+            return Err(Hindrance::Absence);
+        };
+        let report = Report {
+            made_by: "polyrank bench",
+            format: FORMAT,
+            build: Build::here(),
+            title: benchmark.title.clone(),
+            date: machine::now(),
+            machine: Machine::here(),
+            load: [machine::load(), None],
+            versions: BTreeMap::new(),
+            reference: reference.name.clone(),
+            missing,
+            cases: Vec::new(),
+            memory: Vec::new(),
+        };
+        let terms = Terms { limit: benchmark.limit, interrupted, script: scripts.python() };
+        let progress = progress(&benchmark);
+        let failures = Vec::new();
+        Ok(Course {
+            benchmark,
+            contenders,
+            terms,
+            report,
+            failures,
+            absent,
+            progress,
+            _scripts: scripts,
+        })
+    }
+
+    /// Measures everything.
+    ///
+    /// # Errors
+    /// The user wants to end; what was measured until then is kept.
+    pub(super) fn run(&mut self) -> Result<(), Interrupted> {
+        self.introduce();
+        for ranks in self.benchmark.ranks.clone() {
+            let mut teams = self.start(ranks)?;
+            for topic in self.topics(ranks) {
+                if !teams.is_empty() {
+                    self.measure_topic(topic, &mut teams)?;
+                }
+            }
+            self.measure_memory(ranks, &mut teams);
+            for team in teams {
+                if let Err(Trouble::Failed(why)) = team.end() {
+                    self.failures.push(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was measured, and what went wrong.
+    pub(super) fn finish(mut self) -> Measurement {
+        self.progress.finish_and_clear();
+        self.report.load[1] = machine::load();
+        Measurement { report: self.report, failures: self.failures, absent: self.absent }
+    }
+
+    fn topics(&self, ranks: u32) -> Vec<Topic> {
+        let Benchmark { operations, dtypes, reductions, .. } = &self.benchmark;
+        let mut topics = Vec::new();
+        for &operation in operations {
+            for &dtype in dtypes {
+                // What does not reduce is the same for every reduction.
+                let reductions =
+                    if operation.reduces() { &reductions[..] } else { &reductions[..1] };
+                let topic =
+                    |reduction: &_| Topic { operation, dtype, reduction: *reduction, ranks };
+                topics.extend(reductions.iter().map(topic));
+            }
+        }
+        topics
+    }
+
+    /// Starts every contender's ranks. Who does not start is left out.
+    fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interrupted> {
+        let mut teams = Vec::new();
+        for (contender, found) in &self.contenders {
+            let message = format!("starting {}: {}", sizes::ranks(ranks), contender.name);
+            self.progress.set_message(message);
+            match Team::start(contender, found, ranks, &self.terms) {
+                Ok(team) => {
+                    self.report.versions.insert(contender.name.clone(), team.versions.clone());
+                    teams.push(team);
+                }
+                Err(Trouble::Interrupted) => return Err(Interrupted),
+                Err(Trouble::Failed(why)) => self.failures.push(why),
+            }
+        }
+        Ok(teams)
+    }
+
+    fn measure_topic(&mut self, topic: Topic, teams: &mut Vec<Team>) -> Result<(), Interrupted> {
+        let Topic { operation, dtype, reduction, ranks } = topic;
+        let forms = self.benchmark.forms(operation);
+        let widths = teams.iter().map(|team| team.name.chars().count());
+        let name_width = if teams.len() > 1 { widths.max().unwrap_or_default() } else { 0 };
+        let table = Table { forms: forms.clone(), name_width };
+        let reduces = operation.reduces().then(|| format!(", {}", reduction.name()));
+        let title = format!(
+            "\n# {}, {}, {}{}",
+            operation.name(),
+            sizes::ranks(ranks),
+            dtype.name(),
+            reduces.unwrap_or_default()
+        );
+        let (extents, rounded) = self.extents(topic);
+        self.show(&[vec![title], rounded, table.header()].concat());
+        let first = self.report.cases.len();
+        for extent in extents {
+            let begin = self.report.cases.len();
+            for form in &forms {
+                let case = Case {
+                    operation,
+                    form: *form,
+                    count: extent.count,
+                    dtype: dtype.name().to_owned(),
+                    reduction,
+                    root: self.benchmark.root,
+                };
+                self.measure_case(case, extent.whole_bytes, ranks, teams)?;
+            }
+            self.show(&table.rows(&self.report.cases[begin..]));
+        }
+        self.show(&footer(&self.report.cases[first..]));
+        Ok(())
+    }
+
+    /// What is measured of the sizes that were asked for, each but once, and what to say if that is
+    /// something else.
+    fn extents(&self, topic: Topic) -> (Vec<Extent>, Vec<String>) {
+        let Topic { operation, dtype, ranks, .. } = topic;
+        if !operation.has_size() {
+            return (vec![operation.extent(0, 1, ranks)], Vec::new());
+        }
+        let (mut extents, mut rounded) = (Vec::<Extent>::new(), Vec::new());
+        for &bytes in &self.benchmark.sizes {
+            let extent = operation.extent(bytes, dtype.size_bytes() as u64, ranks);
+            if extent.whole_bytes != bytes {
+                rounded.push(format!("{bytes} as {}", extent.whole_bytes));
+            }
+            if extents.last() == Some(&extent) {
+                let forms = self.benchmark.forms(operation).len();
+                self.progress.inc(u64::from(self.benchmark.effort.turns) * forms as u64);
+            } else {
+                extents.push(extent);
+            }
+        }
+        if rounded.is_empty() {
+            return (extents, rounded);
+        }
+        let etc = if rounded.len() > MOST_ROUNDED { ", …" } else { "" };
+        rounded.truncate(MOST_ROUNDED);
+        let line = format!("# sizes (B) in whole elements: {}{etc}", rounded.join(", "));
+        (extents, vec![line])
+    }
+
+    fn measure_case(
+        &mut self,
+        case: Case,
+        bytes: u64,
+        ranks: u32,
+        teams: &mut Vec<Team>,
+    ) -> Result<(), Interrupted> {
+        let operation = case.operation;
+        let message = format!("{} {}", operation.name(), sizes::show(bytes));
+        self.progress.set_message(message);
+        let effort = self.benchmark.effort;
+        let outcomes = measure(teams, &case, &effort, || self.progress.inc(1))?;
+        let mut results = Vec::new();
+        let mut failed = Vec::new();
+        for (at, outcome) in outcomes.into_iter().enumerate() {
+            let name = &teams[at].name;
+            match outcome {
+                Outcome::Measured(turns) => {
+                    let factor = self.bus_factor(name, operation, ranks);
+                    results.push(Measured::new(name, operation, factor, bytes, &turns));
+                }
+                Outcome::Unsupported(why) => {
+                    let what = format!("{name}: {}", operation.name());
+                    // Of algorithms it was said at the beginning.
+                    let is_told = teams[at].lacking.contains(&operation);
+                    let known = self.report.missing.insert(what.clone(), why.clone());
+                    if !is_told && known.as_deref() != Some(&why) {
+                        let line = format!("left out: {what}: {why}");
+                        self.progress.suspend(|| super::say(&line));
+                    }
+                }
+                Outcome::Failed(why) => {
+                    self.failures.push(why);
+                    failed.push(at);
+                }
+            }
+        }
+        // A group that failed once is broken; the others go on.
+        for at in failed.into_iter().rev() {
+            teams.remove(at);
+        }
+        let mut report = CaseReport {
+            operation,
+            form: case.form,
+            ranks,
+            bytes,
+            count: case.count,
+            dtype: case.dtype,
+            reduction: operation.reduces().then_some(case.reduction),
+            root: case.root.filter(|_| operation.has_root()),
+            results,
+        };
+        report.compare(&self.report.reference);
+        self.report.cases.push(report);
+        Ok(())
+    }
+
+    /// A copy moves every byte once, whatever it stands beside.
+    fn bus_factor(&self, name: &str, operation: Operation, ranks: u32) -> f64 {
+        let is_copy = name == Peer::Memcpy.name();
+        if is_copy { 1.0 } else { operation.bus_factor(ranks) }
+    }
+
+    /// What runs where, before the first table.
+    fn introduce(&self) {
+        let Machine { cpu, cores, system, .. } = &self.report.machine;
+        let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
+        let build = Build::here().in_words();
+        let effort = &self.benchmark.effort;
+        let mut lines = vec![
+            format!("# polyrank bench {build}, {}", self.report.date),
+            format!("# {cpu}, {cores} cores, {system}{load}"),
+        ];
+        let names: Vec<&str> = self.contenders.iter().map(|(one, _)| one.name.as_str()).collect();
+        lines.push(format!("# {} turns in alternation: {}", effort.turns, names.join(", ")));
+        let is_polyrank = |contender: &Contender| matches!(contender.library, Library::Polyrank(_));
+        if names.len() > 1 && is_polyrank(&self.contenders[0].0) {
+            lines.push(format!("# ratio below 1: {} takes less time", names[0]));
+        }
+        self.show(&lines);
+    }
+
+    /// Asks what the ranks hold beside their buffers, now that they have worked.
+    fn measure_memory(&mut self, ranks: u32, teams: &mut [Team]) {
+        for team in teams {
+            let answers = match team.tell(&Command::Memory) {
+                Ok(answers) => answers,
+                Err(Trouble::Interrupted) => return,
+                Err(Trouble::Failed(why)) => {
+                    self.failures.push(why);
+                    continue;
+                }
+            };
+            let of_rank = |answer: &Answer| match answer {
+                Answer::Memory { bytes } => *bytes,
+                _ => None,
+            };
+            let Some(most_bytes) = answers.iter().filter_map(of_rank).max() else { continue };
+            let contender = team.name.clone();
+            self.report.memory.push(MemoryReport { contender, ranks, most_bytes });
+        }
+        let of_ranks = self.report.memory.iter().filter(|report| report.ranks == ranks);
+        self.show(&memory_lines(of_ranks));
+    }
+
+    /// Shows lines on stdout without disturbing the progress bar on stderr.
+    fn show(&self, lines: &[String]) {
+        self.progress.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            for line in lines {
+                // A reader that is gone wants no more; the files are written all the same.
+                let _ = writeln!(out, "{line}");
+            }
+            let _ = out.flush();
+        });
+    }
+}
+
+/// The bar on stderr; nothing where that is no terminal.
+fn progress(benchmark: &Benchmark) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let of_operation = |operation: &Operation| {
+        let forms: Vec<Form> = benchmark.forms(*operation);
+        let sizes = if operation.has_size() { benchmark.sizes.len() } else { 1 };
+        let reductions = if operation.reduces() { benchmark.reductions.len() } else { 1 };
+        forms.len() * sizes * reductions * benchmark.dtypes.len()
+    };
+    let cases: usize = benchmark.operations.iter().map(of_operation).sum();
+    let turns = cases * benchmark.ranks.len() * benchmark.effort.turns as usize;
+    let bar = ProgressBar::new(turns as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3}% {eta:>4} left  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

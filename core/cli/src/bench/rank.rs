@@ -1,0 +1,211 @@
+//! A rank of the benchmark in Rust: joins the group, then does what it is told until the benchmark
+//! closes the connection. Knows nothing of the other ranks' languages or libraries.
+
+mod buffers;
+mod storage;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::library::{Manner, Memory};
+use super::messages::{Answer, Command};
+use buffers::{Member, Prepared, prepare};
+use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::{DType, ProcessGroup};
+
+/// The variable in which a rank finds what it needs to know, as JSON.
+pub(super) const VARIABLE: &str = "POLYRANK_BENCH";
+
+/// What a rank of any library needs to know besides its number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    /// Where the benchmark listens.
+    pub(super) control: SocketAddr,
+    /// By which the benchmark knows its own ranks.
+    pub(super) token: String,
+    pub(super) library: String,
+    pub(super) memory: Memory,
+    pub(super) manner: Manner,
+    pub(super) ranks: u32,
+    /// Where rank 0 serves the rendezvous.
+    pub(super) port: u16,
+    pub(super) timeout_s: u64,
+    /// Whether it joins when it is told to, and not at once.
+    pub(super) waits: bool,
+}
+
+/// Runs rank `rank`; the exit code.
+pub(super) fn run(rank: u32) -> i32 {
+    match serve(rank) {
+        Ok(()) => 0,
+        Err(why) => {
+            // Nobody may read it, which is no reason to fail in another way.
+            let _ = writeln!(std::io::stderr(), "{why}");
+            1
+        }
+    }
+}
+
+fn serve(rank: u32) -> Result<(), String> {
+    let assignment = std::env::var(VARIABLE)
+        .map_err(|_| "this command is for `polyrank bench` itself".to_owned())?;
+    let assignment: Assignment = serde_json::from_str(&assignment).map_err(text)?;
+    let mut control = Control::connect(&assignment)?;
+    control.say(&Answer::Hello { rank, token: assignment.token.clone() })?;
+    let result = serve_group(&mut control, &assignment, rank);
+    if let Err(why) = &result {
+        // The benchmark may be gone.
+        let _ = control.say(&Answer::Failed { why: why.clone() });
+    }
+    result
+}
+
+fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Result<(), String> {
+    let alone = memory_bytes();
+    if assignment.waits && control.hear()? != Some(Command::Join) {
+        return Ok(());
+    }
+    let group = match assignment.library.as_str() {
+        "polyrank" => {
+            let options = InitOptions::default()
+                .init_method(format!("tcp://127.0.0.1:{}", assignment.port))
+                .rank(rank)
+                .world_size(assignment.ranks)
+                .timeout(Duration::from_secs(assignment.timeout_s));
+            Some(init_process_group(options).map_err(text)?)
+        }
+        _ => None,
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let versions = BTreeMap::from([("polyrank".to_owned(), version)]);
+    control.say(&match &group {
+        Some(group) if assignment.waits => first_allreduce(group, assignment.ranks, versions)?,
+        _ => Answer::Ready { versions },
+    })?;
+    let Assignment { ranks, memory, manner, .. } = *assignment;
+    let member = Member { group: group.clone(), rank, ranks, memory, manner };
+    let mut prepared = None;
+    while let Some(command) = control.hear()? {
+        control.say(&match command {
+            Command::Memory => {
+                prepared = None;
+                let grown = memory_bytes().zip(alone);
+                Answer::Memory { bytes: grown.map(|(now, alone)| now.saturating_sub(alone)) }
+            }
+            command => obey(command, &member, &mut prepared)?,
+        })?;
+    }
+    // What it holds ends before its group does.
+    drop((prepared, member));
+    match group {
+        Some(_) => destroy_process_group(None).map_err(text),
+        None => Ok(()),
+    }
+}
+
+/// What becomes of a rank that has just joined: its first allreduce, and when.
+fn first_allreduce(
+    group: &ProcessGroup,
+    ranks: u32,
+    versions: BTreeMap<String, String>,
+) -> Result<Answer, String> {
+    let member_s = monotonic_s();
+    let mut sum = [1f32];
+    group.allreduce(&mut sum, ()).map_err(text)?;
+    let reduced_s = monotonic_s();
+    match sum[0] == ranks as f32 {
+        true => Ok(Answer::Joined { member_s, reduced_s, versions }),
+        false => Err(format!("the first allreduce is wrong: {} of {ranks} ranks", sum[0])),
+    }
+}
+
+/// The memory of this process that is no file's: its own pages, and of shared ones its part. None
+/// where the system does not say.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().split(' ').next()?.parse::<u64>().ok()
+    };
+    Some((kib("Pss_Anon:")? + kib("Pss_Shmem:")?) << 10)
+}
+
+/// The system's monotonic clock, which all processes of a host share.
+pub(super) fn monotonic_s() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+fn obey(
+    command: Command,
+    member: &Member,
+    prepared: &mut Option<Box<dyn Prepared>>,
+) -> Result<Answer, String> {
+    if let Command::Prepare(case) = command {
+        // The buffers of the case before are no longer needed.
+        *prepared = None;
+        let Some(dtype) = DType::from_name(&case.dtype) else {
+            return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
+        };
+        return Ok(match prepare(&case, dtype, member) {
+            Ok(buffers) => {
+                *prepared = Some(buffers);
+                Answer::Prepared
+            }
+            Err(why) => Answer::Unsupported { why },
+        });
+    }
+    let Some(prepared) = prepared else {
+        return Err("nothing is prepared".to_owned());
+    };
+    match command {
+        Command::Join => Err("it has joined already".to_owned()),
+        Command::Prepare(_) | Command::Memory | Command::Check => {
+            Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
+        }
+        Command::Run { iterations } => {
+            let (seconds, cpu_seconds) = prepared.run(iterations).map_err(text)?;
+            Ok(Answer::Ran { seconds, cpu_seconds })
+        }
+        Command::Each { iterations } => {
+            Ok(Answer::Each { seconds: prepared.each(iterations).map_err(text)? })
+        }
+    }
+}
+
+/// The connection to the benchmark.
+struct Control {
+    reader: BufReader<TcpStream>,
+}
+
+impl Control {
+    fn connect(assignment: &Assignment) -> Result<Control, String> {
+        let stream = TcpStream::connect(assignment.control).map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        Ok(Control { reader: BufReader::new(stream) })
+    }
+
+    fn say(&mut self, answer: &Answer) -> Result<(), String> {
+        let mut line = serde_json::to_vec(answer).map_err(text)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).map_err(text)
+    }
+
+    /// The next command; none at the end.
+    fn hear(&mut self) -> Result<Option<Command>, String> {
+        let mut line = String::new();
+        match self.reader.read_line(&mut line).map_err(text)? {
+            0 => Ok(None),
+            _ => serde_json::from_str(&line).map(Some).map_err(text),
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,54 @@
+//! The `polyrank` command as a library, so that `cargo install`, pip and npm give the same one.
+//!
+//! | Subcommand         | What it does                                                    | Module    |
+//! |--------------------|-----------------------------------------------------------------|-----------|
+//! | `polyrank run`     | starts the ranks of a job on this host and watches them         | `launch`  |
+//! | `polyrank store`   | serves a store for ranks that come and go                       | `serve`   |
+//! | `polyrank bench`   | measures collectives, in any language, beside other libraries   | `bench`   |
+//! | `polyrank predict` | prices collectives on machines that are not here                | `predict` |
+
+mod arguments;
+mod bench;
+mod chart;
+mod launch;
+mod predict;
+mod random;
+mod serve;
+mod sizes;
+
+use std::ffi::OsString;
+
+use clap::FromArgMatches;
+
+use arguments::{Command, CommandLine};
+
+/// Runs the `polyrank` command and returns its exit code.
+///
+/// `args` is the whole command line, the name of the program first. `python -m polyrank.run` calls
+/// this with `["polyrank", "run", …]`. Call it from a thread that lives as long as the call (the
+/// main thread): the ranks are killed by the kernel when the thread that started them ends.
+///
+/// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
+///
+/// The exit code of `run` is 0 when every rank ended with 0, the exit code of the rank that failed
+/// first (128 plus the signal's number if a signal ended it), 127 when a program was not found, 126
+/// when it could not be started, and 2 for a wrong command line.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> i32 {
+    let matches = arguments::command().try_get_matches_from(args);
+    let command_line = match matches.and_then(|found| CommandLine::from_arg_matches(&found)) {
+        Ok(command_line) => command_line,
+        Err(error) => {
+            // Help and version arrive here too; they go to stdout and end with 0.
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    match command_line.command {
+        Command::Run(arguments) => launch::run(arguments),
+        Command::Store(arguments) => serve::serve(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
+        Command::BenchRank { rank } => bench::run_rank(rank),
+    }
+}
