@@ -17,7 +17,7 @@ pub mod objects;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
-mod request;
+pub mod request;
 pub mod schedule;
 mod sorted;
 pub mod store;

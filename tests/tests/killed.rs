@@ -6,7 +6,8 @@
 use std::process::Command;
 
 use polyrank::backend::{LentMemory, Waiting};
-use polyrank::process_group::{Plain, Tried};
+use polyrank::process_group::Tried;
+use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
 use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
 
@@ -174,7 +175,7 @@ fn killed_after(test: &str, last: fn(&ProcessGroup)) {
 #[test]
 fn between_the_two_steps_of_a_small_operation() {
     killed_after("between_the_two_steps_of_a_small_operation", |group| {
-        let plain = Plain {
+        let plain = SingleTensorRequest {
             collective: Collective::Alltoall,
             name: "all_to_all_single",
             dtype: DType::U32,

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use polyrank::backend::{LentMemory, Waiting};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
-use polyrank::process_group::{Kept, Plain};
+use polyrank::process_group::Kept;
+use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
@@ -23,7 +24,7 @@ const MAX_TENSORS: usize = 2;
 
 /// A call of a collective whose overload is known by its shape.
 pub(super) struct Short<'a, 'py> {
-    plain: Plain,
+    plain: SingleTensorRequest,
     /// With their objects: in place, or output and input.
     arrays: [Option<(Array, Borrowed<'a, 'py, PyAny>)>; MAX_TENSORS],
     group: Option<Borrowed<'a, 'py, PyAny>>,
@@ -44,7 +45,7 @@ impl<'a, 'py> Short<'a, 'py> {
             overload.parameters.len() >= positional.len() && is_usual(overload.parameters)
         })?;
         let mut short = Short {
-            plain: Plain {
+            plain: SingleTensorRequest {
                 collective,
                 name: method.name,
                 dtype: DType::U8,
@@ -118,7 +119,7 @@ impl<'a, 'py> Short<'a, 'py> {
         group: &ProcessGroup,
         waiting: Waiting,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
-        let mut plain = Plain { waiting, ..self.plain };
+        let mut plain = SingleTensorRequest { waiting, ..self.plain };
         match (self.root, self.global_root) {
             (Some(_), Some(_)) => return None,
             (None, Some(root)) => plain.root = group.group_rank(root).ok()?,

@@ -24,8 +24,7 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
-use crate::wire::frame::BOARD_ALGORITHM;
-use crate::wire::frame::Fingerprint;
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
-use super::types::Type;
 use super::value::{Arguments, Value};
+use crate::request::Type;
 
 /// As the accepted forms spell types.
 impl Display for Type {

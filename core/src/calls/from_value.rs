@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::types::RecordType;
 use super::value::{Foreign, Value};
+use crate::request::RecordType;
 use crate::{DType, ReduceOp, Tensor};
 
 /// A Rust type that a [`Value`] can become.

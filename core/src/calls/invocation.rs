@@ -13,11 +13,11 @@ use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::resolve::{Resolved, resolve, unsupported};
 use super::settings::Settings;
-use super::types::{Method, Role};
 use super::value::{Arguments, Foreign, Value};
 use crate::backend::registry::{self, BackendSpec};
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::roles::Order;
+use crate::request::{Method, Role};
 use crate::{Error, ProcessGroup, Result, distributed};
 
 /// What a call does, on its way.

@@ -1,8 +1,8 @@
 //! Calls from other languages: which overload they mean, and what they ask for.
 //!
 //! One resolver for all languages, so that the same call gets the same answer, and the same
-//! message, everywhere. The tables of methods are generated. Knows nothing of any one language:
-//! a binding turns its values into [`Value`]s and back.
+//! message, everywhere. The tables of methods are generated. A binding turns the values of its
+//! language into [`Value`]s and back.
 
 pub(crate) mod answer;
 mod describe;
@@ -14,8 +14,6 @@ mod request;
 pub(crate) mod resolve;
 mod settings;
 pub mod staged;
-mod typed;
-mod types;
 mod value;
 
 #[cfg(test)]
@@ -23,17 +21,13 @@ mod dispatch_tests;
 #[cfg(test)]
 mod tests;
 
-/// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
-pub use crate::generated::calls as tables;
 /// The positions of the parameters of each method: `parameters::distributed::new_group::RANKS`.
 pub use crate::generated::parameters;
+pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role, Type, tables};
 pub use answer::Answer;
 pub use from_value::{FromValue, Members};
 pub use invocation::{Entry, Invocation, Running, StorePlace, entry};
 pub use object::{Object, StoreObject};
 pub use resolve::{Resolved, resolve};
 pub use settings::Settings;
-// Outside this crate nobody can name these two, so that nobody can add to what methods take.
-pub(crate) use typed::{Argument, Call};
-pub use types::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
 pub use value::{Arguments, Foreign, TimeUnit, Value};

@@ -1,12 +1,11 @@
 //! Resolved calls of collectives as [`Request`]s, by the roles of their parameters.
 
-use std::time::Duration;
-
 use super::resolve::{Resolved, unsupported};
-use super::types::{Parameter, RecordType, Role};
 use super::value::{Foreign, Value};
-use crate::request::Request;
-use crate::{Blocks, Collective, Error, ReduceOp, Result, Tensor};
+use crate::request::{
+    CallArguments, Parameter, RecordType, Request, Role, TensorArgument, invalid,
+};
+use crate::{Collective, Error, Result, Tensor};
 
 impl Resolved {
     /// The group that a free function was given; none is the default group.
@@ -26,7 +25,7 @@ impl Resolved {
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`] if a tensor cannot be cut, or a rank is negative.
-    /// - [`Error::Unsupported`] if the method is no collective, or uses what is not built.
+    /// - [`Error::Unsupported`] if the method is not a collective, or uses what is not built.
     pub fn request(self, size: u32) -> Result<Request> {
         self.request_in(size, Ok)
     }
@@ -45,24 +44,25 @@ impl Resolved {
         let Some(collective) = method.collective else {
             return Err(unsupported(format!("{}.{}", method.interface, method.name)));
         };
-        let mut given = Given::default();
+        let mut arguments = CallArguments::default();
         for (parameter, value) in self.parameters().iter().zip(self.values) {
-            given.add(parameter, value).map_err(|what| invalid(method.name, what))?;
+            arguments.add(parameter, value).map_err(|what| invalid(method.name, what))?;
         }
-        if let Some(name) = given.unbuilt {
+        if let Some(name) = arguments.unbuilt {
             return Err(unsupported(format!("argument '{name}' of {}", method.name)));
         }
-        let root = given.root(collective, rank_in_group)?;
-        let (inputs, outputs) =
-            given.buffers(collective, size as usize).map_err(|what| invalid(method.name, what))?;
+        let root = arguments.root(collective, rank_in_group)?;
+        let (inputs, outputs) = arguments
+            .buffers(collective, size as usize)
+            .map_err(|what| invalid(method.name, what))?;
         Ok(Request {
             collective,
             inputs,
             outputs,
-            reduce_op: given.reduce_op,
+            reduce_op: arguments.reduce_op,
             root,
-            root_tensor: given.root_tensor,
-            timeout: given.timeout,
+            root_tensor: arguments.root_tensor,
+            timeout: arguments.timeout,
             coalesced: method.coalesced,
             name: method.name,
         })
@@ -74,47 +74,12 @@ impl Resolved {
     }
 }
 
-pub(super) fn invalid(method: &str, what: String) -> Error {
-    Error::InvalidArgument { message: format!("{method}(): {what}") }
-}
-
-/// Tensors of one parameter, as they came.
-#[derive(Clone, Default)]
-pub(super) enum Buffers {
-    /// The parameter was left out, or is no tensor.
-    #[default]
-    Absent,
-    One(Tensor),
-    List(Vec<Tensor>),
-    Lists(Vec<Vec<Tensor>>),
-}
-
-/// What the parameters of a call say, by role.
-#[derive(Default)]
-pub(super) struct Given {
-    pub(super) input: Buffers,
-    pub(super) output: Buffers,
-    /// Whether the output is the input too.
-    pub(super) in_place: bool,
-    pub(super) input_is_flat: bool,
-    pub(super) output_is_flat: bool,
-    pub(super) input_splits: Vec<usize>,
-    pub(super) output_splits: Vec<usize>,
-    pub(super) reduce_op: ReduceOp,
-    pub(super) root: Option<u32>,
-    pub(super) global_root: Option<u32>,
-    pub(super) root_tensor: u32,
-    pub(super) timeout: Option<Duration>,
-    /// The name of something that is not built, but was given.
-    pub(super) unbuilt: Option<&'static str>,
-}
-
-impl Given {
+impl CallArguments {
     fn add(&mut self, parameter: &'static Parameter, value: Value) -> Result<(), String> {
         let name = parameter.name;
         match (parameter.role, value) {
             (role @ (Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut), value) => {
-                self.add_tensors(role, Buffers::of(value))
+                self.add_tensors(role, tensors_of(value))
             }
             (_, Value::None) => {}
             (Role::InSplits, value) => self.input_splits = splits(name, value)?,
@@ -129,15 +94,6 @@ impl Given {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Adds the tensors of a parameter of this role.
-    pub(super) fn add_tensors(&mut self, role: Role, tensors: Buffers) {
-        let reads = matches!(role, Role::In | Role::FlatIn);
-        *(if reads { &mut self.input } else { &mut self.output }) = tensors;
-        self.in_place |= role == Role::InOut;
-        self.input_is_flat |= role == Role::FlatIn;
-        self.output_is_flat |= role == Role::FlatOut;
     }
 
     fn add_all(&mut self, record: &'static RecordType, values: Vec<Value>) -> Result<(), String> {
@@ -163,54 +119,21 @@ impl Given {
             },
         }
     }
-
-    /// Inputs and outputs: for each entry of the list that was given, the blocks.
-    pub(super) fn buffers(&mut self, collective: Collective, size: usize) -> Result<Lists, String> {
-        let facts = collective.facts();
-        let input_splits = if self.input_is_flat { Some(&*self.input_splits) } else { None };
-        let output_splits = if self.output_is_flat { Some(&*self.output_splits) } else { None };
-        let output = std::mem::take(&mut self.output);
-        let input = if self.in_place && facts.input != Blocks::None {
-            output.clone()
-        } else {
-            std::mem::take(&mut self.input)
-        };
-        let mut inputs = blocks(facts.input, input, input_splits, size)?;
-        let mut outputs = blocks(facts.output, output, output_splits, size)?;
-        // Ranks that are not the root may give an empty list for all their entries.
-        fill(&mut inputs, facts.input, outputs.len());
-        fill(&mut outputs, facts.output, inputs.len());
-        let both = facts.input != Blocks::None && facts.output != Blocks::None;
-        if both && inputs.len() != outputs.len() {
-            return Err(format!(
-                "{} inputs for {} outputs: there must be as many of both",
-                inputs.len(),
-                outputs.len()
-            ));
-        }
-        if facts.output != Blocks::None && outputs.is_empty() {
-            return Err("the list of tensors is empty".to_owned());
-        }
-        Ok((inputs, outputs))
-    }
 }
 
-type Lists = (Vec<Vec<Tensor>>, Vec<Vec<Tensor>>);
-
-impl Buffers {
-    fn of(value: Value) -> Buffers {
-        match value {
-            Value::Tensor(tensor) => Buffers::One(tensor),
-            Value::List(values) if values.iter().any(|value| matches!(value, Value::List(_))) => {
-                let lists = values.into_iter().map(|value| match value {
-                    Value::List(values) => tensors(values),
-                    _ => Vec::new(),
-                });
-                Buffers::Lists(lists.collect())
-            }
-            Value::List(values) => Buffers::List(tensors(values)),
-            _ => Buffers::Absent,
+/// The tensors of an argument.
+fn tensors_of(value: Value) -> TensorArgument {
+    match value {
+        Value::Tensor(tensor) => TensorArgument::One(tensor),
+        Value::List(values) if values.iter().any(|value| matches!(value, Value::List(_))) => {
+            let lists = values.into_iter().map(|value| match value {
+                Value::List(values) => tensors(values),
+                _ => Vec::new(),
+            });
+            TensorArgument::Lists(lists.collect())
         }
+        Value::List(values) => TensorArgument::List(tensors(values)),
+        _ => TensorArgument::Absent,
     }
 }
 
@@ -220,62 +143,6 @@ fn tensors(values: Vec<Value>) -> Vec<Tensor> {
         _ => None,
     });
     tensors.collect()
-}
-
-/// The blocks of each entry. `splits` is given where tensors are flat; empty is equal parts.
-fn blocks(
-    of: Blocks,
-    buffers: Buffers,
-    splits: Option<&[usize]>,
-    size: usize,
-) -> Result<Vec<Vec<Tensor>>, String> {
-    let has_many = matches!(of, Blocks::All | Blocks::AllAtRoot);
-    Ok(match buffers {
-        _ if of == Blocks::None => Vec::new(),
-        Buffers::Absent => Vec::new(),
-        Buffers::One(tensor) => match splits {
-            Some(splits) => vec![cut(&tensor, splits, size)?],
-            None => vec![vec![tensor]],
-        },
-        Buffers::List(tensors) => match splits {
-            Some(splits) => {
-                tensors.iter().map(|tensor| cut(tensor, splits, size)).collect::<Result<_, _>>()?
-            }
-            None if has_many && tensors.is_empty() => Vec::new(),
-            None if has_many => vec![tensors],
-            None => tensors.into_iter().map(|tensor| vec![tensor]).collect(),
-        },
-        Buffers::Lists(lists) => lists,
-    })
-}
-
-/// `lists` with as many empty entries as there are `entries`, if only the root has such buffers.
-fn fill(lists: &mut Vec<Vec<Tensor>>, of: Blocks, entries: usize) {
-    if lists.is_empty() && matches!(of, Blocks::OneAtRoot | Blocks::AllAtRoot) {
-        lists.resize(entries, Vec::new());
-    }
-}
-
-/// The blocks of a flat tensor, cut along dimension 0.
-fn cut(tensor: &Tensor, splits: &[usize], size: usize) -> Result<Vec<Tensor>, String> {
-    let rows = tensor.shape().first().copied().unwrap_or(1);
-    if splits.is_empty() {
-        if size == 0 || rows % size != 0 {
-            return Err(format!(
-                "Tensor's dim 0 does not divide equally across group size: {rows} rows, \
-                 {size} ranks"
-            ));
-        }
-        let equal = vec![rows / size; size];
-        return tensor.split(&equal).map_err(|error| error.to_string());
-    }
-    if splits.len() != size {
-        return Err(format!(
-            "Number of tensor splits not equal to group size: {} splits, {size} ranks",
-            splits.len()
-        ));
-    }
-    tensor.split(splits).map_err(|error| error.to_string())
 }
 
 fn splits(name: &str, value: Value) -> Result<Vec<usize>, String> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::from_value::FromValue;
-use super::types::{Method, Overload, Parameter, RecordType, Role, Type};
 use super::value::{Arguments, TimeUnit, Value};
+use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
 use crate::{Error, Result};
 
 /// A call whose overload is known.

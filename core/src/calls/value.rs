@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::types::{Constant, RecordType, Type};
+use crate::request::{Constant, RecordType, Type};
 use crate::{DType, ReduceOp, Tensor};
 
 /// A value that a caller gave.

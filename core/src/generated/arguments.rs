@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use super::options::*;
 use super::reduce_op::ReduceOp;
-use crate::calls::{Argument, Call};
+use crate::request::{Argument, TypedCall};
 
 impl Argument for AllreduceOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &AllreduceOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for AllreduceCoalescedOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &AllreduceCoalescedOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for ReduceOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.root(self.root_rank);
         call.root_tensor(self.root_tensor);
@@ -44,13 +44,13 @@ impl Argument for ReduceOptions {
 }
 
 impl Argument for &ReduceOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for BroadcastOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.root(self.root_rank);
         call.root_tensor(self.root_tensor);
         call.timeout(self.timeout);
@@ -58,82 +58,82 @@ impl Argument for BroadcastOptions {
 }
 
 impl Argument for &BroadcastOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for AllgatherOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &AllgatherOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for GatherOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.root(self.root_rank);
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &GatherOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for ScatterOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.root(self.root_rank);
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &ScatterOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for ReduceScatterOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &ReduceScatterOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for AllToAllOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &AllToAllOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }
 
 impl Argument for BarrierOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         call.timeout(self.timeout);
     }
 }
 
 impl Argument for &BarrierOptions {
-    fn give(self, call: &mut Call) {
+    fn give(self, call: &mut TypedCall) {
         self.clone().give(call);
     }
 }

@@ -4,7 +4,7 @@
 
 use super::arguments::*;
 use super::calls;
-use crate::calls::{Call, Role};
+use crate::request::{Role, TypedCall};
 use crate::tensor::{flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, ConstBuffers, OwnedBuffers, ProcessGroup, Result, Work};
 
@@ -33,7 +33,7 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl AllreduceArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments);
         if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
             return done;
         }
@@ -51,7 +51,7 @@ impl ProcessGroup {
         tensors: impl OwnedBuffers,
         arguments: impl AllreduceArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
@@ -72,7 +72,7 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl AllreduceCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments);
         if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
             return done;
         }
@@ -90,7 +90,7 @@ impl ProcessGroup {
         tensors: impl OwnedBuffers,
         arguments: impl AllreduceCoalescedArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
@@ -118,7 +118,7 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl ReduceArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments);
         if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
             return done;
         }
@@ -136,7 +136,7 @@ impl ProcessGroup {
         tensors: impl OwnedBuffers,
         arguments: impl ReduceArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
@@ -162,7 +162,7 @@ impl ProcessGroup {
         tensors: &mut A,
         arguments: impl BroadcastArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments);
         if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
             return done;
         }
@@ -180,7 +180,7 @@ impl ProcessGroup {
         tensors: impl OwnedBuffers,
         arguments: impl BroadcastArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
@@ -201,7 +201,7 @@ impl ProcessGroup {
         tensor: &mut A,
         arguments: impl BroadcastOneArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments);
         if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensor)) {
             return done;
         }
@@ -219,7 +219,7 @@ impl ProcessGroup {
         tensor: impl OwnedBuffers,
         arguments: impl BroadcastOneArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
             .tensors(Role::InOut, tensor.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
@@ -245,7 +245,7 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl AllgatherArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_tensors),
@@ -270,7 +270,7 @@ impl ProcessGroup {
         input_tensors: impl OwnedBuffers,
         arguments: impl AllgatherArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -293,7 +293,7 @@ impl ProcessGroup {
         input_list: &B,
         arguments: impl AllgatherCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_lists),
@@ -317,7 +317,7 @@ impl ProcessGroup {
         input_list: impl OwnedBuffers,
         arguments: impl AllgatherCoalescedArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
             .tensors(Role::Out, output_lists.into_tensors())
             .tensors(Role::In, input_list.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -345,7 +345,7 @@ impl ProcessGroup {
         input: &B,
         arguments: impl AllGatherSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments);
         if let Some(done) =
             self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
         {
@@ -366,7 +366,7 @@ impl ProcessGroup {
         input: impl OwnedBuffers,
         arguments: impl AllGatherSingleArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -391,7 +391,7 @@ impl ProcessGroup {
         inputs: &B,
         arguments: impl AllGatherSingleCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments);
         if let Some(done) =
             self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(outputs), flat(inputs))
         {
@@ -412,7 +412,7 @@ impl ProcessGroup {
         inputs: impl OwnedBuffers,
         arguments: impl AllGatherSingleCoalescedArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
             .tensors(Role::FlatOut, outputs.into_tensors())
             .tensors(Role::In, inputs.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -441,7 +441,7 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl GatherArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_tensors),
@@ -466,7 +466,7 @@ impl ProcessGroup {
         input_tensors: impl OwnedBuffers,
         arguments: impl GatherArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -490,7 +490,7 @@ impl ProcessGroup {
         input: &B,
         arguments: impl GatherSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments);
         if let Some(done) =
             self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
         {
@@ -511,7 +511,7 @@ impl ProcessGroup {
         input: impl OwnedBuffers,
         arguments: impl GatherSingleArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -540,7 +540,7 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl ScatterArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_SCATTER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_tensors),
@@ -565,7 +565,7 @@ impl ProcessGroup {
         input_tensors: impl OwnedBuffers,
         arguments: impl ScatterArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_SCATTER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -595,7 +595,7 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl ReduceScatterArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_tensors),
@@ -620,7 +620,7 @@ impl ProcessGroup {
         input_tensors: impl OwnedBuffers,
         arguments: impl ReduceScatterArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -651,7 +651,7 @@ impl ProcessGroup {
         input_tensor: &B,
         arguments: impl ReduceScatterSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::FlatIn]),
             flat_mut(output_tensor),
@@ -676,7 +676,7 @@ impl ProcessGroup {
         input_tensor: impl OwnedBuffers,
         arguments: impl ReduceScatterSingleArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
             .tensors(Role::Out, output_tensor.into_tensors())
             .tensors(Role::FlatIn, input_tensor.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -701,7 +701,7 @@ impl ProcessGroup {
         inputs: &B,
         arguments: impl ReduceScatterSingleCoalescedArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments);
         if let Some(done) =
             self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), flat_mut(outputs), flat(inputs))
         {
@@ -722,7 +722,7 @@ impl ProcessGroup {
         inputs: impl OwnedBuffers,
         arguments: impl ReduceScatterSingleCoalescedArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
             .tensors(Role::Out, outputs.into_tensors())
             .tensors(Role::FlatIn, inputs.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -751,7 +751,7 @@ impl ProcessGroup {
         input_tensors: &B,
         arguments: impl AlltoallArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLTOALL, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::Out, Role::In]),
             flat_mut(output_tensors),
@@ -776,7 +776,7 @@ impl ProcessGroup {
         input_tensors: impl OwnedBuffers,
         arguments: impl AlltoallArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -807,7 +807,7 @@ impl ProcessGroup {
         input: &B,
         arguments: impl AllToAllSingleArguments,
     ) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments);
         if let Some(done) = self.run_apart(
             call.plain(&[Role::FlatOut, Role::FlatIn]),
             flat_mut(output),
@@ -830,7 +830,7 @@ impl ProcessGroup {
         input: impl OwnedBuffers,
         arguments: impl AllToAllSingleArguments,
     ) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::FlatIn, input.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
@@ -850,7 +850,7 @@ impl ProcessGroup {
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {
-        let call = Call::new(&calls::PROCESS_GROUP_BARRIER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BARRIER, arguments);
         if let Some(done) = self.run_without(call.plain(&[])) {
             return done;
         }
@@ -863,7 +863,7 @@ impl ProcessGroup {
     /// # Errors
     /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
     pub fn barrier_async(&self, arguments: impl BarrierArguments) -> Result<Work> {
-        let call = Call::new(&calls::PROCESS_GROUP_BARRIER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BARRIER, arguments);
         self.issue(call.request(self.rank(), self.size())?)
     }
 }

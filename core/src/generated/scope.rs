@@ -4,8 +4,8 @@
 
 use super::arguments::*;
 use super::calls;
-use crate::calls::{Call, Role};
 use crate::process_group::{Scope, ScopedWork};
+use crate::request::{Role, TypedCall};
 use crate::tensor::{lend, lend_mut};
 use crate::{Buffers, ConstBuffers, Result};
 
@@ -21,7 +21,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllreduceArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
         self.issue(call.request(group.rank(), group.size())?)
     }
@@ -37,7 +37,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllreduceCoalescedArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
         self.issue(call.request(group.rank(), group.size())?)
     }
@@ -53,7 +53,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl ReduceArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
         self.issue(call.request(group.rank(), group.size())?)
     }
@@ -69,7 +69,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl BroadcastArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
         self.issue(call.request(group.rank(), group.size())?)
     }
@@ -85,7 +85,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl BroadcastOneArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
             .tensors(Role::InOut, lend_mut(tensor));
         self.issue(call.request(group.rank(), group.size())?)
     }
@@ -102,7 +102,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllgatherArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.issue(call.request(group.rank(), group.size())?)
@@ -120,7 +120,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllgatherCoalescedArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
             .tensors(Role::Out, lend_mut(output_lists))
             .tensors(Role::In, lend(input_list));
         self.issue(call.request(group.rank(), group.size())?)
@@ -138,7 +138,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllGatherSingleArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
         self.issue(call.request(group.rank(), group.size())?)
@@ -156,7 +156,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllGatherSingleCoalescedArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
             .tensors(Role::FlatOut, lend_mut(outputs))
             .tensors(Role::In, lend(inputs));
         self.issue(call.request(group.rank(), group.size())?)
@@ -174,7 +174,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl GatherArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.issue(call.request(group.rank(), group.size())?)
@@ -192,7 +192,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl GatherSingleArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
         self.issue(call.request(group.rank(), group.size())?)
@@ -210,7 +210,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl ScatterArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_SCATTER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.issue(call.request(group.rank(), group.size())?)
@@ -228,7 +228,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl ReduceScatterArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.issue(call.request(group.rank(), group.size())?)
@@ -246,7 +246,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl ReduceScatterSingleArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
             .tensors(Role::Out, lend_mut(output_tensor))
             .tensors(Role::FlatIn, lend(input_tensor));
         self.issue(call.request(group.rank(), group.size())?)
@@ -264,7 +264,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl ReduceScatterSingleCoalescedArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
             .tensors(Role::Out, lend_mut(outputs))
             .tensors(Role::FlatIn, lend(inputs));
         self.issue(call.request(group.rank(), group.size())?)
@@ -282,7 +282,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AlltoallArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
         self.issue(call.request(group.rank(), group.size())?)
@@ -300,7 +300,7 @@ impl<'scope> Scope<'scope, '_> {
         arguments: impl AllToAllSingleArguments,
     ) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::FlatIn, lend(input));
         self.issue(call.request(group.rank(), group.size())?)
@@ -313,7 +313,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
     pub fn barrier(&'scope self, arguments: impl BarrierArguments) -> Result<ScopedWork<'scope>> {
         let group = self.group();
-        let call = Call::new(&calls::PROCESS_GROUP_BARRIER, arguments);
+        let call = TypedCall::new(&calls::PROCESS_GROUP_BARRIER, arguments);
         self.issue(call.request(group.rank(), group.size())?)
     }
 }

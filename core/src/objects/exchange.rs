@@ -5,8 +5,7 @@
 
 use super::payload::{Codec, Encoded, Payload};
 use crate::blocking::Way;
-use crate::calls::tables;
-use crate::calls::{Call, Role};
+use crate::request::{Role, TypedCall, tables};
 use crate::{Element, Error, ProcessGroup, Request, Result, Tensor, Work};
 
 /// Tags of the two messages of an object. The sizes and the bytes have their own, so that a receive
@@ -57,7 +56,7 @@ impl Exchange<'_> {
         let headers = self.all_headers(header).await?;
         let is_root = self.group.rank() == root;
         let all = if is_root { buffers(&headers)? } else { Vec::new() };
-        let call = Call::new(&tables::PROCESS_GROUP_GATHER, root)
+        let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER, root)
             .tensors(Role::Out, tensors(all))
             .tensors(Role::In, vec![bytes.into()]);
         let all = vecs(self.run(call).await?)?;
@@ -118,7 +117,7 @@ impl Exchange<'_> {
     }
 
     async fn broadcast_vec<T: Element>(self, elements: Vec<T>, root: u32) -> Result<Vec<T>> {
-        let call = Call::new(&tables::PROCESS_GROUP_BROADCAST, root);
+        let call = TypedCall::new(&tables::PROCESS_GROUP_BROADCAST, root);
         single(self.run(call.tensors(Role::InOut, vec![elements.into()])).await?)
     }
 
@@ -127,7 +126,7 @@ impl Exchange<'_> {
         all: Vec<Vec<T>>,
         mine: Vec<T>,
     ) -> Result<Vec<Vec<T>>> {
-        let call = Call::new(&tables::PROCESS_GROUP_ALLGATHER, ())
+        let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER, ())
             .tensors(Role::Out, tensors(all))
             .tensors(Role::In, vec![mine.into()]);
         vecs(self.run(call).await?)
@@ -139,7 +138,7 @@ impl Exchange<'_> {
         all: Vec<Vec<T>>,
         root: u32,
     ) -> Result<Vec<T>> {
-        let call = Call::new(&tables::PROCESS_GROUP_SCATTER, root)
+        let call = TypedCall::new(&tables::PROCESS_GROUP_SCATTER, root)
             .tensors(Role::Out, vec![mine.into()])
             .tensors(Role::In, tensors(all));
         single(self.run(call).await?)
@@ -165,7 +164,7 @@ impl Exchange<'_> {
     }
 
     /// Carries out a collective; its output tensors.
-    async fn run(self, call: Call) -> Result<Vec<Tensor>> {
+    async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
         let request: Request = call.request(self.group.rank(), self.group.size())?;
         let work: Work = self.group.issue_as(request, self.way.waiting())?;
         self.way.wait_for(&work).await?;

@@ -2,40 +2,18 @@
 //! from beginning to end without taking any memory, if the backend can do that; others are issued
 //! as they are. Knows no backend.
 
-use std::time::Duration;
-
 use super::ProcessGroup;
 use crate::backend::{Agreed, Attempt, Call, Issued, Lasting, SmallCall};
 use crate::clock::Instant;
 use crate::completion::Outcome;
-use crate::completion::Waiting;
 use crate::kernels;
-use crate::tensor::LentMemory;
-use crate::tensor::{lend_bytes, lend_bytes_mut};
+use crate::request::SingleTensorRequest;
+use crate::tensor::{LentMemory, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};
 
 /// Most ranks of a group that takes the short way.
 const MAX_RANKS: usize = 16;
-
-/// A collective of one contiguous tensor, or of one that is given and one for the outcome.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain {
-    /// The collective.
-    pub collective: Collective,
-    /// The method as it was called, for messages.
-    pub name: &'static str,
-    /// The element type; any if there are no tensors.
-    pub dtype: DType,
-    /// How elements are reduced.
-    pub reduce_op: ReduceOp,
-    /// The root, 0 where there is none.
-    pub root: u32,
-    /// Limit of this call; `None` or zero is the group's.
-    pub timeout: Option<Duration>,
-    /// Whether the caller waits for it at once.
-    pub waiting: Waiting,
-}
 
 /// Memory that an operation keeps when it lasts: what it reads, where that is not what it writes,
 /// and what it writes.
@@ -60,7 +38,7 @@ pub enum Tried<'a> {
 #[must_use = "the operation does not go on by itself"]
 pub struct Begun<'a> {
     group: &'a ProcessGroup,
-    plain: Plain,
+    plain: SingleTensorRequest,
     go_on: Box<dyn FnOnce(Lasting) -> Issued + 'a>,
 }
 
@@ -68,7 +46,11 @@ impl ProcessGroup {
     /// Carries out a small collective at once, if the backend can, in `memory` and without taking
     /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
     /// is wrong with a call.
-    pub fn try_plain(&self, plain: &Plain, memory: &mut LentMemory<'_>) -> Option<Tried<'_>> {
+    pub fn try_plain(
+        &self,
+        plain: &SingleTensorRequest,
+        memory: &mut LentMemory<'_>,
+    ) -> Option<Tried<'_>> {
         // Without tensors, the device is that of the group.
         if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
             return None;
@@ -90,7 +72,7 @@ impl ProcessGroup {
 
     /// Issues a collective in memory that lasts until the work is complete. None if nothing was
     /// done, as with [`ProcessGroup::try_plain`].
-    pub fn issue_plain(&self, plain: &Plain, kept: Kept) -> Option<Result<Work>> {
+    pub fn issue_plain(&self, plain: &SingleTensorRequest, kept: Kept) -> Option<Result<Work>> {
         let taken = kept.output.len();
         let lengths = (kept.input.as_ref().map_or(taken, Region::len), taken);
         let has_input = plain.collective.facts().input != Blocks::None;
@@ -109,11 +91,11 @@ impl ProcessGroup {
     /// As [`ProcessGroup::run`] of a call in place; none if it has to go through a request.
     pub(crate) fn run_in_place(
         &self,
-        plain: Option<Plain>,
+        plain: Option<SingleTensorRequest>,
         tensor: Option<(DType, &mut [u8])>,
     ) -> Option<Result<()>> {
         let (dtype, memory) = tensor?;
-        let plain = Plain { dtype, ..plain? };
+        let plain = SingleTensorRequest { dtype, ..plain? };
         let tried = self.try_plain(&plain, &mut LentMemory::InPlace(memory));
         self.run_kept(&plain, tried, || Kept { input: None, output: lend_bytes_mut(memory) })
     }
@@ -122,19 +104,19 @@ impl ProcessGroup {
     /// a request.
     pub(crate) fn run_apart(
         &self,
-        plain: Option<Plain>,
+        plain: Option<SingleTensorRequest>,
         output: Option<(DType, &mut [u8])>,
         input: Option<(DType, &[u8])>,
     ) -> Option<Result<()>> {
         let ((dtype, output), (other, input)) = (output?, input?);
-        let plain = Plain { dtype, ..plain.filter(|_| dtype == other)? };
+        let plain = SingleTensorRequest { dtype, ..plain.filter(|_| dtype == other)? };
         let tried = self.try_plain(&plain, &mut LentMemory::Apart(input, output));
         let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
         self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
-    pub(crate) fn run_without(&self, plain: Option<Plain>) -> Option<Result<()>> {
+    pub(crate) fn run_without(&self, plain: Option<SingleTensorRequest>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut LentMemory::InPlace(&mut []))?;
         Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
     }
@@ -143,7 +125,7 @@ impl ProcessGroup {
     /// not used any more when this returns.
     fn run_kept(
         &self,
-        plain: &Plain,
+        plain: &SingleTensorRequest,
         tried: Option<Tried<'_>>,
         keep: impl FnOnce() -> Kept,
     ) -> Option<Result<()>> {
@@ -157,7 +139,7 @@ impl ProcessGroup {
     }
 
     /// The blocks of `kept`, and what is left to do with them at the end.
-    fn lasting(&self, plain: &Plain, kept: Kept, deadline: Instant) -> Lasting {
+    fn lasting(&self, plain: &SingleTensorRequest, kept: Kept, deadline: Instant) -> Lasting {
         let (facts, parts) = (plain.collective.facts(), self.size());
         let Kept { input, output } = kept;
         let finish =
@@ -171,8 +153,12 @@ impl ProcessGroup {
     }
 
     /// What the backend has to know, if the call is one of the usual ones and all is right with it.
-    fn small_call(&self, plain: &Plain, (given, taken): (usize, usize)) -> Option<SmallCall> {
-        let Plain { collective, dtype, reduce_op, root, waiting, .. } = *plain;
+    fn small_call(
+        &self,
+        plain: &SingleTensorRequest,
+        (given, taken): (usize, usize),
+    ) -> Option<SmallCall> {
+        let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;
         let facts = collective.facts();
         let size = self.size();
         let is_usual = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
@@ -207,15 +193,6 @@ impl ProcessGroup {
             detail,
         };
         Some(SmallCall { agreed, waiting })
-    }
-}
-
-impl Plain {
-    /// Whether `rank` has a sum of which an average is to be made.
-    fn is_average(&self, rank: u32) -> bool {
-        let facts = self.collective.facts();
-        let has_sum = facts.output != Blocks::OneAtRoot || rank == self.root;
-        self.reduce_op == ReduceOp::Avg && facts.reduces && has_sum
     }
 }
 

@@ -26,7 +26,7 @@ mod scope;
 mod split;
 mod stage;
 
-pub use at_once::{Begun, Kept, Plain, Tried};
+pub use at_once::{Begun, Kept, Tried};
 pub use create::GroupOptions;
 pub use messages::MessageRequest;
 pub use prepared::PreparedOperation;

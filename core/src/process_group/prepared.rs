@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::at_once::{Kept, Plain, Tried};
+use super::at_once::{Kept, Tried};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
 use crate::backend::AT_ONCE_BYTES;
-use crate::calls::{Call, Role, tables};
 use crate::completion::Waiting;
+use crate::request::{Role, SingleTensorRequest, TypedCall, tables};
 use crate::tensor::LentMemory;
 use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
 
@@ -24,7 +24,7 @@ pub struct PreparedOperation {
     request: Request,
     tensor: Tensor,
     /// The call on the tensor's memory, if that is contiguous.
-    plain: Option<(Plain, Region)>,
+    plain: Option<(SingleTensorRequest, Region)>,
     started: Mutex<Started>,
 }
 
@@ -51,7 +51,7 @@ impl ProcessGroup {
         tensor: impl OwnedBuffers,
         arguments: impl AllreduceArguments,
     ) -> Result<PreparedOperation> {
-        let call = Call::new(&tables::PROCESS_GROUP_ALLREDUCE, arguments);
+        let call = TypedCall::new(&tables::PROCESS_GROUP_ALLREDUCE, arguments);
         let plain = call.plain(&[Role::InOut]);
         let mut tensors = tensor.into_tensors();
         let (Some(tensor), true) = (tensors.pop(), tensors.is_empty()) else {
@@ -63,7 +63,8 @@ impl ProcessGroup {
         check::check(&request, self.rank(), self.size())?;
         let plain = plain.filter(|_| tensor.is_contiguous() && tensor.region().device().is_none());
         let plain = plain.map(|plain| {
-            let plain = Plain { dtype: tensor.dtype(), waiting: Waiting::Later, ..plain };
+            let plain =
+                SingleTensorRequest { dtype: tensor.dtype(), waiting: Waiting::Later, ..plain };
             (plain, tensor.region().clone())
         });
         let group = self.clone();
@@ -155,14 +156,14 @@ impl PreparedOperation {
         }
         let issued = self.plain.as_ref().and_then(|(plain, region)| {
             let kept = Kept { input: None, output: region.clone() };
-            self.group.issue_plain(&Plain { waiting, ..*plain }, kept)
+            self.group.issue_plain(&SingleTensorRequest { waiting, ..*plain }, kept)
         });
         issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
     }
 
     fn try_at_once(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Option<Work> {
         let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= AT_ONCE_BYTES)?;
-        let plain = Plain { waiting, ..*plain };
+        let plain = SingleTensorRequest { waiting, ..*plain };
         scratch.resize(region.len(), 0);
         region.read(|bytes| scratch.copy_from_slice(bytes));
         let tried = self.group.try_plain(&plain, &mut LentMemory::InPlace(scratch))?;

@@ -28,7 +28,7 @@ pub(super) struct Options {
     derives_default: bool,
     /// The backend that alone takes them.
     backend: Option<String>,
-    /// Fields that a call is told, and the method of `Call` that takes each.
+    /// Fields that a call is told, and the method of `TypedCall` that takes each.
     pub(super) given: Vec<(String, &'static str)>,
 }
 

@@ -22,8 +22,7 @@ use crate::backend::{
     Transfer,
 };
 use crate::clock::{self, Instant};
-use crate::completion::Waiting;
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Outcome, Waiting};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};

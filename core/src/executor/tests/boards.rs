@@ -13,8 +13,7 @@ use crate::completion::{Completion, Waiting};
 use crate::executor::{Driver, Executor, GroupIdentity, Small, SpinPolicy};
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
-use crate::wire::frame::BOARD_ALGORITHM;
-use crate::wire::frame::Fingerprint;
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
 pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {

@@ -1,9 +1,22 @@
-//! A collective call with its overload resolved: what was asked, before anything is checked.
-//! Knows nothing of groups, ranks or backends.
+//! What is asked for: methods as the IDL describes them, and collective calls with their overload
+//! resolved, before anything is checked. Everybody above may import this room; it imports no groups
+//! and no backends.
+
+mod arguments;
+mod method;
+mod single_tensor;
+mod typed;
 
 use std::time::Duration;
 
+/// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
+pub use crate::generated::calls as tables;
 use crate::{Collective, ReduceOp, Tensor};
+pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
+pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
+pub use single_tensor::SingleTensorRequest;
+// Outside this crate nobody can name these two, so that nobody can add to what methods take.
+pub(crate) use typed::{Argument, TypedCall};
 
 /// One collective call. Every overload in every language becomes one of these.
 #[derive(Clone, Debug)]

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use super::*;
-use crate::calls::tables;
 use crate::options::*;
+use crate::request::tables;
 use crate::{Error, Tensor};
 
 const TWO: Duration = Duration::from_secs(2);
 
 /// What the arguments of a reduction say: operator, root, timeout.
 fn said(method: &'static Method, arguments: impl Argument) -> (ReduceOp, u32, Option<Duration>) {
-    let call = Call::new(method, arguments).tensors(Role::InOut, vec![tensor(4)]);
+    let call = TypedCall::new(method, arguments).tensors(Role::InOut, vec![tensor(4)]);
     let request = call.request(0, 4).unwrap();
     assert_eq!(rows(&request.outputs), [[4]], "{}", request.name);
     (request.reduce_op, request.root, request.timeout)
@@ -47,7 +47,7 @@ fn arguments_of_a_rooted_reduction() {
 
 #[test]
 fn a_negative_root_is_refused() {
-    let call = Call::new(&tables::PROCESS_GROUP_BROADCAST, -1);
+    let call = TypedCall::new(&tables::PROCESS_GROUP_BROADCAST, -1);
     match call.tensors(Role::InOut, vec![tensor(1)]).request(0, 2).unwrap_err() {
         Error::InvalidArgument { message } => {
             assert_eq!(message, "broadcast(): root must be a rank, not -1");
@@ -58,7 +58,7 @@ fn a_negative_root_is_refused() {
 
 #[test]
 fn a_list_for_each_input_comes_as_one_flat_list() {
-    let call = Call::new(&tables::PROCESS_GROUP_ALLGATHER_COALESCED, ());
+    let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER_COALESCED, ());
     let outputs = vec![tensor(1), tensor(2), tensor(3), tensor(4)];
     let call = call.tensors(Role::Out, outputs).tensors(Role::In, vec![tensor(1), tensor(3)]);
     let request = call.request(0, 2).unwrap();
@@ -70,28 +70,28 @@ fn a_list_for_each_input_comes_as_one_flat_list() {
 #[test]
 fn flat_tensors_are_cut() {
     let method = &tables::PROCESS_GROUP_ALL_TO_ALL_SINGLE;
-    let request = |arguments: &dyn Fn() -> Call| {
+    let request = |arguments: &dyn Fn() -> TypedCall| {
         let call = arguments().tensors(Role::FlatOut, vec![tensor(6)]);
         let request = call.tensors(Role::FlatIn, vec![tensor(6)]).request(0, 3).unwrap();
         (rows(&request.outputs), rows(&request.inputs), request.timeout)
     };
     let equal = vec![vec![2, 2, 2]];
-    assert_eq!(request(&|| Call::new(method, ())), (equal.clone(), equal.clone(), None));
-    assert_eq!(request(&|| Call::new(method, TWO)), (equal.clone(), equal, Some(TWO)));
+    assert_eq!(request(&|| TypedCall::new(method, ())), (equal.clone(), equal.clone(), None));
+    assert_eq!(request(&|| TypedCall::new(method, TWO)), (equal.clone(), equal, Some(TWO)));
     let (outputs, inputs) = (vec![vec![1, 2, 3]], vec![vec![0, 6, 0]]);
     let expected = (outputs.clone(), inputs.clone(), None);
-    assert_eq!(request(&|| Call::new(method, (&[1, 2, 3], &[0, 6, 0]))), expected);
-    assert_eq!(request(&|| Call::new(method, (&outputs[0], &inputs[0]))), expected);
+    assert_eq!(request(&|| TypedCall::new(method, (&[1, 2, 3], &[0, 6, 0]))), expected);
+    assert_eq!(request(&|| TypedCall::new(method, (&outputs[0], &inputs[0]))), expected);
     let options = AllToAllOptions::default().timeout(TWO);
     let slices = || (&outputs[0][..], &inputs[0][..], &options);
-    let found = request(&|| Call::new(method, slices()));
+    let found = request(&|| TypedCall::new(method, slices()));
     assert_eq!(found, (outputs.clone(), inputs.clone(), Some(TWO)));
 }
 
 #[test]
 fn only_the_root_has_outputs_of_a_gather() {
     let gathered = |rank: u32, outputs: Vec<Tensor>| {
-        let call = Call::new(&tables::PROCESS_GROUP_GATHER_SINGLE, GatherOptions::default());
+        let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER_SINGLE, GatherOptions::default());
         let call = call.tensors(Role::FlatOut, outputs).tensors(Role::In, vec![tensor(2)]);
         rows(&call.request(rank, 3).unwrap().outputs)
     };

@@ -1,0 +1,34 @@
+//! A collective call on one contiguous tensor, which needs no lists.
+
+use std::time::Duration;
+
+use crate::completion::Waiting;
+use crate::{Blocks, Collective, DType, ReduceOp};
+
+/// A collective of one contiguous tensor, or of one that is read and one that is written.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleTensorRequest {
+    /// The collective.
+    pub collective: Collective,
+    /// The method as it was called, for messages.
+    pub name: &'static str,
+    /// The element type; any if there are no tensors.
+    pub dtype: DType,
+    /// How elements are reduced.
+    pub reduce_op: ReduceOp,
+    /// The root, 0 where there is none.
+    pub root: u32,
+    /// Limit of this call; `None` or zero is the group's.
+    pub timeout: Option<Duration>,
+    /// Who drives it.
+    pub waiting: Waiting,
+}
+
+impl SingleTensorRequest {
+    /// Whether `rank` gets a sum, of which an average is to be made.
+    pub(crate) fn is_average(&self, rank: u32) -> bool {
+        let facts = self.collective.facts();
+        let has_sum = facts.output != Blocks::OneAtRoot || rank == self.root;
+        self.reduce_op == ReduceOp::Avg && facts.reduces && has_sum
+    }
+}
