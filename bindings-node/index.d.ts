@@ -717,6 +717,7 @@ export type ErrorKind =
   | "RankFailed"
   | "Aborted"
   | "MessageSize"
+  | "MessageDType"
   | "RendezvousTimeout"
   | "Rendezvous"
   | "StoreTimeout"
@@ -867,6 +868,26 @@ export class MessageSizeError extends PolyrankError {
   readonly bufferBytes: number;
 }
 
+/**
+ * A point-to-point message and the buffer for it differ in their element type. A buffer of
+ * `uint8` takes the bytes of a message of any type.
+ */
+export class MessageDTypeError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "MessageDType";
+  /** The sender. */
+  readonly from: number;
+  /** The receiver. */
+  readonly to: number;
+  /** The tag. */
+  readonly tag: number;
+  /** The element type of the message. */
+  readonly sentDtype: string;
+  /** The element type of the receiver's buffer. */
+  readonly bufferDtype: string;
+}
+
 /** Another failure of the rendezvous: a URL, a variable, a stale file. */
 export class RendezvousError extends PolyrankError {
   protected constructor();
@@ -931,7 +952,10 @@ export class CollectiveMismatchError extends DistBackendError {
   readonly theirs: string;
 }
 
-/** An operation passed its deadline; the group is broken. */
+/**
+ * An operation passed its deadline; the group is broken. `rank` and `missingRanks` name who
+ * did not come, as `rank` of {@link RankFailedError} names who is gone.
+ */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
   /** The kind of the error. */
@@ -944,8 +968,15 @@ export class CollectiveTimeoutError extends DistBackendError {
   readonly sequence: number;
   /** The same by the name that all errors have. */
   readonly seq: number;
-  /** This rank. */
+  /**
+   * The first of `missingRanks`. Where no particular rank is missing (a receive from any rank),
+   * the rank that waited.
+   */
   readonly rank: number;
+  /** The ranks that did not come, as far as is known, in ascending order. */
+  readonly missingRanks: number[];
+  /** The rank whose limit passed first; it told the others. */
+  readonly waitingRank: number;
   /** How long it ran, ms. */
   readonly waitedMs: number;
   /** Which ranks it waits for, and what they do. */
@@ -1035,6 +1066,13 @@ export class MonitoredBarrierError extends DistBackendError {
   readonly group: string;
   /** `monitoredBarrier`. */
   readonly collective: string;
+  /** The first of `missingRanks`. */
+  readonly rank: number;
+  /**
+   * The ranks that did not come, in ascending order; all of them, also where the message names
+   * the first only.
+   */
+  readonly missingRanks: number[];
 }
 
 /** Options with which a group is made. */
@@ -2047,13 +2085,15 @@ export class ProcessGroup {
   /**
    * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
    *
-   * A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
-   * which is not compared. A rank cannot send to itself.
+   * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+   * receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+   * `uint8` view of its own). A rank cannot send to itself.
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
   send(tensors: readonly TensorLike[], dstRank: number, options?: WaitOptions & {
@@ -2064,13 +2104,14 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<void>;
   /**
-   * Receives a tensor from a rank, into a list's one tensor, which must have the size of the
-   * message.
+   * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+   * dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
    *
    * @param tensors - What the results are written to.
    * @param srcRank - The other rank, in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
   recv<T extends readonly TensorLike[]>(tensors: T, srcRank: number, options?: WaitOptions & {
@@ -2086,6 +2127,7 @@ export class ProcessGroup {
    * @param tensors - What the results are written to.
    * @throws {@link InvalidArgumentError}
    * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
   recvAnysource<T extends readonly TensorLike[]>(tensors: T, options?: WaitOptions & {
@@ -2948,6 +2990,7 @@ export function monitoredBarrier(options?: WaitOptions & {
  * @param tensor - What this rank gives. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
  * @throws {@link RankFailedError}
  */
 export function send(tensor: TensorLike, options?: WaitOptions & {
@@ -2971,6 +3014,7 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
  * @throws {@link RankFailedError}
  */
 export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
@@ -2993,6 +3037,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
  * @param tensor - What this rank gives. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
  * @throws {@link RankFailedError}
  */
 export function isend(tensor: TensorLike, options?: WaitOptions & {
@@ -3015,6 +3060,7 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
  * @throws {@link RankFailedError}
  */
 export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {

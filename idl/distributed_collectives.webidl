@@ -111,26 +111,26 @@ partial namespace distributed {
                               optional boolean wait_all_ranks = false);
 
   /// Sends a tensor to `dst`, and waits until it may be changed again.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   undefined send([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
                  [Group] optional ProcessGroup? group = null,
                  [Tag] optional unsigned long tag = 0, [Peer] optional Rank? group_dst = null);
 
   /// Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
   /// -1 if this process is not in the group.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   long recv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
             [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
             [Peer] optional Rank? group_src = null);
 
   /// Sends a tensor to `dst`, without waiting.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work? isend([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
               [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
               [Peer] optional Rank? group_dst = null);
 
   /// Receives a tensor from `src`, or from whichever rank sends first, without waiting.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work? irecv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
               [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
               [Peer] optional Rank? group_src = null);

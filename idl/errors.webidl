@@ -119,9 +119,10 @@ dictionary CollectiveMismatch {
   required DOMString theirs;
 };
 
-/// An operation passed its deadline; the group is broken.
+/// An operation passed its deadline; the group is broken. As `rank` of `RankFailed` names who is
+/// gone, `rank` and `missing_ranks` name who did not come.
 [Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
- Message="{collective} (operation {sequence} of group '{group}') on rank {rank} timed out after {waited_ms} ms: {detail}"]
+ Message="{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"]
 dictionary CollectiveTimeout {
   /// The group's name.
   required DOMString group;
@@ -129,8 +130,13 @@ dictionary CollectiveTimeout {
   required DOMString collective;
   /// Sequence number of the operation.
   required unsigned long long _sequence;
-  /// This rank.
+  /// The first of `missing_ranks`. Where no particular rank is missing (a receive from any
+  /// rank), the rank that waited.
   required Rank rank;
+  /// The ranks that did not come, as far as is known, in ascending order.
+  required sequence<Rank> missing_ranks;
+  /// The rank whose limit passed first; it told the others.
+  required Rank waiting_rank;
   /// How long it ran, ms.
   required unsigned long long waited_ms;
   /// Which ranks it waits for, and what they do.
@@ -195,6 +201,23 @@ dictionary MessageSize {
   required unsigned long long sent_bytes;
   /// Bytes of the receiver's buffer.
   required unsigned long long buffer_bytes;
+};
+
+/// A point-to-point message and the buffer for it differ in their element type. A buffer of
+/// `uint8` takes the bytes of a message of any type.
+[Error, Python=MessageDTypeError, Bases=(TypeError),
+ Message="message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"]
+dictionary MessageDType {
+  /// The sender.
+  [Python=from_rank] required Rank from;
+  /// The receiver.
+  [Python=to_rank] required Rank to;
+  /// The tag.
+  required unsigned long tag;
+  /// The element type of the message.
+  required DOMString sent_dtype;
+  /// The element type of the receiver's buffer.
+  required DOMString buffer_dtype;
 };
 
 /// Ranks did not come to the rendezvous in time.
@@ -262,6 +285,11 @@ dictionary MonitoredBarrier {
   required DOMString group;
   /// `monitored_barrier`.
   required DOMString collective;
+  /// The first of `missing_ranks`.
+  required Rank rank;
+  /// All ranks that did not come, in ascending order, also where the message names the first
+  /// only.
+  required sequence<Rank> missing_ranks;
   /// Which ranks, how long was waited.
   required DOMString message;
 };

@@ -7,19 +7,20 @@ partial interface ProcessGroup {
   /// - `tensors`: a list with the one tensor to send.
   /// - `tag`: the receiver takes the message by a receive with the same tag.
   ///
-  /// A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
-  /// which is not compared. A rank cannot send to itself.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+  /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+  /// `uint8` view of its own). A rank cannot send to itself.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
             [Tag] optional unsigned long tag = 0);
 
-  /// Receives a tensor from a rank, into a list's one tensor, which must have the size
-  /// of the message.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  /// Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+  /// dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work recv([Out] sequence<Tensor> tensors, [Peer] Rank src_rank,
             [Tag] optional unsigned long tag = 0);
 
   /// Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
-  [Handwritten, Throws=(InvalidArgument, MessageSize, RankFailed)]
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work recv_anysource([Out] sequence<Tensor> tensors, [Tag] optional unsigned long tag = 0);
 };

@@ -65,6 +65,10 @@ name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 export class MessageSizeError extends PolyrankError {}
 name(MessageSizeError, "MessageSizeError", "MessageSize");
 
+/** A point-to-point message and the buffer for it differ in their element type. A buffer of `uint8` takes the bytes of a message of any type. */
+export class MessageDTypeError extends PolyrankError {}
+name(MessageDTypeError, "MessageDTypeError", "MessageDType");
+
 /** Another failure of the rendezvous: a URL, a variable, a stale file. */
 export class RendezvousError extends PolyrankError {}
 name(RendezvousError, "RendezvousError", "Rendezvous");
@@ -89,7 +93,7 @@ name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
 export class CollectiveMismatchError extends DistBackendError {}
 name(CollectiveMismatchError, "CollectiveMismatchError", "CollectiveMismatch");
 
-/** An operation passed its deadline; the group is broken. */
+/** An operation passed its deadline; the group is broken. `rank` and `missingRanks` name who did not come, as `rank` of {@link RankFailedError} names who is gone. */
 export class CollectiveTimeoutError extends DistBackendError {}
 name(CollectiveTimeoutError, "CollectiveTimeoutError", "CollectiveTimeout");
 
@@ -135,6 +139,7 @@ const KINDS = {
   RankNotInGroup: RankNotInGroupError,
   WaitTimeout: WaitTimeoutError,
   MessageSize: MessageSizeError,
+  MessageDType: MessageDTypeError,
   Rendezvous: RendezvousError,
   Store: DistStoreError,
   Network: DistNetworkError,

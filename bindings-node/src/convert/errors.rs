@@ -11,10 +11,14 @@ pub(crate) fn describe<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
     let fields = Js::object(env)?;
     for (name, field) in error.fields() {
         let value = match field {
-            ErrorField::Number(number) => match i64::try_from(number) {
-                Ok(number) => Js::of_integer(env, number)?,
-                Err(_) => Js::of_number(env, number as f64)?,
-            },
+            ErrorField::Number(number) => number_value(env, number)?,
+            ErrorField::Numbers(numbers) => {
+                let list = Js::array(env)?;
+                for (index, number) in (0..).zip(numbers) {
+                    list.put(index, number_value(env, number)?)?;
+                }
+                list
+            }
             ErrorField::Text(text) => Js::of_text(env, &text)?,
         };
         let name = std::ffi::CString::new(name)?;
@@ -25,6 +29,13 @@ pub(crate) fn describe<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
     data.set(c"message", Js::of_text(env, &error.to_string())?)?;
     data.set(c"fields", fields)?;
     Ok(data)
+}
+
+fn number_value<'a>(env: Env, number: u64) -> Result<Js<'a>> {
+    match i64::try_from(number) {
+        Ok(number) => Js::of_integer(env, number),
+        Err(_) => Js::of_number(env, number as f64),
+    }
 }
 
 /// The JavaScript error that stands for `error`.

@@ -47,6 +47,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidGroupError",
     "InvalidTypeError",
+    "MessageDTypeError",
     "MessageSizeError",
     "MonitoredBarrierError",
     "NcclConfig",
@@ -334,6 +335,17 @@ class MessageSizeError(PolyrankError, ValueError):
     sent_bytes: int
     buffer_bytes: int
 
+class MessageDTypeError(PolyrankError, TypeError):
+    """A point-to-point message and the buffer for it differ in their element type. A buffer of `uint8`
+    takes the bytes of a message of any type.
+    """
+
+    from_rank: int
+    to_rank: int
+    tag: int
+    sent_dtype: str
+    buffer_dtype: str
+
 class RendezvousError(PolyrankError, ValueError):
     """Another failure of the rendezvous: a URL, a variable, a stale file."""
 
@@ -378,9 +390,13 @@ class CollectiveMismatchError(DistBackendError):
     theirs: str
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """An operation passed its deadline; the group is broken."""
+    """An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name who did
+    not come, as `rank` of `RankFailedError` names who is gone.
+    """
 
     sequence: int
+    missing_ranks: list[int]
+    waiting_rank: int
     waited_ms: int
     detail: str
 
@@ -411,6 +427,7 @@ class StoreTimeoutError(DistStoreError, TimeoutError):
 class MonitoredBarrierError(DistBackendError, TimeoutError):
     """A barrier found ranks missing."""
 
+    missing_ranks: list[int]
     message: str
 
 @disjoint_base
@@ -1421,21 +1438,22 @@ class ProcessGroup:
         - `tensors`: a list with the one tensor to send.
         - `tag`: the receiver takes the message by a receive with the same tag.
 
-        A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
-        which is not compared. A rank cannot send to itself.
+        The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+        receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+        `uint8` view of its own). A rank cannot send to itself.
 
-        Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+        Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def recv(self, tensors: Sequence[_Tensor], src_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
-        """Receives a tensor from a rank, into a list's one tensor, which must have the size
-        of the message.
+        """Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+        dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
 
-        Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+        Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def recv_anysource(self, tensors: Sequence[_Tensor], tag: SupportsIndex = 0) -> Work:
         """Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
 
-        Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+        Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
@@ -2012,26 +2030,26 @@ def monitored_barrier(group: ProcessGroup | NonGroupMember | None = None, timeou
 def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> None:
     """Sends a tensor to `dst`, and waits until it may be changed again.
 
-    Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
 
 def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
     """Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
     -1 if this process is not in the group.
 
-    Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
 
 def isend(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_dst: SupportsIndex | None = None) -> Work | None:
     """Sends a tensor to `dst`, without waiting.
 
-    Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
 
 def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> Work | None:
     """Receives a tensor from `src`, or from whichever rank sends first, without waiting.
 
-    Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:

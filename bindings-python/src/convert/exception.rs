@@ -33,6 +33,8 @@ pub(crate) struct ErrorClass {
 pub(crate) enum Field {
     /// A number.
     Number(u64),
+    /// Ranks.
+    Ranks(Vec<u32>),
     /// A text.
     Text(String),
 }
@@ -129,6 +131,7 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     for (name, field) in fields {
         let value = match field {
             Field::Number(number) => number.into_pyobject(py)?.into_any(),
+            Field::Ranks(ranks) => ranks.into_pyobject(py)?.into_any(),
             Field::Text(text) => text.into_pyobject(py)?.into_any(),
         };
         if name == "sequence" {

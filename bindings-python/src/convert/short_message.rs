@@ -3,6 +3,7 @@
 //! unusual goes there.
 
 use polyrank::calls::{Method, Parameter, Role};
+use polyrank::process_group::Envelope;
 use polyrank::{ProcessGroup, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
@@ -82,11 +83,12 @@ impl<'a, 'py> Message<'a, 'py> {
             (Some(global), None) => Some(group.group_rank(global).ok()?),
             (None, peer) => peer,
         };
+        let envelope = Envelope { peer, tag: self.tag, dtype: array.dtype };
         if receives {
-            let sender = group.receive_short(writable(&array)?, peer, self.tag)?;
+            let sender = group.receive_short(writable(&array)?, envelope)?;
             let sender = group.global_rank(sender).ok()?;
             return sender.into_pyobject(py).ok().map(Bound::into_any);
         }
-        group.send_short(readable(&array), peer?, self.tag).then(|| py.None().into_bound(py))
+        group.send_short(readable(&array), envelope).then(|| py.None().into_bound(py))
     }
 }

@@ -761,10 +761,11 @@ impl ProcessGroup {
     /// - `tensors`: a list with the one tensor to send.
     /// - `tag`: the receiver takes the message by a receive with the same tag.
     ///
-    /// A message is bytes: the receiver's tensor must have as many, and should have the same dtype,
-    /// which is not compared. A rank cannot send to itself.
+    /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+    /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+    /// `uint8` view of its own). A rank cannot send to itself.
     ///
-    /// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "send", signature = (*positional, **keywords), text_signature = "($self, tensors, dst_rank, tag=0)")]
     fn py_send<'py>(
         slf: &Bound<'py, Self>,
@@ -776,10 +777,10 @@ impl ProcessGroup {
         bodies::process_group::send(slf, call)
     }
 
-    /// Receives a tensor from a rank, into a list's one tensor, which must have the size
-    /// of the message.
+    /// Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+    /// dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
     ///
-    /// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "recv", signature = (*positional, **keywords), text_signature = "($self, tensors, src_rank, tag=0)")]
     fn py_recv<'py>(
         slf: &Bound<'py, Self>,
@@ -793,7 +794,7 @@ impl ProcessGroup {
 
     /// Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
     ///
-    /// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+    /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "recv_anysource", signature = (*positional, **keywords), text_signature = "($self, tensors, tag=0)")]
     fn py_recv_anysource<'py>(
         slf: &Bound<'py, Self>,

@@ -104,7 +104,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken.",
+        doc: "An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name who did not come, as `rank` of `RankFailed` names who is gone.",
     },
     ErrorClass {
         kind: "WaitTimeout",
@@ -133,6 +133,13 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         parent: None,
         bases: &["ValueError"],
         doc: "A point-to-point message and the buffer for it differ in size.",
+    },
+    ErrorClass {
+        kind: "MessageDType",
+        python: "MessageDTypeError",
+        parent: None,
+        bases: &["TypeError"],
+        doc: "A point-to-point message and the buffer for it differ in their element type. A buffer of `uint8` takes the bytes of a message of any type.",
     },
     ErrorClass {
         kind: "RendezvousTimeout",
@@ -261,13 +268,24 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("theirs", Field::Text(theirs.clone())),
             ],
         ),
-        Error::CollectiveTimeout { group, collective, sequence, rank, waited_ms, detail } => (
+        Error::CollectiveTimeout {
+            group,
+            collective,
+            sequence,
+            rank,
+            missing_ranks,
+            waiting_rank,
+            waited_ms,
+            detail,
+        } => (
             "CollectiveTimeout",
             vec![
                 ("group", Field::Text(group.clone())),
                 ("collective", Field::Text(collective.clone())),
                 ("sequence", Field::Number(*sequence)),
                 ("rank", Field::Number(u64::from(*rank))),
+                ("missing_ranks", Field::Ranks(missing_ranks.clone())),
+                ("waiting_rank", Field::Number(u64::from(*waiting_rank))),
                 ("waited_ms", Field::Number(*waited_ms)),
                 ("detail", Field::Text(detail.clone())),
             ],
@@ -310,6 +328,16 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("buffer_bytes", Field::Number(*buffer_bytes)),
             ],
         ),
+        Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => (
+            "MessageDType",
+            vec![
+                ("from_rank", Field::Number(u64::from(*from))),
+                ("to_rank", Field::Number(u64::from(*to))),
+                ("tag", Field::Number(u64::from(*tag))),
+                ("sent_dtype", Field::Text(sent_dtype.clone())),
+                ("buffer_dtype", Field::Text(buffer_dtype.clone())),
+            ],
+        ),
         Error::RendezvousTimeout { message } => {
             ("RendezvousTimeout", vec![("message", Field::Text(message.clone()))])
         }
@@ -328,11 +356,13 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::NotACounter { key } => ("NotACounter", vec![("key", Field::Text(key.clone()))]),
         Error::QueueEmpty => ("QueueEmpty", vec![]),
         Error::Network { message } => ("Network", vec![("message", Field::Text(message.clone()))]),
-        Error::MonitoredBarrier { group, collective, message } => (
+        Error::MonitoredBarrier { group, collective, rank, missing_ranks, message } => (
             "MonitoredBarrier",
             vec![
                 ("group", Field::Text(group.clone())),
                 ("collective", Field::Text(collective.clone())),
+                ("rank", Field::Number(u64::from(*rank))),
+                ("missing_ranks", Field::Ranks(missing_ranks.clone())),
                 ("message", Field::Text(message.clone())),
             ],
         ),

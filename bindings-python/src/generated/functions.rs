@@ -728,7 +728,7 @@ fn py_monitored_barrier<'py>(
 
 /// Sends a tensor to `dst`, and waits until it may be changed again.
 ///
-/// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
 #[pyo3(name = "send", signature = (*positional, **keywords), text_signature = "(tensor, dst=None, group=None, tag=0, group_dst=None)")]
 fn py_send<'py>(
@@ -747,7 +747,7 @@ fn py_send<'py>(
 /// Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
 /// -1 if this process is not in the group.
 ///
-/// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
 #[pyo3(name = "recv", signature = (*positional, **keywords), text_signature = "(tensor, src=None, group=None, tag=0, group_src=None)")]
 fn py_recv<'py>(
@@ -765,7 +765,7 @@ fn py_recv<'py>(
 
 /// Sends a tensor to `dst`, without waiting.
 ///
-/// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
 #[pyo3(name = "isend", signature = (*positional, **keywords), text_signature = "(tensor, dst=None, group=None, tag=0, group_dst=None)")]
 fn py_isend<'py>(
@@ -779,7 +779,7 @@ fn py_isend<'py>(
 
 /// Receives a tensor from `src`, or from whichever rank sends first, without waiting.
 ///
-/// Raises `InvalidArgumentError`, `MessageSizeError`, `RankFailedError`.
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
 #[pyo3(name = "irecv", signature = (*positional, **keywords), text_signature = "(tensor, src=None, group=None, tag=0, group_src=None)")]
 fn py_irecv<'py>(

@@ -35,6 +35,7 @@ export {
   InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
+  MessageDTypeError,
   MessageSizeError,
   MonitoredBarrierError,
   NotACounterError,

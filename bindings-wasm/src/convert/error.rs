@@ -17,6 +17,11 @@ pub(crate) fn error_data(error: &Error) -> JsValue {
     for (name, field) in error.fields() {
         let value = match field {
             ErrorField::Number(number) => (number as f64).into(),
+            ErrorField::Numbers(numbers) => {
+                let list: js_sys::Array =
+                    numbers.into_iter().map(|number| JsValue::from(number as f64)).collect();
+                list.into()
+            }
             ErrorField::Text(text) => text.into(),
         };
         set(&fields, name, &value);

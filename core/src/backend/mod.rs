@@ -13,6 +13,7 @@ pub use self::options::{BackendOptions, OfBackend};
 use crate::clock::Instant;
 pub use crate::completion::Waiting;
 use crate::completion::{Completion, Outcome};
+pub use crate::executor::Envelope;
 pub use crate::generated::backend_options::*;
 pub use crate::tensor::LentMemory;
 use crate::tensor::OnDevice;
@@ -147,6 +148,8 @@ pub struct Transfer {
     pub peer: Option<u32>,
     /// Messages meet by tag.
     pub tag: u32,
+    /// The element type, which both ranks must agree on.
+    pub dtype: DType,
     /// Contiguous memory.
     pub memory: Region,
     /// What is left to do on this rank at the end.
@@ -200,15 +203,14 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Those of a broken group, at once.
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
-    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
-    /// it has gone.
-    fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
+    /// Sends a short message from beginning to end, or does nothing: whether it has gone.
+    fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let _ = (to, payload);
         false
     }
-    /// Receives a message of exactly this length from a rank, or any, with a tag, if it comes soon;
-    /// its sender. None if nothing was received, and nothing waits for it.
-    fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
+    /// Receives a message of exactly this length, if it comes soon; its sender. None if nothing was
+    /// received, and nothing waits for it.
+    fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> Option<u32> {
         let _ = (from, memory);
         None
     }

@@ -14,8 +14,8 @@ use super::{
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::executor::{
-    Bindings, Boarding, Driver, Executor, FAREWELL, GroupIdentity, Message, Operation, Small,
-    SpinPolicy,
+    Bindings, Boarding, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
+    Small, SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Known, Overrides, Selector};
@@ -201,7 +201,7 @@ impl Backend for ScheduledBackend {
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
     }
 
-    fn send_short(&self, to: (u32, u32), payload: &[u8]) -> bool {
+    fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let Some(mut issuing) = self.try_issuing() else { return false };
         let (sent, settling) = self.driver.send_short(to, payload);
         issuing.messages += u64::from(sent);
@@ -211,7 +211,7 @@ impl Backend for ScheduledBackend {
         sent
     }
 
-    fn receive_short(&self, from: (Option<u32>, u32), memory: &mut [u8]) -> Option<u32> {
+    fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> Option<u32> {
         let mut issuing = self.try_issuing()?;
         let (sender, settling) = self.driver.receive_short(from, memory);
         issuing.messages += u64::from(sender.is_some());
@@ -317,12 +317,12 @@ impl ScheduledBackend {
         start: impl FnOnce(Message) -> S,
     ) -> Result<Issued> {
         let completion = Arc::new(Completion::new());
-        let Transfer { peer, tag, memory, finish } = transfer;
+        let Transfer { peer, tag, dtype, memory, finish } = transfer;
         let mut issuing = self.issuing();
         issuing.messages += 1;
         let sequence = issuing.messages;
         let message =
-            Message { peer, tag, memory, deadline, finish, completion: completion.clone() };
+            Message { peer, tag, dtype, memory, deadline, finish, completion: completion.clone() };
         let settling = start(message);
         // Callbacks may issue operations.
         drop(issuing);

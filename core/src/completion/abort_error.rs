@@ -39,7 +39,9 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
                 group,
                 collective: name.to_owned(),
                 sequence: *sequence,
-                rank: *rank,
+                rank: waiting_for.first().copied().unwrap_or(*rank),
+                missing_ranks: waiting_for.clone(),
+                waiting_rank: *rank,
                 waited_ms: *waited_ms,
                 detail: waiting_text(name, waiting_for, tag),
             }
@@ -58,6 +60,13 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             sent_bytes: *sent_bytes,
             buffer_bytes: *buffer_bytes,
         },
+        Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => Error::MessageDType {
+            from: *from,
+            to: *to,
+            tag: *tag,
+            sent_dtype: dtype_name(*sent_dtype).to_owned(),
+            buffer_dtype: dtype_name(*buffer_dtype).to_owned(),
+        },
     }
 }
 
@@ -69,6 +78,11 @@ pub(crate) fn tagged_name(name: &str, tag: u32) -> String {
 /// The name of the collective of a fingerprint.
 pub(crate) fn collective_name(fingerprint: &Fingerprint) -> &'static str {
     Collective::from_code(fingerprint.collective).map_or("operation", |known| known.facts().name)
+}
+
+/// The name of the element type with this number.
+fn dtype_name(code: u8) -> &'static str {
+    DType::ALL.get(usize::from(code)).map_or("?", |dtype| dtype.name())
 }
 
 /// What two ranks run, in words that differ.
@@ -91,7 +105,7 @@ fn describe(side: &Side) -> String {
     let facts = collective.facts();
     let mut text = facts.name.to_owned();
     if collective != Collective::Barrier {
-        let dtype = DType::ALL.get(usize::from(fingerprint.dtype)).map_or("?", |d| d.name());
+        let dtype = dtype_name(fingerprint.dtype);
         match fingerprint.elements {
             0 => text += &format!(" of {dtype}"),
             elements => text += &format!(" of {elements} {dtype}"),

@@ -6,7 +6,7 @@ use super::boarding::Boarded;
 use super::failure::{Broken, StallReport};
 use super::spin::cores;
 use super::state::{Finished, State};
-use super::{Message, Operation, Small};
+use super::{Envelope, Message, Operation, Small};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
@@ -114,7 +114,7 @@ impl Executor {
     }
 
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
-    pub fn send_short(&mut self, to: (Rank, u32), payload: &[u8], now: Instant) -> bool {
+    pub fn send_short(&mut self, to: Envelope, payload: &[u8], now: Instant) -> bool {
         self.state.now = now;
         let sent = self.state.send_short(&mut *self.transport, to, payload);
         if self.state.cause.is_some() {
@@ -125,10 +125,10 @@ impl Executor {
 
     /// Receives a short message of exactly this length from beginning to end, looking `looks` times
     /// whether it has come and doing `between` in between; its sender. None if it has not: then
-    /// nothing waits for it. `from` is a rank, or none for any, and a tag.
+    /// nothing waits for it.
     pub fn receive_short(
         &mut self,
-        from: (Option<Rank>, u32),
+        from: Envelope,
         memory: &mut [u8],
         (looks, between): (u32, fn()),
         now: Instant,
@@ -136,7 +136,7 @@ impl Executor {
         self.state.now = now;
         let (rank, size) = (self.state.rank, self.state.size);
         let mut senders =
-            (0..size).filter(|&peer| peer != rank && from.0.is_none_or(|it| it == peer));
+            (0..size).filter(|&peer| peer != rank && from.peer.is_none_or(|it| it == peer));
         if !senders.all(|peer| self.transport.is_near(peer)) {
             return None;
         }

@@ -34,7 +34,7 @@ pub use advance::{Executor, GroupIdentity, Progress};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;
-pub use operation::{Bindings, Boarding, Message, Operation};
+pub use operation::{Bindings, Boarding, Envelope, Message, Operation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small::Small;

@@ -71,6 +71,8 @@ pub struct Message {
     pub peer: Option<Rank>,
     /// Messages meet by tag.
     pub tag: u32,
+    /// The element type, which both ranks must agree on.
+    pub dtype: DType,
     /// What is sent, or where it goes.
     pub memory: Region,
     /// When it must be done.
@@ -79,4 +81,21 @@ pub struct Message {
     pub finish: Option<Outcome>,
     /// Who is told. Its source rank is set for a receive.
     pub completion: Arc<Completion>,
+}
+
+/// With whom a short message is exchanged, and what tells it from others.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// The other rank; `None` receives from any.
+    pub peer: Option<Rank>,
+    /// Messages meet by tag.
+    pub tag: u32,
+    /// The element type, which both ranks must agree on.
+    pub dtype: DType,
+}
+
+/// Whether a buffer of elements of `buffer_dtype` takes a message of elements of the type with the
+/// number `sent_dtype`. One of bytes takes any message as it is.
+pub(super) fn takes(buffer_dtype: DType, sent_dtype: u8) -> bool {
+    buffer_dtype == DType::U8 || buffer_dtype as u8 == sent_dtype
 }

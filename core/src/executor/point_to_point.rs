@@ -8,24 +8,26 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::operation::takes;
 use super::peers::Incoming;
 use super::sending::Sending;
 use super::state::{Finished, State, bytes_of};
-use super::{FRAME_COST, MESSAGE_WINDOW, Message};
-use crate::Error;
+use super::{Envelope, FRAME_COST, MESSAGE_WINDOW, Message};
 use crate::clock::Instant;
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Outcome, error_of};
 use crate::kernels::Stores;
 use crate::tensor::Region;
 use crate::transport::{Arrived, Destination, Rank};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
+use crate::{DType, Error};
 
 /// A receive.
 pub(super) struct Receiving {
     /// The sender, `None` for any; the actual one once it is matched.
     pub(super) peer: Option<Rank>,
     pub(super) tag: u32,
+    dtype: DType,
     memory: Region,
     /// Its number among this rank's receives.
     pub(super) own_number: u64,
@@ -59,13 +61,33 @@ impl Ending {
     }
 }
 
-/// A message that no receive waits for yet.
-struct Unmatched {
+/// What a sender says of its message.
+#[derive(Clone, Copy)]
+struct Announcement {
     peer: Rank,
-    tag: u32,
+    /// Its number among the sender's messages.
     number: u64,
     /// Of all of it.
     bytes: u64,
+    /// The number of its element type.
+    dtype: u8,
+}
+
+impl Announcement {
+    fn of(peer: Rank, header: &Header) -> Announcement {
+        Announcement {
+            peer,
+            number: header.sequence,
+            bytes: header.message_bytes,
+            dtype: header.fingerprint.dtype,
+        }
+    }
+}
+
+/// A message that no receive waits for yet.
+struct Unmatched {
+    announcement: Announcement,
+    tag: u32,
     /// It was offered, with the bytes that are here; otherwise they are all.
     offered: bool,
     payload: Vec<u8>,
@@ -181,6 +203,7 @@ impl State {
         let receiving = Receiving {
             peer,
             tag: message.tag,
+            dtype: message.dtype,
             memory: message.memory,
             own_number: self.messages.last_receive,
             number: 0,
@@ -188,7 +211,8 @@ impl State {
             ending: self.ending(message.deadline, message.finish, message.completion),
         };
         let fits = |known: &Unmatched| {
-            known.tag == receiving.tag && receiving.peer.is_none_or(|peer| peer == known.peer)
+            known.tag == receiving.tag
+                && receiving.peer.is_none_or(|peer| peer == known.announcement.peer)
         };
         let Some(place) = self.messages.unmatched.iter().position(fits) else {
             self.messages.posted.push_back(receiving);
@@ -198,42 +222,41 @@ impl State {
             return;
         };
         let Some(found) = self.messages.unmatched.remove(place) else { return };
-        self.messages.flow(found.peer).waiting -= found.cost();
+        self.messages.flow(found.announcement.peer).waiting -= found.cost();
         self.meet(receiving, &found);
     }
 
     /// Takes a message that is here as a whole and fits `memory` exactly; its sender. None if there
     /// is no such message, or an earlier receive may want it.
-    pub(super) fn receive_short(
-        &mut self,
-        (peer, tag): (Option<Rank>, u32),
-        memory: &mut [u8],
-    ) -> Option<Rank> {
+    pub(super) fn receive_short(&mut self, from: Envelope, memory: &mut [u8]) -> Option<Rank> {
         if self.is_failing() || !self.messages.posted.is_empty() {
             return None;
         }
         let unmatched = &self.messages.unmatched;
-        let is_first =
-            |known: &Unmatched| known.tag == tag && peer.is_none_or(|peer| peer == known.peer);
+        let is_first = |known: &Unmatched| {
+            known.tag == from.tag && from.peer.is_none_or(|peer| peer == known.announcement.peer)
+        };
         let place = unmatched.iter().position(is_first)?;
         let first = &unmatched[place];
-        if first.offered || first.payload.len() != memory.len() {
+        let fits = !first.offered && first.payload.len() == memory.len();
+        if !fits || !takes(from.dtype, first.announcement.dtype) {
             return None;
         }
         let found = self.messages.unmatched.remove(place)?;
         memory.copy_from_slice(&found.payload);
         self.messages.last_receive += 1;
-        self.messages.flow(found.peer).waiting -= found.cost();
-        self.note_matched(found.peer, found.cost());
-        Some(found.peer)
+        let sender = found.announcement.peer;
+        self.messages.flow(sender).waiting -= found.cost();
+        self.note_matched(sender, found.cost());
+        Some(sender)
     }
 
     /// Gives a message that came for no receive to the one that takes it.
     fn meet(&mut self, receiving: Receiving, found: &Unmatched) {
-        let (peer, number, bytes) = (found.peer, found.number, found.bytes);
+        let Announcement { peer, number, .. } = found.announcement;
         let bound = match found.offered {
-            true => self.accept(receiving, peer, number, bytes),
-            false => self.matched(receiving, peer, number, bytes),
+            true => self.accept(receiving, found.announcement),
+            false => self.matched(receiving, found.announcement),
         };
         if bound || found.offered {
             self.note_matched(peer, found.cost());
@@ -315,7 +338,7 @@ impl State {
             let Some(posted) = self.messages.take_posted(peer, header.message) else {
                 return (Incoming::Unmatched, Destination::Borrowed);
             };
-            if !self.matched(posted, peer, header.sequence, header.message_bytes) {
+            if !self.matched(posted, Announcement::of(peer, header)) {
                 return nothing;
             }
             self.note_matched(peer, frame_cost(false, bytes));
@@ -338,7 +361,7 @@ impl State {
             return (Incoming::Unmatched, Destination::Borrowed);
         };
         self.note_matched(peer, frame_cost(true, header.payload_bytes as usize));
-        match self.accept(posted, peer, header.sequence, header.message_bytes) {
+        match self.accept(posted, Announcement::of(peer, header)) {
             true => self.place(peer, header),
             false => nothing,
         }
@@ -387,10 +410,8 @@ impl State {
     /// A message came, or was offered, for which no receive waited when it began.
     fn unmatched_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
         let found = Unmatched {
-            peer,
+            announcement: Announcement::of(peer, header),
             tag: header.message,
-            number: header.sequence,
-            bytes: header.message_bytes,
             offered: header.kind == Kind::Offer,
             payload: payload.to_vec(),
         };
@@ -408,42 +429,48 @@ impl State {
         self.messages.unmatched.push_back(found);
     }
 
-    /// Accepts an offered message; one of another size than the buffer fails on both sides. Whether
-    /// it is bound to the buffer.
-    fn accept(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) -> bool {
-        let buffer_bytes = receiving.memory.len() as u64;
-        let header = Header {
+    /// Accepts an offered message; one that does not fit the buffer fails on both sides. Whether it
+    /// is bound to the buffer.
+    fn accept(&mut self, mut receiving: Receiving, offered: Announcement) -> bool {
+        let mut header = Header {
             message: receiving.tag,
-            message_bytes: buffer_bytes,
-            ..self.header(Kind::Accept, number)
+            message_bytes: receiving.memory.len() as u64,
+            ..self.header(Kind::Accept, offered.number)
         };
-        self.replies.push_back((peer, header));
-        if bytes != buffer_bytes {
-            let error = self.size_error(peer, self.rank, receiving.tag, bytes, buffer_bytes);
+        // The sender compares as this rank does.
+        header.fingerprint.dtype = receiving.dtype as u8;
+        self.replies.push_back((offered.peer, header));
+        if let Some(misfit) = self.misfit(&receiving, offered) {
+            let error = error_of(&misfit, &self.group.name, "recv", receiving.own_number);
             drop(receiving.memory);
             receiving.ending.fail(error, &mut self.finished);
             return false;
         }
-        receiving.peer = Some(peer);
-        receiving.number = number;
+        receiving.peer = Some(offered.peer);
+        receiving.number = offered.number;
         self.messages.matched.push(receiving);
         true
     }
 
-    /// Binds a receive to a message that was sent without asking. Another size than the buffer's
+    /// Binds a receive to a message that was sent without asking. One that does not fit the buffer
     /// breaks the group: the sender has already been told that its message went out well. Whether
     /// it is bound.
-    fn matched(&mut self, mut receiving: Receiving, peer: Rank, number: u64, bytes: u64) -> bool {
-        let buffer_bytes = receiving.memory.len() as u64;
-        receiving.peer = Some(peer);
-        receiving.number = number;
-        let (from, to, tag) = (peer, self.rank, receiving.tag);
+    fn matched(&mut self, mut receiving: Receiving, sent: Announcement) -> bool {
+        let misfit = self.misfit(&receiving, sent);
+        receiving.peer = Some(sent.peer);
+        receiving.number = sent.number;
         // If it does not fit, it ends with all others when the group breaks.
         self.messages.matched.push(receiving);
-        if bytes != buffer_bytes {
-            self.fail(Abort::MessageSize { from, to, tag, sent_bytes: bytes, buffer_bytes });
-        }
-        bytes == buffer_bytes
+        let fits = misfit.is_none();
+        misfit.into_iter().for_each(|misfit| self.fail(misfit));
+        fits
+    }
+
+    /// Why a message cannot go into the buffer of a receive, if it cannot.
+    fn misfit(&self, receiving: &Receiving, sent: Announcement) -> Option<Abort> {
+        let buffer = Buffer { bytes: receiving.memory.len() as u64, dtype: receiving.dtype };
+        let route = Route { from: sent.peer, to: self.rank, tag: receiving.tag };
+        misfit(route, sent.bytes, sent.dtype, buffer)
     }
 
     /// Notes that `cost` bytes from `peer` met their receive; tells the peer now and then.
@@ -465,17 +492,6 @@ impl State {
         receiving.ending.finish(&mut self.finished);
     }
 
-    pub(super) fn size_error(
-        &self,
-        from: Rank,
-        to: Rank,
-        tag: u32,
-        sent: u64,
-        buffer: u64,
-    ) -> Error {
-        Error::MessageSize { from, to, tag, sent_bytes: sent, buffer_bytes: buffer }
-    }
-
     /// Number of messages to `peer` that have not gone, and receives that only it can meet.
     pub(super) fn messages_need(&self, peer: Rank) -> bool {
         let messages = &self.messages;
@@ -483,4 +499,36 @@ impl State {
             || messages.matched.iter().any(|known| known.peer == Some(peer))
             || messages.posted.iter().any(|known| known.peer == Some(peer))
     }
+}
+
+/// From which rank to which a message goes, and with which tag.
+#[derive(Clone, Copy)]
+pub(super) struct Route {
+    pub(super) from: Rank,
+    pub(super) to: Rank,
+    pub(super) tag: u32,
+}
+
+/// What a receiver has for a message.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    pub(super) bytes: u64,
+    pub(super) dtype: DType,
+}
+
+/// Why a message of `sent_bytes` bytes, of the element type with the number `sent_dtype`, cannot go
+/// into `buffer`, if it cannot. Both ends decide this alike.
+pub(super) fn misfit(
+    Route { from, to, tag }: Route,
+    sent_bytes: u64,
+    sent_dtype: u8,
+    buffer: Buffer,
+) -> Option<Abort> {
+    let Buffer { bytes: buffer_bytes, dtype } = buffer;
+    if !takes(dtype, sent_dtype) {
+        let buffer_dtype = dtype as u8;
+        return Some(Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype });
+    }
+    let sizes = Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes };
+    (sent_bytes != buffer_bytes).then_some(sizes)
 }

@@ -1,13 +1,14 @@
 //! Point-to-point messages on their way out: what goes without asking, what is offered, and what
 //! follows when it is accepted. Knows nothing of receives.
 
-use super::point_to_point::{Ending, frame_cost};
+use super::point_to_point::{Buffer, Ending, Route, frame_cost, misfit};
 use super::state::{Finished, State};
-use super::{FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
-use crate::Error;
+use super::{Envelope, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
+use crate::completion::error_of;
 use crate::tensor::Region;
 use crate::transport::{Payload, Rank, Transport};
 use crate::wire::frame::{Header, Kind};
+use crate::{DType, Error};
 
 /// A message on its way out.
 pub(super) struct Sending {
@@ -15,6 +16,7 @@ pub(super) struct Sending {
     pub(super) tag: u32,
     /// Its number among this rank's messages.
     pub(super) number: u64,
+    dtype: DType,
     memory: Region,
     /// The prefix that goes with the offer, bytes.
     lead: usize,
@@ -70,6 +72,7 @@ impl State {
             peer,
             tag: message.tag,
             number,
+            dtype: message.dtype,
             memory: message.memory,
             lead,
             handed: 0,
@@ -89,9 +92,10 @@ impl State {
     pub(super) fn send_short(
         &mut self,
         transport: &mut dyn Transport,
-        (peer, tag): (Rank, u32),
+        to: Envelope,
         payload: &[u8],
     ) -> bool {
+        let Some(peer) = to.peer else { return false };
         let is_plain = !self.is_failing()
             && peer < self.size
             && peer != self.rank
@@ -103,12 +107,13 @@ impl State {
             return false;
         }
         let number = self.messages.last_number + 1;
-        let header = Header {
-            message: tag,
+        let mut header = Header {
+            message: to.tag,
             message_bytes: payload.len() as u64,
             payload_bytes: payload.len() as u32,
             ..self.header(Kind::Message, number)
         };
+        header.fingerprint.dtype = to.dtype as u8;
         if !transport.send_at_once(peer, header, payload) {
             return false;
         }
@@ -134,7 +139,7 @@ impl State {
                 if end - message.left > IN_TRANSPORT {
                     break;
                 }
-                let header = Header {
+                let mut header = Header {
                     kind,
                     sequence: message.number,
                     message: message.tag,
@@ -143,6 +148,7 @@ impl State {
                     payload_bytes: (end - message.handed) as u32,
                     ..header
                 };
+                header.fingerprint.dtype = message.dtype as u8;
                 let payload = match end - message.handed {
                     0 => Payload::Empty,
                     _ => Payload::Region(message.memory.slice(message.handed..end)),
@@ -183,13 +189,18 @@ impl State {
                 && known.refused.is_none()
         };
         let Some(place) = self.messages.sending.iter().position(offered) else { return };
-        let message = &self.messages.sending[place];
-        let (tag, bytes) = (message.tag, message.memory.len() as u64);
-        if bytes == header.message_bytes {
-            self.messages.sending[place].accepted = true;
-        } else {
-            let error = self.size_error(self.rank, peer, tag, bytes, header.message_bytes);
-            self.messages.sending[place].refused = Some(error);
+        let message = &mut self.messages.sending[place];
+        let Some(dtype) = DType::from_code(header.fingerprint.dtype) else {
+            return self.protocol_error(peer, "it receives elements of an unknown type");
+        };
+        let buffer = Buffer { bytes: header.message_bytes, dtype };
+        let route = Route { from: self.rank, to: peer, tag: message.tag };
+        match misfit(route, message.memory.len() as u64, message.dtype as u8, buffer) {
+            None => message.accepted = true,
+            Some(misfit) => {
+                let error = error_of(&misfit, &self.group.name, "send", number);
+                message.refused = Some(error);
+            }
         }
         self.go_on(place);
     }

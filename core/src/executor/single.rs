@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Executor, Finished, Message, Operation, Small, SpinPolicy, StallReport};
+use super::{Envelope, Executor, Finished, Message, Operation, Small, SpinPolicy, StallReport};
 use crate::Result;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, Waiting};
@@ -100,12 +100,12 @@ impl Driver {
     }
 
     /// Sends a short message at once; without threads, that does nothing.
-    pub fn send_short(&self, _: (Rank, u32), _: &[u8]) -> (bool, Settling) {
+    pub fn send_short(&self, _: Envelope, _: &[u8]) -> (bool, Settling) {
         (false, Settling(Vec::new()))
     }
 
     /// Receives a short message at once; without threads, that does nothing.
-    pub fn receive_short(&self, _: (Option<Rank>, u32), _: &mut [u8]) -> (Option<Rank>, Settling) {
+    pub fn receive_short(&self, _: Envelope, _: &mut [u8]) -> (Option<Rank>, Settling) {
         (None, Settling(Vec::new()))
     }
 

@@ -7,6 +7,8 @@
 pub enum ErrorField {
     /// A number.
     Number(u64),
+    /// Several numbers.
+    Numbers(Vec<u64>),
     /// A text.
     Text(String),
 }
@@ -114,9 +116,11 @@ pub enum Error {
         /// What the other rank runs.
         theirs: String,
     },
-    /// An operation passed its deadline; the group is broken.
+    /// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name who
+    /// did
+    /// not come, as `rank` of `RankFailed` names who is gone.
     #[error(
-        "{collective} (operation {sequence} of group '{group}') on rank {rank} timed out after {waited_ms} ms: {detail}"
+        "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]
     CollectiveTimeout {
         /// The group's name.
@@ -125,8 +129,13 @@ pub enum Error {
         collective: String,
         /// Sequence number of the operation.
         sequence: u64,
-        /// This rank.
+        /// The first of `missing_ranks`. Where no particular rank is missing (a receive from any
+        /// rank), the rank that waited.
         rank: u32,
+        /// The ranks that did not come, as far as is known, in ascending order.
+        missing_ranks: Vec<u32>,
+        /// The rank whose limit passed first; it told the others.
+        waiting_rank: u32,
         /// How long it ran, ms.
         waited_ms: u64,
         /// Which ranks it waits for, and what they do.
@@ -188,6 +197,24 @@ pub enum Error {
         /// Bytes of the receiver's buffer.
         buffer_bytes: u64,
     },
+    /// A point-to-point message and the buffer for it differ in their element type. A buffer of
+    /// `uint8`
+    /// takes the bytes of a message of any type.
+    #[error(
+        "message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"
+    )]
+    MessageDType {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// The tag.
+        tag: u32,
+        /// The element type of the message.
+        sent_dtype: String,
+        /// The element type of the receiver's buffer.
+        buffer_dtype: String,
+    },
     /// Ranks did not come to the rendezvous in time.
     #[error("{message}")]
     RendezvousTimeout {
@@ -240,6 +267,11 @@ pub enum Error {
         group: String,
         /// `monitored_barrier`.
         collective: String,
+        /// The first of `missing_ranks`.
+        rank: u32,
+        /// The ranks that did not come, in ascending order; all of them, also where the message names
+        /// the first only.
+        missing_ranks: Vec<u32>,
         /// Which ranks, how long was waited.
         message: String,
     },
@@ -275,6 +307,7 @@ impl Error {
             Error::RankFailed { .. } => "RankFailed",
             Error::Aborted { .. } => "Aborted",
             Error::MessageSize { .. } => "MessageSize",
+            Error::MessageDType { .. } => "MessageDType",
             Error::RendezvousTimeout { .. } => "RendezvousTimeout",
             Error::Rendezvous { .. } => "Rendezvous",
             Error::StoreTimeout { .. } => "StoreTimeout",
@@ -335,16 +368,28 @@ impl Error {
                 ("other_rank", ErrorField::Number(u64::from(*other_rank))),
                 ("theirs", ErrorField::Text(theirs.clone())),
             ],
-            Error::CollectiveTimeout { group, collective, sequence, rank, waited_ms, detail } => {
-                vec![
-                    ("group", ErrorField::Text(group.clone())),
-                    ("collective", ErrorField::Text(collective.clone())),
-                    ("sequence", ErrorField::Number(*sequence)),
-                    ("rank", ErrorField::Number(u64::from(*rank))),
-                    ("waited_ms", ErrorField::Number(*waited_ms)),
-                    ("detail", ErrorField::Text(detail.clone())),
-                ]
-            }
+            Error::CollectiveTimeout {
+                group,
+                collective,
+                sequence,
+                rank,
+                missing_ranks,
+                waiting_rank,
+                waited_ms,
+                detail,
+            } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                (
+                    "missing_ranks",
+                    ErrorField::Numbers(missing_ranks.iter().copied().map(u64::from).collect()),
+                ),
+                ("waiting_rank", ErrorField::Number(u64::from(*waiting_rank))),
+                ("waited_ms", ErrorField::Number(*waited_ms)),
+                ("detail", ErrorField::Text(detail.clone())),
+            ],
             Error::WaitTimeout { collective, sequence, waited_ms } => vec![
                 ("collective", ErrorField::Text(collective.clone())),
                 ("sequence", ErrorField::Number(*sequence)),
@@ -371,6 +416,13 @@ impl Error {
                 ("sent_bytes", ErrorField::Number(*sent_bytes)),
                 ("buffer_bytes", ErrorField::Number(*buffer_bytes)),
             ],
+            Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => vec![
+                ("from", ErrorField::Number(u64::from(*from))),
+                ("to", ErrorField::Number(u64::from(*to))),
+                ("tag", ErrorField::Number(u64::from(*tag))),
+                ("sent_dtype", ErrorField::Text(sent_dtype.clone())),
+                ("buffer_dtype", ErrorField::Text(buffer_dtype.clone())),
+            ],
             Error::RendezvousTimeout { message } => {
                 vec![("message", ErrorField::Text(message.clone()))]
             }
@@ -384,9 +436,14 @@ impl Error {
             Error::NotACounter { key } => vec![("key", ErrorField::Text(key.clone()))],
             Error::QueueEmpty => vec![],
             Error::Network { message } => vec![("message", ErrorField::Text(message.clone()))],
-            Error::MonitoredBarrier { group, collective, message } => vec![
+            Error::MonitoredBarrier { group, collective, rank, missing_ranks, message } => vec![
                 ("group", ErrorField::Text(group.clone())),
                 ("collective", ErrorField::Text(collective.clone())),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                (
+                    "missing_ranks",
+                    ErrorField::Numbers(missing_ranks.iter().copied().map(u64::from).collect()),
+                ),
                 ("message", ErrorField::Text(message.clone())),
             ],
             Error::Backend { backend, message } => vec![
@@ -402,7 +459,8 @@ impl Error {
             Error::CollectiveMismatch { rank, .. }
             | Error::CollectiveTimeout { rank, .. }
             | Error::RankFailed { rank, .. }
-            | Error::Aborted { rank, .. } => Some(*rank),
+            | Error::Aborted { rank, .. }
+            | Error::MonitoredBarrier { rank, .. } => Some(*rank),
             _ => None,
         }
     }
@@ -428,6 +486,15 @@ impl Error {
             | Error::WaitTimeout { sequence, .. }
             | Error::RankFailed { sequence, .. }
             | Error::Aborted { sequence, .. } => Some(*sequence),
+            _ => None,
+        }
+    }
+
+    /// The ranks that are missing, if it is a limit that passed without them.
+    pub fn missing_ranks(&self) -> Option<&[u32]> {
+        match self {
+            Error::CollectiveTimeout { missing_ranks, .. }
+            | Error::MonitoredBarrier { missing_ranks, .. } => Some(missing_ranks),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Issued, Transfer};
+use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Envelope, Issued, Transfer};
 use crate::completion::Waiting;
 use crate::{Error, Region, Result, Tensor, Work};
 
@@ -23,19 +23,19 @@ pub struct MessageRequest {
 }
 
 impl ProcessGroup {
-    /// Sends a short message of bytes to `peer` (a rank of this group) from beginning to end, if
-    /// that can be done at once: whether it has gone. If not, nothing was done, and
+    /// Sends a short message to a rank of this group from beginning to end, if that can be done
+    /// immediately: whether it has gone. If not, nothing was done, and
     /// [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a call.
-    pub fn send_short(&self, payload: &[u8], peer: u32, tag: u32) -> bool {
-        payload.len() <= AT_ONCE_BYTES && self.inner.cpu.send_short((peer, tag), payload)
+    pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
+        payload.len() <= AT_ONCE_BYTES && self.inner.cpu.send_short(to, payload)
     }
 
-    /// Receives a message of exactly the bytes of `memory` from `peer`, or from any rank, if it
-    /// comes soon; the sender. None if nothing was received: then [`ProcessGroup::issue_recv`] is
-    /// the way, which also says what is wrong with a call.
-    pub fn receive_short(&self, memory: &mut [u8], peer: Option<u32>, tag: u32) -> Option<u32> {
+    /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
+    /// nothing was received: then [`ProcessGroup::issue_recv`] is the way, which also says what is
+    /// wrong with a call.
+    pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
         match memory.len() <= AT_ONCE_BYTES {
-            true => self.inner.cpu.receive_short((peer, tag), memory),
+            true => self.inner.cpu.receive_short(from, memory),
             false => None,
         }
     }
@@ -115,7 +115,7 @@ pub(super) fn to_send(tensor: &Tensor, peer: u32, tag: u32) -> Result<Transfer> 
         true => tensor.region().clone(),
         false => tensor.to_contiguous().into_region(),
     };
-    Ok(Transfer { peer: Some(peer), tag, memory, finish: None })
+    Ok(Transfer { peer: Some(peer), tag, dtype: tensor.dtype(), memory, finish: None })
 }
 
 /// The receiving of a tensor.
@@ -127,7 +127,8 @@ pub(super) fn to_receive(tensor: &Tensor, peer: Option<u32>, tag: u32) -> Result
             .to_owned();
         return Err(Error::InvalidArgument { message });
     }
-    let mut transfer = Transfer { peer, tag, memory: tensor.region().clone(), finish: None };
+    let (dtype, memory) = (tensor.dtype(), tensor.region().clone());
+    let mut transfer = Transfer { peer, tag, dtype, memory, finish: None };
     if !tensor.is_contiguous() {
         let staged = Region::zeroed(tensor.bytes());
         transfer.memory = staged.clone();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::backend::registry::BackendSpec;
+pub use crate::backend::Envelope;
 use crate::backend::{Backend, Capabilities};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
@@ -265,7 +266,9 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidArgument`] for a peer that is no other rank; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
-        if flat(tensor).is_some_and(|(_, payload)| self.send_short(payload, peer, tag)) {
+        if let Some((dtype, payload)) = flat(tensor)
+            && self.send_short(payload, Envelope { peer: Some(peer), tag, dtype })
+        {
             return Ok(());
         }
         let tensor = single("send", lend(tensor))?;
@@ -277,8 +280,8 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::send`]; [`Error::MessageSize`] if the message does not fit exactly.
     pub fn recv<B: Buffers + ?Sized>(&self, tensor: &mut B, peer: u32, tag: u32) -> Result<()> {
-        if let Some((_, memory)) = flat_mut(tensor)
-            && self.receive_short(memory, Some(peer), tag).is_some()
+        if let Some((dtype, memory)) = flat_mut(tensor)
+            && self.receive_short(memory, Envelope { peer: Some(peer), tag, dtype }).is_some()
         {
             return Ok(());
         }
@@ -291,8 +294,8 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::recv`].
     pub fn recv_anysource<B: Buffers + ?Sized>(&self, tensor: &mut B, tag: u32) -> Result<u32> {
-        if let Some((_, memory)) = flat_mut(tensor)
-            && let Some(sender) = self.receive_short(memory, None, tag)
+        if let Some((dtype, memory)) = flat_mut(tensor)
+            && let Some(sender) = self.receive_short(memory, Envelope { peer: None, tag, dtype })
         {
             return Ok(sender);
         }

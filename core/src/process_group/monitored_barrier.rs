@@ -59,6 +59,35 @@ impl ProcessGroup {
     }
 }
 
+/// What all ranks obey.
+enum Verdict {
+    Passed,
+    Failed { missing: Vec<u32>, message: String },
+}
+
+impl Verdict {
+    /// What stands in the store: the missing ranks on the first line, then the message.
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Verdict::Passed => PASSED.to_vec(),
+            Verdict::Failed { missing, message } => {
+                let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
+                format!("{}\n{message}", missing.join(",")).into_bytes()
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Verdict {
+        if bytes == PASSED {
+            return Verdict::Passed;
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let (missing, message) = text.split_once('\n').unwrap_or(("", &text));
+        let missing = missing.split(',').filter_map(|rank| rank.parse().ok()).collect();
+        Verdict::Failed { missing, message: message.to_owned() }
+    }
+}
+
 /// One barrier, on one rank.
 struct Barrier<'a> {
     group: &'a ProcessGroup,
@@ -86,13 +115,12 @@ impl Barrier<'_> {
         // Who came at the last moment is not missing.
         let missing = self.not_arrived(&missing).await?;
         let verdict = match missing.as_slice() {
-            [] => String::from_utf8_lossy(PASSED).into_owned(),
-            several if wait_all_ranks => self.failure(&names(several)),
-            [first, ..] => self.failure(&format!("Rank {first}")),
+            [] => Verdict::Passed,
+            several if wait_all_ranks => self.failure(&names(several), several),
+            several @ [first, ..] => self.failure(&format!("Rank {first}"), several),
         };
-        let verdict = self.decide(&verdict).await?;
-        if verdict != PASSED {
-            return Err(self.failed(String::from_utf8_lossy(&verdict).into_owned()));
+        if let Verdict::Failed { missing, message } = self.decide(&verdict).await? {
+            return Err(self.failed(missing, message));
         }
         // Everybody is here, so nobody reads what the barrier before left behind. A store that
         // cannot delete keeps a few keys more.
@@ -112,7 +140,7 @@ impl Barrier<'_> {
         let until = clock::after(self.limit);
         while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
             if self.group.is_broken() || !self.wait_for(&[0], until).await? {
-                self.decide(&self.failure("Rank 0")).await?;
+                self.decide(&self.failure("Rank 0", &[0])).await?;
                 break;
             }
         }
@@ -123,49 +151,52 @@ impl Barrier<'_> {
         loop {
             if self.is_there(&verdict).await? {
                 let found = self.store.get_async(&verdict).await?;
-                return self.obey(&found);
+                return self.obey(Verdict::decode(&found));
             }
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
-                let found = self.decide(&self.failure("Rank 0")).await?;
-                return self.obey(&found);
+                let found = self.decide(&self.failure("Rank 0", &[0])).await?;
+                return self.obey(found);
             }
             self.sleep_on(&[&verdict], slice).await?;
         }
     }
 
-    fn obey(&self, verdict: &[u8]) -> Result<()> {
-        if verdict == PASSED {
-            return Ok(());
-        }
-        Err(self.failed(format!(
+    fn obey(&self, verdict: Verdict) -> Result<()> {
+        let Verdict::Failed { missing, message } = verdict else { return Ok(()) };
+        let message = format!(
             "Rank {} successfully reached monitoredBarrier, but received errors while waiting for \
              send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original \
-             exception: \n{}",
+             exception: \n{message}",
             self.group.rank(),
-            String::from_utf8_lossy(verdict)
-        )))
+        );
+        Err(self.failed(missing, message))
     }
 
     /// Writes the verdict if there is none; the one that holds.
-    async fn decide(&self, verdict: &str) -> Result<Vec<u8>> {
-        self.store.compare_set_async(&self.verdict(), b"", verdict.as_bytes()).await
+    async fn decide(&self, verdict: &Verdict) -> Result<Verdict> {
+        let holds =
+            self.store.compare_set_async(&self.verdict(), b"", &verdict.encode()).await?;
+        Ok(Verdict::decode(&holds))
     }
 
-    fn failed(&self, message: String) -> Error {
+    fn failed(&self, missing_ranks: Vec<u32>, message: String) -> Error {
         Error::MonitoredBarrier {
             group: self.group.group_name().to_owned(),
             collective: "monitored_barrier".to_owned(),
+            rank: missing_ranks.first().copied().unwrap_or_default(),
+            missing_ranks,
             message,
         }
     }
 
-    fn failure(&self, who: &str) -> String {
+    fn failure(&self, who: &str, missing: &[u32]) -> Verdict {
         let when = match self.group.is_broken() {
             true => "before the group failed, was aborted or was left".to_owned(),
             false => format!("in {} ms", self.limit.as_millis()),
         };
-        format!("[Rank 0]: {who} failed to pass monitoredBarrier {when}")
+        let message = format!("[Rank 0]: {who} failed to pass monitoredBarrier {when}");
+        Verdict::Failed { missing: missing.to_vec(), message }
     }
 
     async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {

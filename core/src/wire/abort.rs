@@ -63,6 +63,19 @@ pub enum Abort {
         /// Bytes of the receiver's buffer.
         buffer_bytes: u64,
     },
+    /// A point-to-point message and the buffer for it differ in their element type.
+    MessageDType {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// The tag.
+        tag: u32,
+        /// Number of the [`DType`](crate::DType) that was sent.
+        sent_dtype: u8,
+        /// Number of that of the receiver's buffer.
+        buffer_dtype: u8,
+    },
 }
 
 /// What one rank runs, in an [`Abort::Mismatch`].
@@ -101,6 +114,9 @@ impl Abort {
             Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => {
                 writer.u8(5).u32(*from).u32(*to).u32(*tag).u64(*sent_bytes).u64(*buffer_bytes);
             }
+            Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => {
+                writer.u8(6).u32(*from).u32(*to).u32(*tag).u8(*sent_dtype).u8(*buffer_dtype);
+            }
         }
         writer.0
     }
@@ -132,6 +148,13 @@ impl Abort {
                 tag: reader.u32()?,
                 sent_bytes: reader.u64()?,
                 buffer_bytes: reader.u64()?,
+            },
+            6 => Abort::MessageDType {
+                from: reader.u32()?,
+                to: reader.u32()?,
+                tag: reader.u32()?,
+                sent_dtype: reader.u8()?,
+                buffer_dtype: reader.u8()?,
             },
             _ => return None,
         };
@@ -270,6 +293,7 @@ mod tests {
             },
             Abort::User { rank: 3, why: "größer".into() },
             Abort::MessageSize { from: 0, to: 1, tag: 2, sent_bytes: 3, buffer_bytes: 4 },
+            Abort::MessageDType { from: 0, to: 1, tag: 2, sent_dtype: 3, buffer_dtype: 4 },
         ]
     }
 

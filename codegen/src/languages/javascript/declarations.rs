@@ -203,7 +203,11 @@ fn errors(api: &Api) -> Vec<Error> {
             .filter(|field| field.name != "message")
             .map(|field| Field {
                 name: name(&field.name, &field.notes),
-                ty: if field.ty.is_integer() { "number" } else { "string" },
+                ty: match &field.ty {
+                    Type::Sequence(_) => "number[]",
+                    ty if ty.is_integer() => "number",
+                    _ => "string",
+                },
                 doc: plain(api, &field.doc, "  "),
             })
             .collect(),

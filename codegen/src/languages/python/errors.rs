@@ -55,9 +55,10 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
         .map(|field| {
             let rust = &field.name;
             let python = name(&field.name, &field.notes);
-            let value = match field.ty {
+            let value = match &field.ty {
                 Type::UnsignedLong => format!("Field::Number(u64::from(*{rust}))"),
                 Type::UnsignedLongLong => format!("Field::Number(*{rust})"),
+                Type::Sequence(_) => format!("Field::Ranks({rust}.clone())"),
                 _ => format!("Field::Text({rust}.clone())"),
             };
             format!("(\"{python}\", {value})")

@@ -161,8 +161,12 @@ fn exception_of(api: &Api, error: &ErrorKind) -> Exception {
     let mut bases = vec![parent.unwrap_or_else(|| "PolyrankError".into())];
     bases.extend(error.bases.iter().cloned());
     let fields = error.fields.iter().map(|field| {
-        let is_number = field.ty.is_integer();
-        (name(&field.name, &field.notes).to_owned(), if is_number { "int" } else { "str" })
+        let ty = match &field.ty {
+            Type::Sequence(_) => "list[int]",
+            ty if ty.is_integer() => "int",
+            _ => "str",
+        };
+        (name(&field.name, &field.notes).to_owned(), ty)
     });
     Exception {
         name: exception(api, &error.name),

@@ -55,6 +55,12 @@ pub(super) fn errors(api: &Api) -> Errors {
             "u64",
             "*sequence",
         ),
+        (
+            "/// The ranks that are missing, if it is a limit that passed without them.",
+            "missing_ranks",
+            "&[u32]",
+            "missing_ranks",
+        ),
     ];
     let accessor = |(doc, name, ty, value)| {
         let having =
@@ -108,6 +114,7 @@ fn field_type(ty: &Type) -> &'static str {
         Type::LongLong => "i64",
         Type::UnsignedLongLong => "u64",
         Type::Double => "f64",
+        Type::Sequence(item) if **item == Type::UnsignedLong => "Vec<u32>",
         // Every other value is shown in words.
         _ => "String",
     }
@@ -117,6 +124,7 @@ fn field_value(name: &str, ty: &Type) -> String {
     match field_type(ty) {
         "u64" => format!("ErrorField::Number(*{name})"),
         "u32" | "bool" => format!("ErrorField::Number(u64::from(*{name}))"),
+        "Vec<u32>" => format!("ErrorField::Numbers({name}.iter().copied().map(u64::from).collect())"),
         "String" => format!("ErrorField::Text({name}.clone())"),
         // Signed numbers and fractions are shown in words.
         _ => format!("ErrorField::Text({name}.to_string())"),

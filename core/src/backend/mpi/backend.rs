@@ -269,7 +269,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
     fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         self.check("send")?;
         self.check_tag(transfer.tag)?;
-        let Transfer { peer, tag, mut memory, finish } = transfer;
+        let Transfer { peer, tag, mut memory, finish, .. } = transfer;
         let Some(peer) = peer else {
             let message = "send: a message needs a receiver".to_owned();
             return Err(Error::InvalidArgument { message });
@@ -295,7 +295,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
     fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
         self.check("recv")?;
         self.check_tag(transfer.tag)?;
-        let Transfer { peer, tag, memory, finish } = transfer;
+        let Transfer { peer, tag, memory, finish, .. } = transfer;
         let completion = Arc::new(Completion::new());
         let sequence = self.world.progress.change(|active, ended| {
             self.group.bulletin.check("recv")?;

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::{Driver, Settling};
 use crate::completion::Waiting;
-use crate::executor::{Executor, Progress, Small, SpinPolicy};
+use crate::executor::{Envelope, Executor, Progress, Small, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::frame::Fingerprint;
@@ -55,7 +55,7 @@ impl Driver {
     /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
     /// it has gone. What else is over by then is told when the caller drops the other result, as
     /// with [`Driver::submit`].
-    pub fn send_short(&self, to: (Rank, u32), payload: &[u8]) -> (bool, Settling<'_>) {
+    pub fn send_short(&self, to: Envelope, payload: &[u8]) -> (bool, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };
         let mut sent = false;
         if !self.is_inherited()
@@ -84,7 +84,7 @@ impl Driver {
     /// by then is told as with [`Driver::send_short`].
     pub fn receive_short(
         &self,
-        from: (Option<Rank>, u32),
+        from: Envelope,
         memory: &mut [u8],
     ) -> (Option<Rank>, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };

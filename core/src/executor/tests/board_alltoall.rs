@@ -131,6 +131,7 @@ fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
                     let message = Message {
                         peer: Some(peer),
                         tag: 5,
+                        dtype: crate::DType::I32,
                         memory: Region::zeroed(4),
                         deadline: Instant::now() + PATIENCE,
                         finish: None,

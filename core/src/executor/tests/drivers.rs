@@ -332,6 +332,7 @@ fn messages_pass_between_threads() {
                 let message = Message {
                     peer: Some(1 - rank),
                     tag: 3,
+                    dtype: crate::DType::I32,
                     memory: buffer.clone(),
                     deadline: Instant::now() + PATIENCE,
                     finish: None,

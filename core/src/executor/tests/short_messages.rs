@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::network::Random;
-use super::sleeping::{message, pair};
+use super::sleeping::{envelope, message, pair};
 use super::with_seeds;
 use super::world::{memory, values};
 use crate::completion::Completion;
-use crate::executor::{Executor, Message};
-use crate::{Error, Region};
+use crate::executor::{Envelope, Executor, Message};
+use crate::{DType, Error, Region};
 
 fn move_all(executors: &mut [Executor; 2]) {
     let mut moved = true;
@@ -27,7 +27,7 @@ fn move_all(executors: &mut [Executor; 2]) {
 /// Two ranks whose connection stands.
 pub(super) fn connected() -> [Executor; 2] {
     let mut executors = pair();
-    while !executors[0].send_short((1, 9), &[], Instant::now()) {
+    while !executors[0].send_short(envelope(1, 9), &[], Instant::now()) {
         move_all(&mut executors);
     }
     assert_eq!(receive(&mut executors[1], Some(0), 9, &mut []), Some(0));
@@ -35,7 +35,7 @@ pub(super) fn connected() -> [Executor; 2] {
 }
 
 fn receive(executor: &mut Executor, from: Option<u32>, tag: u32, into: &mut [u8]) -> Option<u32> {
-    executor.receive_short((from, tag), into, (16, std::hint::spin_loop), Instant::now())
+    executor.receive_short(Envelope { peer: from, tag, dtype: DType::U8 }, into, (16, std::hint::spin_loop), Instant::now())
 }
 
 pub(super) fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>) {
@@ -46,8 +46,8 @@ pub(super) fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>)
 #[test]
 fn tags_senders_and_lengths_are_told_apart() {
     let mut ranks = connected();
-    assert!(ranks[0].send_short((1, 1), &[1, 2, 3], Instant::now()));
-    assert!(ranks[0].send_short((1, 2), &[4], Instant::now()));
+    assert!(ranks[0].send_short(envelope(1, 1), &[1, 2, 3], Instant::now()));
+    assert!(ranks[0].send_short(envelope(1, 2), &[4], Instant::now()));
     let mut three = [0; 3];
     assert_eq!(receive(&mut ranks[1], Some(0), 3, &mut three), None, "another tag");
     assert_eq!(receive(&mut ranks[1], Some(0), 2, &mut three), None, "another length");
@@ -58,14 +58,14 @@ fn tags_senders_and_lengths_are_told_apart() {
     assert_eq!(receive(&mut ranks[1], Some(0), 2, &mut one), Some(0));
     assert_eq!(one, [4], "what did not fit stayed");
     for peer in [0, 2, u32::MAX] {
-        assert!(!ranks[0].send_short((peer, 1), &[1], Instant::now()), "no other rank: {peer}");
+        assert!(!ranks[0].send_short(envelope(peer, 1), &[1], Instant::now()), "no other rank: {peer}");
     }
 }
 
 #[test]
 fn a_message_of_another_length_is_an_error_of_the_receive_that_takes_it() {
     let mut ranks = connected();
-    assert!(ranks[0].send_short((1, 1), &[1, 2, 3], Instant::now()));
+    assert!(ranks[0].send_short(envelope(1, 1), &[1, 2, 3], Instant::now()));
     assert_eq!(receive(&mut ranks[1], Some(0), 1, &mut [0; 4]), None);
     let (late, completion) = with_tag(message(0, &Region::zeroed(4)), 1);
     ranks[1].recv(late, Instant::now());
@@ -93,7 +93,7 @@ fn messages_of_all_lengths_keep_their_order() {
                 let length = (elements as u32).to_le_bytes();
                 // Whoever receives learns the length from a message before.
                 for (tag, bytes) in [(1, &length[..]), (2, &bytes[..])] {
-                    if ranks[0].send_short((1, tag), bytes, Instant::now()) {
+                    if ranks[0].send_short(envelope(1, tag), bytes, Instant::now()) {
                         at_once[0] += 1;
                     } else {
                         let region = Region::from_vec(bytes.to_vec());
@@ -150,7 +150,7 @@ fn an_earlier_receive_comes_first() {
     let (first, completion) = with_tag(message(0, &into), 1);
     ranks[1].recv(first, Instant::now());
     for number in [1_i32, 2] {
-        assert!(ranks[0].send_short((1, 1), &number.to_le_bytes(), Instant::now()));
+        assert!(ranks[0].send_short(envelope(1, 1), &number.to_le_bytes(), Instant::now()));
     }
     let mut second = [0; 4];
     while receive(&mut ranks[1], Some(0), 1, &mut second).is_none() {
@@ -166,7 +166,7 @@ fn a_receiver_that_does_not_come_is_not_flooded() {
     let mut ranks = connected();
     let payload = [7; 4096];
     let mut sent = 0;
-    while ranks[0].send_short((1, 1), &payload, Instant::now()) {
+    while ranks[0].send_short(envelope(1, 1), &payload, Instant::now()) {
         sent += 1;
         assert!(sent < 1 << 20, "there is no end");
         ranks[1].advance(Instant::now());
@@ -176,5 +176,5 @@ fn a_receiver_that_does_not_come_is_not_flooded() {
         assert_eq!(receive(&mut ranks[1], Some(0), 1, &mut into), Some(0));
     }
     move_all(&mut ranks);
-    assert!(ranks[0].send_short((1, 1), &payload, Instant::now()), "there is room again");
+    assert!(ranks[0].send_short(envelope(1, 1), &payload, Instant::now()), "there is room again");
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::short_messages::{connected, with_tag};
-use super::sleeping::message;
+use super::sleeping::{envelope, message};
 use super::world::{memory, values};
 use crate::completion::{Completion, Waiting};
 use crate::executor::{Driver, SpinPolicy};
@@ -34,7 +34,7 @@ fn post(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> (Region, Arc<Comp
 
 /// Sends at once, or else in flight.
 fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
-    let (sent, settling) = driver.send_short((peer, tag), payload);
+    let (sent, settling) = driver.send_short(envelope(peer, tag), payload);
     drop(settling);
     if !sent {
         let (message, completion) =
@@ -48,7 +48,7 @@ fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
 /// Receives at once, or else in flight.
 fn receive(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> Vec<u8> {
     let mut memory = vec![0; bytes];
-    let (sender, settling) = driver.receive_short((Some(peer), tag), &mut memory);
+    let (sender, settling) = driver.receive_short(envelope(peer, tag), &mut memory);
     drop(settling);
     if sender.is_some() {
         return memory;
@@ -123,7 +123,7 @@ fn who_sleeps_is_woken_by_a_message_that_is_sent_at_once() {
         while !drivers[1].is_leader_asleep() {
             thread::yield_now();
         }
-        let (sent, settling) = drivers[0].send_short((1, 1), &5_i32.to_le_bytes());
+        let (sent, settling) = drivers[0].send_short(envelope(1, 1), &5_i32.to_le_bytes());
         drop(settling);
         assert!(sent, "the connection stands");
         assert_eq!(is_woken.recv_timeout(PATIENCE), Ok(true), "{spin:?}");
@@ -138,7 +138,7 @@ fn sent_in_vain(end: fn(&Driver)) -> (usize, Error) {
     send(&drivers[0], 1, 1, &[1]);
     end(&drivers[1]);
     let sends = |_: &usize| {
-        let (sent, settling) = drivers[0].send_short((1, 1), &[1]);
+        let (sent, settling) = drivers[0].send_short(envelope(1, 1), &[1]);
         drop(settling);
         sent
     };

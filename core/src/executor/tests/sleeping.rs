@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::drivers::PATIENCE;
 use super::world::memory;
-use crate::Region;
 use crate::completion::Completion;
-use crate::executor::{Executor, GroupIdentity, Message};
+use crate::executor::{Envelope, Executor, GroupIdentity, Message};
 use crate::transport::shm::{Listener, ShmTransport};
 use crate::transport::wait;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
+use crate::{DType, Region};
 
 /// The executors of a group of two that share memory.
 pub(super) fn pair() -> [Executor; 2] {
@@ -31,11 +31,17 @@ pub(super) fn message(peer: u32, memory: &Region) -> Message {
     Message {
         peer: Some(peer),
         tag: 1,
+        dtype: crate::DType::U8,
         memory: memory.clone(),
         deadline: Instant::now() + PATIENCE,
         finish: None,
         completion: Arc::new(Completion::new()),
     }
+}
+
+/// A short message of bytes to a rank, or from it.
+pub(super) fn envelope(peer: u32, tag: u32) -> Envelope {
+    Envelope { peer: Some(peer), tag, dtype: DType::U8 }
 }
 
 #[test]

@@ -215,6 +215,7 @@ impl World {
         let message = Message {
             peer,
             tag,
+            dtype: crate::DType::I32,
             memory: memory.clone(),
             deadline: self.now + Duration::from_secs(60),
             finish: None,
