@@ -953,8 +953,8 @@ export class CollectiveMismatchError extends DistBackendError {
 }
 
 /**
- * An operation passed its deadline; the group is broken. `rank` and `missingRanks` name who
- * did not come, as `rank` of {@link RankFailedError} names who is gone.
+ * An operation passed its deadline; the group is broken. As `rank` of {@link RankFailedError}
+ * names who is gone, `rank` and `missingRanks` name who did not come.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
@@ -1069,8 +1069,8 @@ export class MonitoredBarrierError extends DistBackendError {
   /** The first of `missingRanks`. */
   readonly rank: number;
   /**
-   * The ranks that did not come, in ascending order; all of them, also where the message names
-   * the first only.
+   * All ranks that did not come, in ascending order, also where the message names the first
+   * only.
    */
   readonly missingRanks: number[];
 }
@@ -2087,7 +2087,8 @@ export class ProcessGroup {
    *
    * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
    * receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-   * `uint8` view of its own). A rank cannot send to itself.
+   * `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
+   * itself.
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.

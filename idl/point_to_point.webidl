@@ -9,7 +9,8 @@ partial interface ProcessGroup {
   ///
   /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
   /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-  /// `uint8` view of its own). A rank cannot send to itself.
+  /// `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
+  /// itself.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
             [Tag] optional unsigned long tag = 0);

@@ -47,7 +47,8 @@ fn end(group: ProcessGroup, is_last: bool) {
     // Both may take a moment, in which the others are told.
     threads::run(move || {
         if leaves && !distributed::is_registered(&group) {
-            group.shutdown_within(Duration::ZERO);
+            // Nobody is left who could be told of a disagreement.
+            let _ = group.shutdown_within(Duration::ZERO);
         }
         drop(group);
     });

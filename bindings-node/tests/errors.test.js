@@ -74,5 +74,24 @@ test("an operation that passes its deadline says what it waited for", async () =
   const [{ error }] = await onRanks(2, SCENARIOS, "deadline");
   assert.equal(error.kind, "CollectiveTimeout");
   assert.equal(error.collective, "allreduce");
-  assert.equal(error.rank, 0);
+  assert.deepEqual(error.missingRanks, [1], "it names who is missing");
+  assert.equal(error.rank, 1);
+  assert.equal(error.waitingRank, 0);
+});
+
+test("messages of unlike dtypes are an error on both sides", async () => {
+  for (const error of await onRanks(2, SCENARIOS, "messageTypes")) {
+    assert.equal(error.kind, "MessageDType");
+    assert.equal(error.class, "MessageDTypeError");
+    assert.deepEqual([error.from, error.to, error.tag], [0, 1, 5]);
+    assert.deepEqual([error.sentDtype, error.bufferDtype], ["f64", "f32"]);
+  }
+});
+
+test("roots on which ranks disagree are told at the latest when they leave", async () => {
+  for (const error of await onRanks(2, SCENARIOS, "differentRoots")) {
+    assert.equal(error?.kind, "CollectiveMismatch");
+    assert.match(error.message, /root 0/);
+    assert.match(error.message, /root 1/);
+  }
 });

@@ -19,6 +19,7 @@ BASES = {
     "StoreTimeoutError": TimeoutError,
     "MonitoredBarrierError": TimeoutError,
     "MessageSizeError": ValueError,
+    "MessageDTypeError": TypeError,
     "RankFailedError": RuntimeError,
     "CollectiveMismatchError": RuntimeError,
 }

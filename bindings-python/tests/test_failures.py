@@ -62,6 +62,8 @@ def too_late(here):
             work.wait()
         assert isinstance(caught.value, TimeoutError)
         assert caught.value.collective == "allreduce"
+        assert caught.value.missing_ranks == [1]
+        assert (caught.value.rank, caught.value.waiting_rank) == (1, 0)
         # The group is broken now.
         with pytest.raises(polyrank.PolyrankError):
             group.barrier().wait()
@@ -155,3 +157,34 @@ def test_a_rank_killed_while_idle_is_named_by_the_next_call():
         pool.collect([0, 1])
     finally:
         pool.close(kill=True)
+
+
+def roots_differ(here):
+    group = here.make_group("roots differ")
+    called = None
+    try:
+        group.broadcast([np.full(4, float(here.rank))], root=here.rank).wait()
+    except polyrank.CollectiveMismatchError as error:
+        called = error
+    try:
+        group.shutdown()
+    except polyrank.CollectiveMismatchError as error:
+        called = called or error
+    assert called is not None, "nobody said that the roots differ"
+    assert "root 0" in str(called) and "root 1" in str(called)
+
+
+def test_roots_on_which_ranks_disagree_are_told_at_the_latest_when_they_leave(pair):
+    pair.run(roots_differ)
+
+
+def factors_differ(here):
+    group = here.make_group("factors differ")
+    factor = 0.5 + here.rank
+    with pytest.raises(polyrank.CollectiveMismatchError) as caught:
+        group.allreduce([np.ones(3)], polyrank.premul_sum(factor)).wait()
+    assert "factor 0.5" in str(caught.value) and "factor 1.5" in str(caught.value)
+
+
+def test_factors_on_which_ranks_disagree_are_shown(pair):
+    pair.run(factors_differ)

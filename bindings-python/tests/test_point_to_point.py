@@ -95,3 +95,42 @@ def size_differs(here):
 
 def test_a_message_that_does_not_fit_is_an_error_on_the_receiver(pair):
     pair.run(size_differs)
+
+
+def dtype_differs(here):
+    for count in (1, 8, 200_000):
+        group = here.make_group(f"dtype differs {count}")
+        sent = np.arange(count, dtype=np.float64)
+        if here.rank == 0:
+            # A small message has left before the receiver looks at it: the next call tells.
+            with pytest.raises(polyrank.MessageDTypeError) as caught:
+                group.send([sent], 1, 5).wait()
+                group.recv([sent], 1, 5).wait()
+        else:
+            into = np.zeros(count, np.int64)
+            with pytest.raises(polyrank.MessageDTypeError) as caught:
+                group.recv([into], 0, 5).wait()
+            assert not into.any()
+        error = caught.value
+        assert isinstance(error, TypeError)
+        assert (error.from_rank, error.to_rank, error.tag) == (0, 1, 5)
+        assert (error.sent_dtype, error.buffer_dtype) == ("f64", "i64")
+
+
+def test_messages_of_unlike_dtypes_are_an_error_on_both_sides(pair):
+    pair.run(dtype_differs)
+
+
+def bytes_on_request(here):
+    for count in (0, 1, 200_000):
+        sent = np.arange(count, dtype=np.float64)
+        if here.rank == 0:
+            here.group.send([sent], 1, 6).wait()
+        else:
+            into = np.zeros(count, np.int64)
+            here.group.recv([into.view(np.uint8)], 0, 6).wait()
+            assert (into.view(np.float64) == sent).all()
+
+
+def test_a_uint8_view_takes_the_bytes_of_any_message(pair):
+    pair.run(bytes_on_request)

@@ -23,7 +23,7 @@ fn alone(criterion: &mut Criterion) {
     criterion.bench_function("call/1 rank", |bencher| {
         bencher.iter(|| group.allreduce(&mut tensor, ReduceOp::Sum));
     });
-    group.shutdown();
+    drop(group.shutdown());
 }
 
 /// Groups of several ranks, each a thread.
@@ -58,7 +58,7 @@ fn threads(ranks: u32, bytes: usize, iterations: u64) -> Duration {
                 group.allreduce(&mut tensor, ReduceOp::Sum)?;
             }
             let took = begin.elapsed();
-            group.shutdown();
+            group.shutdown()?;
             Ok(took)
         })
     };

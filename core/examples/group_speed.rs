@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The first one touches memory for the first time.
     seconds.remove(0);
     println!("{{\"micros\":{micros:?},\"seconds\":{seconds:?}}}");
-    group.shutdown();
+    group.shutdown()?;
     Ok(())
 }
 

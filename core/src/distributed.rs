@@ -133,11 +133,12 @@ impl World {
 
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
-    async fn leave(self, way: Way) {
+    async fn leave(self, way: Way) -> Result<()> {
         let World { store, hosting, group, groups, .. } = self;
         let broken = group.is_broken();
+        let mut ended = Ok(());
         for group in groups.into_iter().rev() {
-            group.shutdown_in(way).await;
+            ended = ended.and(group.shutdown_in(way).await);
         }
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
         let left = match rendezvous::find_store_free(&*store, LEAVE_LIMIT).await {
@@ -151,6 +152,7 @@ impl World {
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
+        ended
     }
 }
 
@@ -230,7 +232,8 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     let process_id = crate::clock::process_id();
     let made = World { process_id, store, hosting, group: group.clone(), groups };
     if !enter(made) {
-        group.shutdown_in(way).await;
+        // Nothing has run in it.
+        let _ = group.shutdown_in(way).await;
         return Err(Error::AlreadyInitialized);
     }
     Ok(group)
@@ -307,7 +310,8 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 /// made afterwards.
 ///
 /// # Errors
-/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered.
+/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered; that
+/// ranks disagree, as [`ProcessGroup::shutdown`].
 pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
     block_on(destroy_process_group_in(Way::Blocking, group))
 }
@@ -326,7 +330,6 @@ pub(crate) async fn destroy_process_group_in(way: Way, group: Option<&ProcessGro
         Taken::Group(group) => group.shutdown_in(way).await,
         Taken::World(world) => world.leave(way).await,
     }
-    Ok(())
 }
 
 /// What is not registered any more, and is to be left.

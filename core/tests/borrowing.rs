@@ -21,7 +21,7 @@ fn three_ranks(name: &str, rank: impl Fn(&ProcessGroup) + Sync) {
                 let options = GroupOptions::default().timeout(Duration::from_secs(60));
                 let group = ProcessGroup::new(store, number, 3, name, options).unwrap();
                 rank(&group);
-                group.shutdown();
+                group.shutdown().expect("the ranks agree");
             });
         }
     });

@@ -214,7 +214,7 @@ pub fn two_hundred_in_flight(group: &ProcessGroup, memory: Memory) {
         let sum: u32 = all.iter().map(|rank| index + rank).sum();
         assert!(bytes_of(tensor.region()) == sum.to_ne_bytes().repeat(elements), "{index}");
     }
-    other.shutdown();
+    other.shutdown().expect("the ranks agree");
 }
 
 /// Runs the case on this rank, where it must succeed with the right outcome.

@@ -40,7 +40,7 @@ pub fn ranks<R: Send>(size: u32, rank_main: impl Fn(ProcessGroup) -> R + Sync) -
                     let group = ProcessGroup::new(store, rank, size, "test", options)
                         .expect("the group is made");
                     let result = rank_main(group.clone());
-                    group.shutdown();
+                    group.shutdown().expect("the ranks agree");
                     result
                 })
             })

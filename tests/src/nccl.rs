@@ -228,7 +228,7 @@ pub fn nccl_ranks<R: Send>(
                     let group = ProcessGroup::new(store, rank, size, "test", options)
                         .expect("the group is made");
                     let result = rank_main(group.clone());
-                    group.shutdown();
+                    group.shutdown().expect("the ranks agree");
                     result
                 })
             })

@@ -30,7 +30,7 @@ pub fn observe(group: &ProcessGroup) -> Capabilities {
     seen.any_source = receives_from_anybody(group);
     seen.highest_tag = highest_tag(group);
     seen.split = group.split_group(&[0, 1], SplitOptions::default()).is_ok_and(|half| {
-        half.expect("both ranks are members").shutdown();
+        half.expect("both ranks are members").shutdown().expect("the ranks agree");
         true
     });
     seen.mismatches = mismatches(group);

@@ -44,7 +44,10 @@ fn missing_ranks_are_named_on_all_ranks() {
             }
             let error = group.monitored_barrier(limit, wait_all_ranks).unwrap_err();
             let text = format!("[Rank 0]: {named} failed to pass monitoredBarrier in 300 ms");
-            assert!(matches!(error, Error::MonitoredBarrier { .. }));
+            let Error::MonitoredBarrier { rank: 1, missing_ranks, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(missing_ranks[..], [1, 3]);
             assert!(error.to_string().contains(&text), "{error}");
             if !late {
                 failed.wait();

@@ -323,7 +323,7 @@ fn a_rank_that_left_is_named_by_those_that_go_on() {
             let other = group.split_group(&[0, 1], Default::default()).unwrap().unwrap();
             other.run(allreduce(10)).unwrap();
             if group.rank() == 1 {
-                other.shutdown();
+                other.shutdown().expect("the ranks agree");
             } else {
                 let error = other.run(allreduce(100_000)).unwrap_err();
                 tell(0, &error);

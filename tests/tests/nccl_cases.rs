@@ -98,7 +98,7 @@ fn waiting_orders_the_stream_and_operations_come_after_it() {
             }
             // Copied in the order of the stream: both have 1 from the broadcast.
             assert_eq!(numbers(&tensor), [2.0; 4]);
-            other.shutdown();
+            other.shutdown().expect("the ranks agree");
         });
     });
 }

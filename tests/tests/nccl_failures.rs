@@ -282,7 +282,7 @@ fn a_rank_that_left_is_named() {
         let errors = nccl_ranks(2, &Made::default(), |group| {
             finish(&group, allreduce(&group, 10)).unwrap();
             if group.rank() == 1 {
-                group.shutdown();
+                group.shutdown().expect("the ranks agree");
                 let error = group.run(allreduce(&group, 1)).unwrap_err().to_string();
                 assert!(error.contains("the process group was destroyed"), "{error}");
                 return String::new();
@@ -309,7 +309,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
                 let tensor = on_device(group.rank(), &[1.0; 4]);
                 child.run(request(Collective::Allreduce, &tensor)).unwrap();
                 assert_eq!(numbers(&tensor), [2.0; 4]);
-                child.shutdown();
+                child.shutdown().expect("the ranks agree");
             });
             let made = (count("ncclCommSplit"), count("ncclCommInitRankConfig"));
             assert_eq!(made, if bound { (3, 3) } else { (0, 2) });
@@ -332,7 +332,7 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
             let tensor = on_device(group.rank(), &[1.0; 4]);
             child.run(request(Collective::Allreduce, &tensor)).unwrap();
             assert_eq!(numbers(&tensor), [2.0; 4]);
-            child.shutdown();
+            child.shutdown().expect("the ranks agree");
         });
     });
 }
@@ -350,7 +350,7 @@ fn a_child_over_another_backend_leaves_the_communicator_alone() {
                 let mut numbers = [1.0_f32; 4];
                 child.allreduce(&mut numbers, ()).unwrap();
                 assert_eq!(numbers, [2.0; 4]);
-                child.shutdown();
+                child.shutdown().expect("the ranks agree");
             }
             let tensor = on_device(group.rank(), &[1.0; 4]);
             finish(&group, request(Collective::Allreduce, &tensor)).unwrap();

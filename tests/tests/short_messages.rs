@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use polyrank::{Error, ProcessGroup};
+use polyrank::process_group::Envelope;
+use polyrank::{DType, Error, ProcessGroup};
 use polyrank_tests::ranks;
 
 /// A group of two whose ranks have each had a message of the other.
@@ -28,9 +29,10 @@ fn send_until_it_fails(group: &ProcessGroup, peer: u32) -> Error {
 
 /// Nothing goes at once, and every longer way ends with an error that `is_right`.
 fn assert_all_fail(group: &ProcessGroup, peer: u32, is_right: impl Fn(&Error) -> bool) {
-    assert!(!group.send_short(&[1], peer, 1));
-    assert_eq!(group.receive_short(&mut [0], Some(peer), 1), None);
-    assert_eq!(group.receive_short(&mut [0], None, 1), None);
+    let with = |peer| Envelope { peer, tag: 1, dtype: DType::U8 };
+    assert!(!group.send_short(&[1], with(Some(peer))));
+    assert_eq!(group.receive_short(&mut [0], with(Some(peer))), None);
+    assert_eq!(group.receive_short(&mut [0], with(None)), None);
     let errors = [
         group.send(&[1_u8], peer, 1).unwrap_err(),
         group.recv(&mut [0_u8], peer, 1).unwrap_err(),
@@ -59,7 +61,7 @@ fn after_an_abort_both_ranks_say_who_called_it() {
 #[test]
 fn after_it_was_left_a_group_has_no_messages() {
     connected(|group, peer| {
-        group.shutdown();
+        group.shutdown().expect("the ranks agree");
         let rank = group.rank();
         assert_all_fail(group, peer, |error| {
             matches!(error, Error::Aborted { rank: of, why, .. }
@@ -72,7 +74,7 @@ fn after_it_was_left_a_group_has_no_messages() {
 fn who_is_left_alone_is_told_who_left() {
     connected(|group, peer| {
         if group.rank() == 1 {
-            group.shutdown();
+            group.shutdown().expect("the ranks agree");
             return;
         }
         let is_right = |error: &Error| matches!(error, Error::RankFailed { rank: 1, .. });
@@ -86,7 +88,7 @@ fn who_is_left_alone_is_told_who_left() {
 fn a_receive_from_who_left_fails_too() {
     connected(|group, peer| {
         if group.rank() == 1 {
-            group.shutdown();
+            group.shutdown().expect("the ranks agree");
             return;
         }
         let error = group.recv(&mut [0_u8], peer, 1).unwrap_err();

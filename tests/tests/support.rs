@@ -40,7 +40,7 @@ fn over_sockets() {
                     assert_eq!(seen, group.capabilities(), "{backend}");
                     let name: BackendName = backend.parse().unwrap();
                     assert_eq!(Some(seen), registry::capabilities(&name), "{backend}");
-                    group.shutdown();
+                    group.shutdown().expect("the ranks agree");
                 });
             }
         });

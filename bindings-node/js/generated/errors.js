@@ -93,7 +93,7 @@ name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
 export class CollectiveMismatchError extends DistBackendError {}
 name(CollectiveMismatchError, "CollectiveMismatchError", "CollectiveMismatch");
 
-/** An operation passed its deadline; the group is broken. `rank` and `missingRanks` name who did not come, as `rank` of {@link RankFailedError} names who is gone. */
+/** An operation passed its deadline; the group is broken. As `rank` of {@link RankFailedError} names who is gone, `rank` and `missingRanks` name who did not come. */
 export class CollectiveTimeoutError extends DistBackendError {}
 name(CollectiveTimeoutError, "CollectiveTimeoutError", "CollectiveTimeout");
 

@@ -9,6 +9,13 @@ const shown = (error) => ({
   rank: error.rank,
   collective: error.collective,
   seq: error.seq,
+  missingRanks: error.missingRanks,
+  waitingRank: error.waitingRank,
+  from: error.from,
+  to: error.to,
+  tag: error.tag,
+  sentDtype: error.sentDtype,
+  bufferDtype: error.bufferDtype,
 });
 
 async function failure(run) {
@@ -100,4 +107,29 @@ export async function deadline({ group, rank, store }) {
   const error = await failure(() => group.allreduce(Float32Array.of(1), { timeout: 100 }));
   await store.set("over", "1");
   return { error, staysOpen: true };
+}
+
+/** Doubles are sent, and a receiver of floats has a buffer of as many bytes. */
+export async function messageTypes({ group, rank }) {
+  const sent = Float64Array.of(1, 2);
+  const into = new Float32Array(4);
+  if (rank === 1) {
+    const bytes = new Uint8Array(sent.byteLength);
+    await group.recv([bytes], 0, 4);
+    if (new Float64Array(bytes.buffer)[1] !== 2) throw new Error("other bytes came");
+    return failure(() => group.recv([into], 0, 5));
+  }
+  await group.send([sent], 1, 4);
+  // It has left before the receiver looks at it: the next call tells.
+  return failure(async () => {
+    await group.send([sent], 1, 5);
+    await group.recv([sent], 1, 5);
+  });
+}
+
+/** Each rank takes itself for the root. */
+export async function differentRoots({ group, rank }) {
+  const called = await failure(() => group.broadcast([Float32Array.of(rank)], rank));
+  const left = await failure(() => group.shutdown());
+  return called ?? left;
 }

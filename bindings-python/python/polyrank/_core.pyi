@@ -336,8 +336,8 @@ class MessageSizeError(PolyrankError, ValueError):
     buffer_bytes: int
 
 class MessageDTypeError(PolyrankError, TypeError):
-    """A point-to-point message and the buffer for it differ in their element type. A buffer of `uint8`
-    takes the bytes of a message of any type.
+    """A point-to-point message and the buffer for it differ in their element type. A buffer of
+    `uint8` takes the bytes of a message of any type.
     """
 
     from_rank: int
@@ -390,8 +390,8 @@ class CollectiveMismatchError(DistBackendError):
     theirs: str
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name who did
-    not come, as `rank` of `RankFailedError` names who is gone.
+    """An operation passed its deadline; the group is broken. As `rank` of `RankFailedError` names who is
+    gone, `rank` and `missing_ranks` name who did not come.
     """
 
     sequence: int
@@ -1440,7 +1440,8 @@ class ProcessGroup:
 
         The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
         receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-        `uint8` view of its own). A rank cannot send to itself.
+        `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
+        itself.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """

@@ -763,7 +763,8 @@ impl ProcessGroup {
     ///
     /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
     /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-    /// `uint8` view of its own). A rank cannot send to itself.
+    /// `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
+    /// itself.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "send", signature = (*positional, **keywords), text_signature = "($self, tensors, dst_rank, tag=0)")]

@@ -51,7 +51,8 @@ pub(super) async fn compare(
     Ok(comparison)
 }
 
-fn first_difference(
+/// The first number under which two ranks ran different operations.
+pub(super) fn first_difference(
     rank: u32,
     ours: &[Numbered],
     other: u32,
@@ -70,7 +71,8 @@ fn first_difference(
         .next()
 }
 
-fn encode(operations: &[Numbered]) -> Vec<u8> {
+/// The bytes that are published.
+pub(super) fn encode(operations: &[Numbered]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(operations.len() * RECORD_BYTES);
     for (sequence, fingerprint) in operations {
         bytes.extend_from_slice(&sequence.to_le_bytes());
@@ -79,7 +81,8 @@ fn encode(operations: &[Numbered]) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Vec<Numbered> {
+/// Reads what [`encode`] wrote, as far as it can be that.
+pub(super) fn decode(bytes: &[u8]) -> Vec<Numbered> {
     bytes
         .as_chunks::<RECORD_BYTES>()
         .0

@@ -25,6 +25,7 @@ use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod bulletin;
 mod capabilities;
+mod departure;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod detail;
 mod inspect;
@@ -156,6 +157,9 @@ pub struct Transfer {
     pub finish: Option<Outcome>,
 }
 
+/// The leaving of a group, which takes a while.
+pub type Ending<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -272,7 +276,14 @@ pub trait Backend: Send + Sync {
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
     /// Leaves the group in order: what is in flight goes on until `limit`, then fails.
-    fn shutdown(&self, limit: Duration);
+    ///
+    /// # Errors
+    /// The group is left in any case. [`Error::CollectiveMismatch`](crate::Error) and its like, if
+    /// ranks disagree on what they ran and no operation of this rank has said so.
+    fn shutdown(&self, limit: Duration) -> Result<()>;
     /// As [`Backend::shutdown`], without blocking.
-    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    ///
+    /// # Errors
+    /// As [`Backend::shutdown`].
+    fn shutdown_async(&self, limit: Duration) -> Ending<'_>;
 }

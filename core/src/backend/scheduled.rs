@@ -1,16 +1,16 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::departure::Departure;
 use super::registry::BackendName;
 use super::stall::{AGAIN, StallInspector};
 use super::{
-    Agreed, Attempt, Backend, Call, Capabilities, Issued, Lasting, LentMemory, SmallCall, Transfer,
-    Waiting, meet,
+    Agreed, Attempt, Backend, Call, Capabilities, Ending, Issued, Lasting, LentMemory, SmallCall,
+    Transfer, Waiting, meet,
 };
+use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::executor::{
@@ -249,22 +249,46 @@ impl Backend for ScheduledBackend {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
     }
 
-    fn shutdown(&self, limit: Duration) {
+    fn shutdown(&self, limit: Duration) -> Result<()> {
         self.driver.wait(&self.driver.idle(Instant::now() + limit), None);
+        let compare = async {
+            self.departure().compare(limit).await;
+            Ok(())
+        };
+        // A store that cannot block does not answer here.
+        let _ = block_on(compare);
         self.driver.wait(&self.driver.leave(Instant::now() + FAREWELL), None);
-        self.driver.end();
+        self.end()
     }
 
-    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
         Box::pin(async move {
             self.driver.idle(Instant::now() + limit).ended().await;
+            self.departure().compare(limit).await;
             self.driver.leave(Instant::now() + FAREWELL).ended().await;
-            self.driver.end();
+            self.end()
         })
     }
 }
 
 impl ScheduledBackend {
+    fn departure(&self) -> Departure<'_> {
+        Departure {
+            driver: &self.driver,
+            store: self.inspector.store(),
+            backend: self.backend.as_str(),
+            rank: self.rank,
+            size: self.size,
+        }
+    }
+
+    /// Ends the group when all has been said.
+    fn end(&self) -> Result<()> {
+        let untold = self.driver.untold();
+        self.driver.end();
+        untold.map_or(Ok(()), Err)
+    }
+
     /// Whether an operation goes over the board. All ranks decide alike.
     fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
         self.has_board

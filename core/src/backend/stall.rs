@@ -65,6 +65,11 @@ impl StallInspector {
         Ok(inspector)
     }
 
+    /// The store that it asks, over a connection of its own.
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
     /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks
     /// until the store has answered.
     pub(super) fn inspect(&self) {

@@ -2,7 +2,7 @@
 
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
-use crate::{Collective, DType, Error, ReduceOp};
+use crate::{Collective, DType, Error, ReduceOp, Sizes};
 
 /// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
 const TAGGED: &str = " with tag ";
@@ -40,7 +40,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
                 collective: name.to_owned(),
                 sequence: *sequence,
                 rank: waiting_for.first().copied().unwrap_or(*rank),
-                missing_ranks: waiting_for.clone(),
+                missing_ranks: waiting_for.clone().into(),
                 waiting_rank: *rank,
                 waited_ms: *waited_ms,
                 detail: waiting_text(name, waiting_for, tag),
@@ -112,7 +112,11 @@ fn describe(side: &Side) -> String {
         }
     }
     if facts.reduces {
-        text += &format!(" with {}", ReduceOp::name_of_code(fingerprint.reduce_op));
+        let name = ReduceOp::name_of_code(fingerprint.reduce_op);
+        text += &format!(" with {name}");
+        if name == "PREMUL_SUM" && facts.sizes == Sizes::Equal {
+            text += &format!(" of factor {}", f64::from_bits(fingerprint.detail));
+        }
     }
     if facts.rooted {
         text += &format!(", root {}", fingerprint.root);

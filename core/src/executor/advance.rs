@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::boarding::Boarded;
-use super::failure::{Broken, StallReport};
+use super::failure::{Broken, Cause, StallReport};
 use super::spin::cores;
 use super::state::{Finished, State};
 use super::{Envelope, Message, Operation, Small};
@@ -15,6 +15,7 @@ use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
+use crate::{Collective, Error};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
@@ -204,6 +205,9 @@ impl Executor {
             }
         }
         self.state.check_time(&mut *self.transport);
+        if !self.state.replies.is_empty() {
+            self.run();
+        }
         self.state.break_if_needed(&mut *self.transport);
         progress
     }
@@ -269,6 +273,37 @@ impl Executor {
     /// Numbers and fingerprints of the operations in flight, and of those that ended last.
     pub fn history(&self) -> Vec<(u64, Fingerprint)> {
         self.state.in_flight.history()
+    }
+
+    /// As [`Executor::history`], if the others may yet find that they disagree with this rank on
+    /// the last operation: it ended here without all of them. Nothing otherwise.
+    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
+        let last = self.state.in_flight.last();
+        let last = last.and_then(|last| Collective::from_code(last.collective));
+        // In an alltoall each rank knows the sizes of its own blocks only.
+        let may_differ = |it: Collective| it.facts().rooted || it == Collective::Alltoall;
+        match last {
+            Some(last) if self.state.broken.is_none() && may_differ(last) => self.history(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a rank has left the group.
+    pub fn has_departed(&self) -> bool {
+        self.state.departed > 0
+    }
+
+    /// The error that says that ranks disagree, if the group broke for that and no operation of
+    /// this rank ended with it.
+    pub fn untold(&self) -> Option<Error> {
+        self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))
+    }
+
+    /// As [`Executor::break_with`], for a reason that another rank has told all.
+    pub fn break_as_told(&mut self, abort: Abort, now: Instant) {
+        self.state.now = now;
+        self.state.fail_with(Cause { abort, found_here: false });
+        self.run();
     }
 
     /// Notes which ranks are known not to have come to an operation, for the error at its deadline.

@@ -215,6 +215,7 @@ impl State {
             && self.wanting_issued == 0
             && self.ahead.is_empty()
             && self.departed == 0
+            && self.deferred.is_none()
             && !self.is_failing();
         let boarded = self.boarded.as_mut().filter(|it| is_plain && it.sequences.is_empty())?;
         if !boarded.unchecked.is_empty() {
@@ -272,7 +273,8 @@ impl State {
         let mut moved = self.check_board();
         loop {
             let Some(boarded) = &self.boarded else { return moved };
-            if boarded.sequences.is_empty() || self.cause.is_some() {
+            let Some(&oldest) = boarded.sequences.front() else { return moved };
+            if self.cause.is_some() || self.is_disputed(oldest) {
                 return moved;
             }
             let shown = self.show_next();
@@ -286,7 +288,9 @@ impl State {
     /// Compares what ended here without a look at the others.
     fn check_board(&mut self) -> bool {
         let done = self.done_with_board();
-        let Some(boarded) = self.boarded.as_mut().filter(|it| !it.unchecked.is_empty()) else {
+        let may_check = self.deferred.is_none();
+        let boarded = self.boarded.as_mut().filter(|it| may_check && !it.unchecked.is_empty());
+        let Some(boarded) = boarded else {
             return false;
         };
         match boarded.check(self.rank) {
@@ -348,8 +352,10 @@ impl State {
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         let Some(Boarding { small, .. }) = running.boarding else { return false };
         let counts = |rank| {
+            // What a rank shows that failed counts if it ended this operation well before.
             boarded.board.shows(rank, sequence)
-                && boarded.board.attention(rank) != Attention::Withdrawn
+                && (boarded.board.attention(rank) != Attention::Withdrawn
+                    || boarded.board.passed(rank) >= sequence)
         };
         if boarded.is_scheduled(&small, sequence, &running.fingerprint) {
             self.leave_board(sequence);

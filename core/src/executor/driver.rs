@@ -141,6 +141,27 @@ impl Driver {
         self.change(|executor, now| executor.break_with(abort, now));
     }
 
+    /// As [`Driver::break_with`], for a reason that another rank has told all.
+    pub fn break_as_told(&self, abort: Abort) {
+        self.change(|executor, now| executor.break_as_told(abort, now));
+    }
+
+    /// What this rank ran last, if the others may yet find that they disagree with it.
+    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
+        if self.is_inherited() { Vec::new() } else { self.lock().unconfirmed() }
+    }
+
+    /// Whether a rank has left the group.
+    pub fn has_departed(&self) -> bool {
+        self.lock().has_departed()
+    }
+
+    /// The error that says that ranks disagree, if the group broke for that and no operation of
+    /// this rank ended with it.
+    pub fn untold(&self) -> Option<Error> {
+        if self.is_inherited() { None } else { self.lock().untold() }
+    }
+
     /// The oldest operation in flight, and how long it has not moved.
     pub fn stalled(&self) -> Option<StallReport> {
         self.lock().stalled(Instant::now())

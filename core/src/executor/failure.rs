@@ -1,5 +1,6 @@
 //! How a group breaks: deaths, deadlines, disagreements and aborts, and the errors that say so.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::GroupIdentity;
@@ -18,6 +19,10 @@ use crate::wire::frame::{Fingerprint, Header, Kind};
 /// How long an abort of another rank may take to explain why a connection ended.
 const GRACE: Duration = Duration::from_millis(50);
 
+/// How long a disagreement waits at most until the operations before it have ended. Less than
+/// [`FAREWELL`], for which the rank that found it keeps its connections.
+const EARLIER_LIMIT: Duration = Duration::from_millis(800);
+
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -26,6 +31,15 @@ pub(super) struct Cause {
     pub(super) abort: Abort,
     /// Whether this rank found it; else another rank told.
     pub(super) found_here: bool,
+}
+
+/// A disagreement on an operation, while earlier ones are in flight here that may well be complete
+/// on the other ranks: these are not to fail for what came after them.
+pub(super) struct Deferred {
+    cause: Cause,
+    /// The operation on which ranks disagree.
+    pub(super) sequence: u64,
+    until: Instant,
 }
 
 /// A peer whose connection ended; an abort may still explain it better.
@@ -41,6 +55,8 @@ pub(super) struct Broken {
     /// When its connections are closed, whether or not all others were told.
     until: Instant,
     pub(super) closed: bool,
+    /// Whether an operation of this rank ended with the reason.
+    told: Cell<bool>,
 }
 
 /// An operation that does not move.
@@ -60,7 +76,7 @@ pub struct StallReport {
 
 impl Broken {
     pub(super) fn closed(abort: Abort, now: Instant) -> Broken {
-        Broken { abort, until: now, closed: true }
+        Broken { abort, until: now, closed: true, told: Cell::new(false) }
     }
 
     /// What a collective of this rank ends with.
@@ -75,21 +91,58 @@ impl Broken {
 
     /// What the operation of this rank with this name and number ends with.
     pub(super) fn error_named(&self, group: &GroupIdentity, name: &str, sequence: u64) -> Error {
+        self.told.set(true);
         error_of(&self.abort, &group.name, name, sequence)
+    }
+
+    /// The error that says that ranks disagree, if no operation of this rank has ended with it.
+    pub(super) fn untold(&self, group: &GroupIdentity) -> Option<Error> {
+        let is_disagreement = matches!(
+            self.abort,
+            Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. }
+        );
+        let is_news = is_disagreement && !self.told.get();
+        is_news.then(|| self.error_named(group, "shutdown", 0))
     }
 }
 
 impl State {
     /// Notes why the group must break; the first reason counts.
     pub(super) fn fail_with(&mut self, cause: Cause) {
-        if !self.is_failing() {
-            self.cause = Some(cause);
+        if self.is_failing() {
+            return;
+        }
+        if let Abort::Mismatch { sequence, .. } = cause.abort
+            && self.in_flight.has_before(sequence)
+        {
+            if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
+                let until = self.now + EARLIER_LIMIT;
+                self.deferred = Some(Deferred { cause, sequence, until });
+            }
+            return;
+        }
+        self.cause = Some(self.deferred.take().map_or(cause, |deferred| deferred.cause));
+    }
+
+    /// Whether operation `sequence` is one on which ranks disagree, or a later one.
+    pub(super) fn is_disputed(&self, sequence: u64) -> bool {
+        self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
+    }
+
+    /// Breaks the group for a disagreement that has waited until the operations before it ended.
+    fn end_deferral(&mut self) {
+        let is_due = |deferred: &Deferred| {
+            self.now >= deferred.until || !self.in_flight.has_before(deferred.sequence)
+        };
+        if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
+            self.cause = self.deferred.take().map(|deferred| deferred.cause);
         }
     }
 
     /// Breaks the group if there is a reason: releases all memory, ends everything in flight, tells
     /// the others.
     pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
+        self.end_deferral();
         let Some(Cause { abort, found_here }) = self.cause.take() else { return };
         transport.abandon();
         self.work.clear();
@@ -117,7 +170,8 @@ impl State {
             };
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
         }
-        let broken = Broken { abort, until: self.now + FAREWELL, closed: false };
+        let until = self.now + FAREWELL;
+        let broken = Broken { abort, until, closed: false, told: Cell::new(false) };
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
             let released = running.release(&mut self.scratch);
@@ -144,6 +198,7 @@ impl State {
             }
             return;
         }
+        self.ask_who_is_missing();
         if self.earliest.is_some_and(|earliest| self.now >= earliest) {
             self.check_deadlines();
         }
@@ -157,6 +212,10 @@ impl State {
     /// The ranks that hold up an operation: those that are known not to have come, or else all that
     /// it waits for, which may themselves wait for others.
     fn late_ranks(&self, running: &Running) -> Vec<Rank> {
+        let missing = self.missing_ranks(running);
+        if !missing.is_empty() {
+            return missing;
+        }
         match &self.elsewhere {
             Some((sequence, ranks)) if *sequence == running.sequence && !ranks.is_empty() => {
                 ranks.clone()
@@ -212,7 +271,10 @@ impl State {
         // What has ended leaves its deadline behind until then.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
-        [earliest, farewell, suspicion, self.room_deadline()].into_iter().flatten().min()
+        let deferral = self.deferred.as_ref().map(|deferred| deferred.until);
+        let deadlines =
+            [earliest, farewell, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The death that is suspected, as a reason for breaking the group.

@@ -86,6 +86,17 @@ impl InFlight {
         self.iter().map(|running| running.sequence).collect()
     }
 
+    /// Whether an operation before `sequence` is in flight.
+    pub(super) fn has_before(&self, sequence: u64) -> bool {
+        self.iter().next().is_some_and(|running| running.sequence < sequence)
+    }
+
+    /// The last operation that was issued, if it has ended and none is in flight.
+    pub(super) fn last(&self) -> Option<Fingerprint> {
+        let last = self.finished.back().filter(|_| self.is_empty());
+        last.map(|(_, fingerprint)| *fingerprint)
+    }
+
     /// Whether none is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0

@@ -14,6 +14,7 @@ mod collectives;
 mod driver;
 mod failure;
 mod in_flight;
+mod liveness;
 mod operation;
 mod peers;
 mod point_to_point;

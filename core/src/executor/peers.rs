@@ -34,6 +34,8 @@ pub(super) enum Incoming {
     Matched,
     /// It waits for a receive.
     Unmatched,
+    /// Whom the peer misses itself.
+    Report,
     /// Why the peer broke the group.
     Abort,
 }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{Envelope, Executor, Finished, Message, Operation, Small, SpinPolicy, StallReport};
-use crate::Result;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, Waiting};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
+use crate::{Error, Result};
 
 /// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
 const TURNS: usize = 16;
@@ -145,6 +145,27 @@ impl Driver {
     /// Fails everything in flight and everything later, on all ranks.
     pub fn break_with(&self, abort: Abort) {
         self.change(|executor, now| executor.break_with(abort, now));
+    }
+
+    /// As [`Driver::break_with`], for a reason that another rank has told all.
+    pub fn break_as_told(&self, abort: Abort) {
+        drop(self.start(|executor, now| executor.break_as_told(abort, now)));
+    }
+
+    /// What this rank ran last, if the others may yet find that they disagree with it.
+    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().unconfirmed()
+    }
+
+    /// Whether a rank has left the group.
+    pub fn has_departed(&self) -> bool {
+        self.lock().has_departed()
+    }
+
+    /// The error that says that ranks disagree, if the group broke for that and no operation of
+    /// this rank ended with it.
+    pub fn untold(&self) -> Option<Error> {
+        self.lock().untold()
     }
 
     /// The oldest operation in flight, and how long it has not moved.

@@ -8,8 +8,9 @@ use super::GroupIdentity;
 use super::ahead::AheadFrames;
 use super::analysis::Analyses;
 use super::boarding::Boarded;
-use super::failure::{Broken, Cause, Suspicion};
+use super::failure::{Broken, Cause, Deferred, Suspicion};
 use super::in_flight::InFlight;
+use super::liveness::LivenessCheck;
 use super::peers::{Incoming, Peers};
 use super::point_to_point::PointToPoint;
 use super::running::{Running, StepState};
@@ -59,6 +60,8 @@ pub(super) struct State {
     pub(super) in_flight: InFlight,
     /// An operation, and the ranks that are known not to have come to it.
     pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
+    /// What the ranks say that an operation waits for.
+    pub(super) liveness: LivenessCheck,
     /// Frames of operations that were not issued yet.
     pub(super) ahead: AheadFrames,
     pub(super) analyses: Analyses,
@@ -81,6 +84,8 @@ pub(super) struct State {
     pub(super) suspicion: Option<Suspicion>,
     /// Why the group must be broken as soon as the transport is at hand.
     pub(super) cause: Option<Cause>,
+    /// Why it must be broken when the operations in flight before have ended.
+    pub(super) deferred: Option<Deferred>,
     pub(super) broken: Option<Broken>,
     /// How many peers said goodbye.
     pub(super) departed: usize,
@@ -101,6 +106,7 @@ impl State {
             peers: Peers::default(),
             in_flight: InFlight::default(),
             elsewhere: None,
+            liveness: LivenessCheck::default(),
             ahead: AheadFrames::default(),
             analyses: Analyses::default(),
             scratch: ScratchPool::default(),
@@ -114,6 +120,7 @@ impl State {
             earliest: None,
             suspicion: None,
             cause: None,
+            deferred: None,
             broken: None,
             departed: 0,
             finished: Vec::new(),
@@ -161,7 +168,11 @@ impl State {
     fn send_replies(&mut self, transport: &mut dyn Transport) {
         while let Some((peer, mut header)) = self.replies.pop_front() {
             header.issued = self.issued;
-            self.send_frame(transport, peer, header, Payload::Empty);
+            let payload = match header.kind {
+                Kind::Report => self.report(&mut header),
+                _ => Payload::Empty,
+            };
+            self.send_frame(transport, peer, header, payload);
         }
     }
 
@@ -315,6 +326,7 @@ impl Sink for State {
             Kind::Data => self.data_announced(peer, header),
             Kind::Message => self.message_announced(peer, header),
             Kind::Offer => self.offer_announced(peer, header),
+            Kind::Report => self.report_announced(peer, header),
             _ => (Incoming::Nothing, Destination::Discard),
         };
         self.peers.of(peer).incoming = incoming;
@@ -339,6 +351,10 @@ impl Sink for State {
             Kind::Held => self.note_held(peer, header.sequence),
             Kind::Message | Kind::Offer => self.message_arrived(peer, header, incoming, &payload),
             Kind::Accept => self.accept_arrived(peer, header),
+            Kind::Inquiry => {
+                self.replies.push_back((peer, self.header(Kind::Report, header.sequence)));
+            }
+            Kind::Report => self.report_arrived(peer, header, bytes_of(&payload)),
             // What `Issued` says stands in every header.
             Kind::Issued | Kind::Goodbye | Kind::Abort => {}
         }

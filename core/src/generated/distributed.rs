@@ -17,7 +17,7 @@ use crate::{Buffers, ConstBuffers, OwnedBuffers, Result, Work};
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn broadcast<A: Buffers + ?Sized>(
@@ -52,7 +52,7 @@ pub fn broadcast_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce<A: Buffers + ?Sized>(
@@ -82,7 +82,7 @@ pub fn all_reduce_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce_coalesced<A: Buffers + ?Sized>(
@@ -117,7 +117,7 @@ pub fn all_reduce_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ReduceArguments) -> Result<()> {
@@ -143,7 +143,7 @@ pub fn reduce_async(tensor: impl OwnedBuffers, arguments: impl ReduceArguments) 
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -175,7 +175,7 @@ pub fn all_gather_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -210,7 +210,7 @@ pub fn all_gather_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_into_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -244,7 +244,7 @@ pub fn all_gather_into_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn gather<A: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
@@ -279,7 +279,7 @@ pub fn gather_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -316,7 +316,7 @@ pub fn scatter_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -353,7 +353,7 @@ pub fn reduce_scatter_async(
 /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
 ///   for the element type.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -389,7 +389,7 @@ pub fn reduce_scatter_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -423,7 +423,7 @@ pub fn all_to_all_single_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -457,7 +457,7 @@ pub fn all_to_all_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+///   deadline; the group is broken. As `rank` of `RankFailed` names who is
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn barrier(arguments: impl BarrierArguments) -> Result<()> {

@@ -116,9 +116,9 @@ pub enum Error {
         /// What the other rank runs.
         theirs: String,
     },
-    /// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name who
-    /// did
-    /// not come, as `rank` of `RankFailed` names who is gone.
+    /// An operation passed its deadline; the group is broken. As `rank` of `RankFailed` names who
+    /// is
+    /// gone, `rank` and `missing_ranks` name who did not come.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]
@@ -133,7 +133,7 @@ pub enum Error {
         /// rank), the rank that waited.
         rank: u32,
         /// The ranks that did not come, as far as is known, in ascending order.
-        missing_ranks: Vec<u32>,
+        missing_ranks: std::sync::Arc<Vec<u32>>,
         /// The rank whose limit passed first; it told the others.
         waiting_rank: u32,
         /// How long it ran, ms.
@@ -198,8 +198,7 @@ pub enum Error {
         buffer_bytes: u64,
     },
     /// A point-to-point message and the buffer for it differ in their element type. A buffer of
-    /// `uint8`
-    /// takes the bytes of a message of any type.
+    /// `uint8` takes the bytes of a message of any type.
     #[error(
         "message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"
     )]
@@ -269,9 +268,9 @@ pub enum Error {
         collective: String,
         /// The first of `missing_ranks`.
         rank: u32,
-        /// The ranks that did not come, in ascending order; all of them, also where the message names
-        /// the first only.
-        missing_ranks: Vec<u32>,
+        /// All ranks that did not come, in ascending order, also where the message names the first
+        /// only.
+        missing_ranks: std::sync::Arc<Vec<u32>>,
         /// Which ranks, how long was waited.
         message: String,
     },

@@ -25,7 +25,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce<A: Buffers + ?Sized>(
@@ -64,7 +64,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce_coalesced<A: Buffers + ?Sized>(
@@ -110,7 +110,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce<A: Buffers + ?Sized>(
@@ -154,7 +154,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast<A: Buffers + ?Sized>(
@@ -193,7 +193,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast_one<A: Buffers + ?Sized>(
@@ -236,7 +236,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -284,7 +284,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -336,7 +336,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -382,7 +382,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -432,7 +432,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -481,7 +481,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -531,7 +531,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -586,7 +586,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -642,7 +642,7 @@ impl ProcessGroup {
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
     ///   for the element type.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -692,7 +692,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -742,7 +742,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn alltoall<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -798,7 +798,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -846,7 +846,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. `rank` and `missing_ranks` name who did
+    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::backend::registry::BackendSpec;
 pub use crate::backend::Envelope;
+use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Capabilities};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
@@ -181,24 +181,37 @@ impl ProcessGroup {
     }
 
     /// Leaves the group in order. Operations in flight may still finish, for a moment.
-    pub fn shutdown(&self) {
-        self.shutdown_within(SHUTDOWN_LIMIT);
+    ///
+    /// # Errors
+    /// The group is left in any case. [`Error::CollectiveMismatch`] and its like, if ranks disagree
+    /// on what they ran and no operation of this rank has said so: the root of a broadcast, say,
+    /// ends before the others have looked at it.
+    pub fn shutdown(&self) -> Result<()> {
+        self.shutdown_within(SHUTDOWN_LIMIT)
     }
 
     /// As [`ProcessGroup::shutdown`], with this long for the operations in flight; those that are
     /// not done by then fail, on all ranks.
-    pub fn shutdown_within(&self, limit: Duration) {
-        self.backends().for_each(|backend| backend.shutdown(limit));
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::shutdown`].
+    pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
+        self.backends().map(|backend| backend.shutdown(limit)).fold(Ok(()), Result::and)
     }
 
     /// As [`ProcessGroup::shutdown`], without blocking.
-    pub async fn shutdown_async(&self) {
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::shutdown`].
+    pub async fn shutdown_async(&self) -> Result<()> {
+        let mut ended = Ok(());
         for backend in self.backends() {
-            backend.shutdown_async(SHUTDOWN_LIMIT).await;
+            ended = ended.and(backend.shutdown_async(SHUTDOWN_LIMIT).await);
         }
+        ended
     }
 
-    pub(crate) async fn shutdown_in(&self, way: Way) {
+    pub(crate) async fn shutdown_in(&self, way: Way) -> Result<()> {
         match way {
             Way::Blocking => self.shutdown(),
             Way::Awaiting => self.shutdown_async().await,

@@ -175,8 +175,7 @@ impl Barrier<'_> {
 
     /// Writes the verdict if there is none; the one that holds.
     async fn decide(&self, verdict: &Verdict) -> Result<Verdict> {
-        let holds =
-            self.store.compare_set_async(&self.verdict(), b"", &verdict.encode()).await?;
+        let holds = self.store.compare_set_async(&self.verdict(), b"", &verdict.encode()).await?;
         Ok(Verdict::decode(&holds))
     }
 
@@ -185,7 +184,7 @@ impl Barrier<'_> {
             group: self.group.group_name().to_owned(),
             collective: "monitored_barrier".to_owned(),
             rank: missing_ranks.first().copied().unwrap_or_default(),
-            missing_ranks,
+            missing_ranks: missing_ranks.into(),
             message,
         }
     }

@@ -158,7 +158,11 @@ fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) 
         root: if facts.rooted { request.root } else { 0 },
         elements,
         shared_bytes: total.map(|elements| elements * dtype.size_bytes() as u64),
-        detail: digest(&words),
+        detail: match words.as_slice() {
+            // A factor that stands alone stands as it is, for errors to show.
+            [factor] if facts.reduces && facts.sizes == Sizes::Equal => *factor,
+            _ => digest(&words),
+        },
     }
 }
 

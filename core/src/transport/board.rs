@@ -55,6 +55,8 @@ pub trait Board: Send {
     /// Tells the others that this rank will not read what they show for operations up to
     /// `sequence` any more.
     fn pass(&mut self, sequence: u64);
+    /// Up to which operation `rank` will not read what is shown any more, as far as it has told.
+    fn passed(&self, rank: Rank) -> u64;
     /// Tells the others whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
@@ -96,6 +98,9 @@ impl Board for NoBoard {
         match *self {}
     }
     fn pass(&mut self, _: u64) {
+        match *self {}
+    }
+    fn passed(&self, _: Rank) -> u64 {
         match *self {}
     }
     fn set_asleep(&mut self, _: bool) {

@@ -20,8 +20,8 @@ pub struct Fingerprint {
     pub root: u32,
     /// Elements that all ranks must agree on; 0 where sizes differ legitimately.
     pub elements: u64,
-    /// Hash of what else must agree: factor of PREMUL_SUM, sizes of all ranks' blocks, list
-    /// lengths.
+    /// What else must agree: the factor of PREMUL_SUM where there is nothing beside it, or a hash
+    /// of the factor, the sizes of all ranks' blocks, and list lengths.
     pub detail: u64,
 }
 
@@ -47,6 +47,11 @@ pub enum Kind {
     Abort = 8,
     /// The sender leaves in order; an end of the stream after it is no failure.
     Goodbye = 9,
+    /// The sender waits for the receiver in operation `sequence`, which stands still.
+    Inquiry = 10,
+    /// How far the sender is, in answer to an inquiry; the payload lists the ranks that it misses
+    /// in operation `sequence` itself.
+    Report = 11,
 }
 
 /// The header of every frame: [`Header::BYTES`] bytes, little-endian.
@@ -121,7 +126,7 @@ pub enum FrameError {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Data,
         Kind::Ready,
         Kind::Held,
@@ -131,6 +136,8 @@ impl Kind {
         Kind::Accept,
         Kind::Abort,
         Kind::Goodbye,
+        Kind::Inquiry,
+        Kind::Report,
     ];
 
     /// The kind of a number that travelled, if it is one.
@@ -303,7 +310,7 @@ mod tests {
         ) {
             let mut bytes = bytes;
             if marked && bytes.len() >= 4 {
-                bytes[0] %= 12;
+                bytes[0] %= 14;
                 bytes[1..4].copy_from_slice(&MARKER);
             }
             if let Ok(header) = Header::decode(&bytes) {
@@ -347,6 +354,6 @@ mod tests {
             assert_eq!(Kind::from_code(kind as u8), Some(kind));
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(10), None);
+        assert_eq!(Kind::from_code(12), None);
     }
 }

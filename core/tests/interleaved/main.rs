@@ -59,8 +59,8 @@ fn groups_meet_reduce_split_and_end() {
             assert_eq!(reduced, [[*same_parity.last().unwrap() as i32]]);
             let alone = group.split_group_async(&[0], SplitOptions::default()).await.unwrap();
             assert_eq!(alone.is_some(), rank == 0);
-            half.shutdown_async().await;
-            group.shutdown_async().await;
+            half.shutdown_async().await.expect("the ranks agree");
+            group.shutdown_async().await.expect("the ranks agree");
             assert!(group.is_broken(), "nothing can be issued in a group that was left");
         });
     }
@@ -90,7 +90,7 @@ fn objects_go_from_rank_to_rank() {
                     assert_eq!(object, text(from));
                 }
             }
-            group.shutdown_async().await;
+            group.shutdown_async().await.expect("the ranks agree");
         });
     }
 }
@@ -105,7 +105,7 @@ fn groups_merge_in_the_order_in_which_their_ranks_come() {
             let merged = merged.await.unwrap();
             let sum = numbers(merged.allreduce_async(vec![1 << rank], ReduceOp::Sum)).await;
             assert_eq!(sum, [[(1 << size) - 1]]);
-            merged.shutdown_async().await;
+            merged.shutdown_async().await.expect("the ranks agree");
             merged.rank()
         });
         let mut sorted = ranks.clone();
@@ -137,7 +137,7 @@ fn barriers_pass_or_name_who_is_missing() {
                 assert!(error.to_string().contains(&format!("Rank {missing}")), "{error}");
             }
             store.barrier_async("end", size, None).await.unwrap();
-            group.shutdown_async().await;
+            group.shutdown_async().await.expect("the ranks agree");
         });
     }
 }

@@ -58,7 +58,7 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
             let value = match &field.ty {
                 Type::UnsignedLong => format!("Field::Number(u64::from(*{rust}))"),
                 Type::UnsignedLongLong => format!("Field::Number(*{rust})"),
-                Type::Sequence(_) => format!("Field::Ranks({rust}.clone())"),
+                Type::Sequence(_) => format!("Field::Ranks({rust}.to_vec())"),
                 _ => format!("Field::Text({rust}.clone())"),
             };
             format!("(\"{python}\", {value})")

@@ -114,7 +114,8 @@ fn field_type(ty: &Type) -> &'static str {
         Type::LongLong => "i64",
         Type::UnsignedLongLong => "u64",
         Type::Double => "f64",
-        Type::Sequence(item) if **item == Type::UnsignedLong => "Vec<u32>",
+        // Errors are cloned often, and are no larger than others are returned.
+        Type::Sequence(item) if **item == Type::UnsignedLong => "std::sync::Arc<Vec<u32>>",
         // Every other value is shown in words.
         _ => "String",
     }
@@ -124,7 +125,9 @@ fn field_value(name: &str, ty: &Type) -> String {
     match field_type(ty) {
         "u64" => format!("ErrorField::Number(*{name})"),
         "u32" | "bool" => format!("ErrorField::Number(u64::from(*{name}))"),
-        "Vec<u32>" => format!("ErrorField::Numbers({name}.iter().copied().map(u64::from).collect())"),
+        "std::sync::Arc<Vec<u32>>" => {
+            format!("ErrorField::Numbers({name}.iter().copied().map(u64::from).collect())")
+        }
         "String" => format!("ErrorField::Text({name}.clone())"),
         // Signed numbers and fractions are shown in words.
         _ => format!("ErrorField::Text({name}.to_string())"),

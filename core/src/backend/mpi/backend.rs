@@ -4,8 +4,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -20,7 +18,7 @@ use super::small;
 use super::world::{FAILED, World};
 use crate::backend::bulletin::{Bulletin, Found};
 use crate::backend::detail::{Detail, detail};
-use crate::backend::{Attempt, Backend, Call, Capabilities, Issued, SmallCall, Transfer};
+use crate::backend::{Attempt, Backend, Call, Capabilities, Ending, Issued, SmallCall, Transfer};
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
 use crate::store::Store;
@@ -346,12 +344,13 @@ impl<H: Handle> Backend for MpiBackend<H> {
         self.world.progress.break_group(&self.group, abort, Found::Here);
     }
 
-    fn shutdown(&self, limit: Duration) {
+    fn shutdown(&self, limit: Duration) -> Result<()> {
         self.leave(limit);
+        Ok(())
     }
 
-    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move { self.leave(limit) })
+    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
+        Box::pin(async move { self.shutdown(limit) })
     }
 }
 

@@ -1,8 +1,6 @@
 //! The [`Backend`] of one group: what is issued, in which order, and what becomes of it when it
 //! cannot be. Knows when to ask which room of this folder; each of them knows how.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,8 +16,8 @@ use super::running::{Group, Kept, Memory, Running};
 use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::{
-    Backend, BackendOptions, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare,
-    Transfer,
+    Backend, BackendOptions, Call, Capabilities, Direction, Ending, Issued, Mismatches,
+    Share as AnyShare, Transfer,
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
@@ -513,12 +511,13 @@ impl Backend for NcclBackend {
         }
     }
 
-    fn shutdown(&self, limit: Duration) {
+    fn shutdown(&self, limit: Duration) -> Result<()> {
         self.leave(limit);
+        Ok(())
     }
 
-    fn shutdown_async(&self, limit: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move { self.leave(limit) })
+    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
+        Box::pin(async move { self.shutdown(limit) })
     }
 }
 

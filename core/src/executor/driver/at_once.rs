@@ -82,11 +82,7 @@ impl Driver {
     /// Receives a short message of exactly this length from a rank, or any, with a tag, if it comes
     /// soon; its sender. None if nothing was received: then nothing waits for it. What else is over
     /// by then is told as with [`Driver::send_short`].
-    pub fn receive_short(
-        &self,
-        from: Envelope,
-        memory: &mut [u8],
-    ) -> (Option<Rank>, Settling<'_>) {
+    pub fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> (Option<Rank>, Settling<'_>) {
         let mut settling = Settling { driver: self, finished: Vec::new() };
         let mut sender = None;
         // What is in flight would move in between, and be waited for.

@@ -297,8 +297,11 @@ fn a_deadline_on_the_board_names_who_is_late() {
         world.pass(Duration::from_secs(61));
         world.run(&calls);
         for error in errors(&calls) {
-            let Error::CollectiveTimeout { detail, .. } = &error else { panic!("{error}") };
-            assert!(detail.contains("waiting for rank 0"), "{detail}");
+            let Error::CollectiveTimeout { rank, missing_ranks, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!((*rank, &missing_ranks[..]), (0, &[0][..]), "{error}");
+            assert!(error.to_string().contains("waiting for rank 0"), "{error}");
         }
         // What the others showed was for an operation that failed.
         let late = allreduce(&mut world, 0, 10);

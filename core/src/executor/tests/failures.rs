@@ -209,10 +209,21 @@ fn an_operation_past_its_deadline_names_the_ranks_it_waits_for() {
             world.pass(Duration::from_secs(61));
             world.run(&calls);
             for error in errors(&calls) {
-                let Error::CollectiveTimeout { collective, waited_ms, detail, .. } = &error else {
+                let Error::CollectiveTimeout {
+                    collective,
+                    waited_ms,
+                    detail,
+                    rank,
+                    missing_ranks,
+                    waiting_rank,
+                    ..
+                } = &error
+                else {
                     panic!("{error}");
                 };
                 assert_eq!((collective.as_str(), *waited_ms), ("allreduce", 61_000));
+                assert_eq!(missing_ranks.first(), Some(rank), "{error}");
+                assert!(!missing_ranks.contains(waiting_rank), "{error}");
                 assert!(detail.contains("waiting for rank"), "{detail}");
             }
             world.settle();
@@ -341,6 +352,84 @@ fn a_message_to_who_left_fails_as_one_from_it_does() {
                 let error = &errors(&[call])[0];
                 assert!(matches!(error, Error::RankFailed { rank: 2, .. }), "{error}");
                 assert!(error.to_string().contains("left"), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_operation_before_the_one_on_which_ranks_disagree_ends_well() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5, 8] {
+            for count in [10, 200_000] {
+                let mut world = World::new(size, seed);
+                let first: Vec<_> =
+                    (0..size).map(|rank| allreduce(&mut world, rank, count)).collect();
+                let second: Vec<_> = (0..size)
+                    .map(|rank| allreduce(&mut world, rank, if rank == 0 { 7 } else { 8 }))
+                    .collect();
+                world.run(&first);
+                assert_ok(&first);
+                world.run(&second);
+                for error in errors(&second) {
+                    let is_it = matches!(error, Error::CollectiveMismatch { sequence: 2, .. });
+                    assert!(is_it, "{error}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_disagreement_does_not_wait_for_ever_for_operations_before_it() {
+    with_seeds(|seed| {
+        let mut world = World::new(3, seed);
+        // Rank 2 never comes to the first operation.
+        let mut calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 10)).collect();
+        calls.extend((0..2).map(|rank| allreduce(&mut world, rank, 7 + rank as usize)));
+        world.settle();
+        world.pass(Duration::from_secs(1));
+        // Who found it tells the other, which waits for as long again.
+        world.settle();
+        world.pass(Duration::from_secs(1));
+        world.run(&calls);
+        for error in errors(&calls) {
+            assert!(matches!(error, Error::CollectiveMismatch { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn all_name_the_rank_that_is_missing_and_none_that_waits_itself() {
+    with_seeds(|seed| {
+        for size in [3, 5, 8] {
+            let mut world = World::new(size, seed);
+            let missing = seed as u32 % size;
+            let all: Vec<u32> = (0..size).filter(|&rank| rank != missing).collect();
+            let calls: Vec<_> = all
+                .iter()
+                .map(|&rank| {
+                    let schedule = ring_allreduce(rank, size);
+                    let mut call = Call::new(&schedule, vec![], vec![Region::zeroed(40)]);
+                    call.timeout = Duration::from_secs(5);
+                    world.issue(rank, call)
+                })
+                .collect();
+            // Nothing comes from the missing rank, as if its process was stopped.
+            for &rank in &all {
+                world.network.lock().unwrap().cut.insert((missing, rank));
+            }
+            for _ in 0..12 {
+                world.pass(Duration::from_millis(400));
+                world.settle();
+            }
+            world.pass(Duration::from_millis(250));
+            world.run(&calls);
+            for error in errors(&calls) {
+                let Error::CollectiveTimeout { rank, missing_ranks, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!((*rank, &missing_ranks[..]), (missing, &[missing][..]), "{error}");
             }
         }
     });

@@ -6,7 +6,7 @@ use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
 use crate::executor::{EAGER, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
 use crate::wire::frame::Kind;
-use crate::{Error, Region};
+use crate::{DType, Error, Region};
 
 #[test]
 fn messages_meet_by_tag_in_the_order_they_were_sent() {
@@ -164,11 +164,13 @@ fn two_that_send_first_are_told_what_to_do() {
         world.pass(Duration::from_secs(61));
         world.run(&sends);
         for error in errors(&sends) {
-            let Error::CollectiveTimeout { collective, rank, detail, .. } = &error else {
+            let Error::CollectiveTimeout { collective, rank, waiting_rank, detail, .. } = &error
+            else {
                 panic!("{error}");
             };
             assert_eq!(collective, "send");
-            let begin = format!("waiting for rank {} to receive it, with tag 7. ", 1 - rank);
+            assert_eq!(*rank, 1 - waiting_rank, "it names who is missing");
+            let begin = format!("waiting for rank {rank} to receive it, with tag 7. ");
             assert!(detail.starts_with(&begin), "{detail}");
             assert!(detail.contains("isend") && detail.contains("batch_isend_irecv"), "{detail}");
         }
@@ -247,4 +249,64 @@ fn a_peer_that_is_none_is_refused() {
     for error in errors(&all) {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     }
+}
+
+/// Messages below and above what leaves unasked, bytes.
+const LENGTHS: [usize; 3] = [8, 800, 4 * EAGER];
+
+#[test]
+fn messages_of_unlike_types_fail_on_both_sides() {
+    with_seeds(|seed| {
+        for bytes in LENGTHS {
+            for is_early in [false, true] {
+                let mut world = World::new(2, seed);
+                let (from, into) = (Region::zeroed(bytes), Region::zeroed(bytes));
+                let mut calls = Vec::new();
+                if is_early {
+                    calls.push(world.recv_of(DType::I64, 1, Some(0), 6, &into));
+                }
+                let sent = world.send_of(DType::F64, 0, 1, 6, &from);
+                world.settle();
+                if !is_early {
+                    calls.push(world.recv_of(DType::I64, 1, None, 6, &into));
+                }
+                world.run(&calls);
+                world.settle();
+                // What left unasked had gone well on the sender, which hears at its next call.
+                let again = match sent.error() {
+                    Some(_) => sent,
+                    None => world.send(0, 1, 6, &from),
+                };
+                world.settle();
+                calls.push(again);
+                for error in errors(&calls) {
+                    let Error::MessageDType { from: 0, to: 1, tag: 6, .. } = &error else {
+                        panic!("{bytes}: {error}");
+                    };
+                    let text = error.to_string();
+                    assert!(text.contains("f64") && text.contains("i64"), "{text}");
+                }
+                assert!(into.read(|bytes| bytes.iter().all(|byte| *byte == 0)));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_buffer_of_bytes_takes_a_message_of_any_type() {
+    with_seeds(|seed| {
+        for bytes in LENGTHS {
+            let mut world = World::new(2, seed);
+            for (tag, dtype) in (0..).zip(DType::ALL) {
+                let from = memory(0..bytes as i32 / 4);
+                let into = Region::zeroed(bytes);
+                let sent = world.send_of(dtype, 0, 1, tag, &from);
+                let received = world.recv_of(DType::U8, 1, Some(0), tag, &into);
+                let calls = [sent, received];
+                world.run(&calls);
+                assert_ok(&calls);
+                assert_eq!(values(&into), values(&from));
+            }
+        }
+    });
 }

@@ -35,7 +35,8 @@ pub(super) fn connected() -> [Executor; 2] {
 }
 
 fn receive(executor: &mut Executor, from: Option<u32>, tag: u32, into: &mut [u8]) -> Option<u32> {
-    executor.receive_short(Envelope { peer: from, tag, dtype: DType::U8 }, into, (16, std::hint::spin_loop), Instant::now())
+    let from = Envelope { peer: from, tag, dtype: DType::U8 };
+    executor.receive_short(from, into, (16, std::hint::spin_loop), Instant::now())
 }
 
 pub(super) fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>) {
@@ -58,7 +59,10 @@ fn tags_senders_and_lengths_are_told_apart() {
     assert_eq!(receive(&mut ranks[1], Some(0), 2, &mut one), Some(0));
     assert_eq!(one, [4], "what did not fit stayed");
     for peer in [0, 2, u32::MAX] {
-        assert!(!ranks[0].send_short(envelope(peer, 1), &[1], Instant::now()), "no other rank: {peer}");
+        assert!(
+            !ranks[0].send_short(envelope(peer, 1), &[1], Instant::now()),
+            "no other rank: {peer}"
+        );
     }
 }
 
@@ -177,4 +181,24 @@ fn a_receiver_that_does_not_come_is_not_flooded() {
     }
     move_all(&mut ranks);
     assert!(ranks[0].send_short(envelope(1, 1), &payload, Instant::now()), "there is room again");
+}
+
+#[test]
+fn element_types_are_told_apart() {
+    let mut ranks = connected();
+    let to = |dtype| Envelope { dtype, ..envelope(1, 1) };
+    let from = |dtype| Envelope { dtype, ..envelope(0, 1) };
+    assert!(ranks[0].send_short(to(DType::F64), &[1; 8], Instant::now()));
+    assert!(ranks[0].send_short(to(DType::F64), &[2; 8], Instant::now()));
+    let mut short = |dtype, into: &mut [u8]| {
+        ranks[1].receive_short(from(dtype), into, (16, std::hint::spin_loop), Instant::now())
+    };
+    let mut into = [0; 8];
+    // The longer way says what is wrong.
+    assert_eq!(short(DType::I64, &mut into), None);
+    assert_eq!(into, [0; 8]);
+    assert_eq!(short(DType::F64, &mut into), Some(0));
+    assert_eq!(into, [1; 8]);
+    assert_eq!(short(DType::U8, &mut into), Some(0));
+    assert_eq!(into, [2; 8]);
 }

@@ -191,7 +191,19 @@ impl World {
         tag: u32,
         memory: &Region,
     ) -> Arc<Completion> {
-        let (message, completion) = self.message(Some(to), tag, memory);
+        self.send_of(DType::I32, from, to, tag, memory)
+    }
+
+    /// As [`World::send`], of elements of type `dtype`.
+    pub(super) fn send_of(
+        &mut self,
+        dtype: DType,
+        from: Rank,
+        to: Rank,
+        tag: u32,
+        memory: &Region,
+    ) -> Arc<Completion> {
+        let (message, completion) = self.message(dtype, Some(to), tag, memory);
         let now = self.now;
         self.executor(from).send(message, now);
         completion
@@ -204,18 +216,36 @@ impl World {
         tag: u32,
         memory: &Region,
     ) -> Arc<Completion> {
-        let (message, completion) = self.message(from, tag, memory);
+        self.recv_of(DType::I32, to, from, tag, memory)
+    }
+
+    /// As [`World::recv`], of elements of type `dtype`.
+    pub(super) fn recv_of(
+        &mut self,
+        dtype: DType,
+        to: Rank,
+        from: Option<Rank>,
+        tag: u32,
+        memory: &Region,
+    ) -> Arc<Completion> {
+        let (message, completion) = self.message(dtype, from, tag, memory);
         let now = self.now;
         self.executor(to).recv(message, now);
         completion
     }
 
-    fn message(&self, peer: Option<Rank>, tag: u32, memory: &Region) -> (Message, Arc<Completion>) {
+    fn message(
+        &self,
+        dtype: DType,
+        peer: Option<Rank>,
+        tag: u32,
+        memory: &Region,
+    ) -> (Message, Arc<Completion>) {
         let completion = Arc::new(Completion::new());
         let message = Message {
             peer,
             tag,
-            dtype: crate::DType::I32,
+            dtype,
             memory: memory.clone(),
             deadline: self.now + Duration::from_secs(60),
             finish: None,

@@ -227,6 +227,10 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         self.own().store(PASSED_AT, sequence);
     }
 
+    fn passed(&self, rank: Rank) -> u64 {
+        self.memories[rank as usize].load(PASSED_AT)
+    }
+
     fn set_asleep(&mut self, asleep: bool) {
         let own = self.own();
         if own.load(ATTENTION_AT) <= ASLEEP {

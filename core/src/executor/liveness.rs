@@ -1,0 +1,144 @@
+//! Whom an operation that stands still really waits for. Each rank asks the ranks that it waits
+//! for, and those that are in the operation, too, answer whom they miss themselves: after a few
+//! rounds all name the same ranks. Needs no store, whose host may be the one that is missing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::peers::Incoming;
+use super::running::Running;
+use super::state::State;
+use crate::clock::Instant;
+use crate::sorted::sort;
+use crate::transport::{Destination, Payload, Rank};
+use crate::wire::frame::{Header, Kind};
+
+/// How long an operation stands still until its rank asks.
+const ASK_AFTER: Duration = Duration::from_millis(200);
+
+/// How long after a question the next one follows.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a rank that was never heard of may take to answer.
+const FIRST_ANSWER: Duration = Duration::from_millis(150);
+
+/// How long a rank that has answered may be silent.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Most ranks that are asked at a time, and that a report lists.
+const MAX_RANKS: usize = 64;
+
+/// What is known of the oldest operation in flight, if it stands still.
+#[derive(Default)]
+pub(super) struct LivenessCheck {
+    sequence: u64,
+    first_asked: Option<Instant>,
+    last_asked: Option<Instant>,
+    answers: BTreeMap<Rank, Answer>,
+}
+
+/// What a rank last said.
+struct Answer {
+    at: Instant,
+    issued: u64,
+    /// Whom it misses.
+    missing: Vec<Rank>,
+}
+
+impl LivenessCheck {
+    fn note_asked(&mut self, sequence: u64, now: Instant) {
+        if self.sequence != sequence {
+            *self = LivenessCheck { sequence, ..LivenessCheck::default() };
+        }
+        self.first_asked.get_or_insert(now);
+        self.last_asked = Some(now);
+    }
+
+    /// Adds the ranks that operation `sequence` misses because it waits for `peer`.
+    fn add_missing(&self, peer: Rank, sequence: u64, now: Instant, missing: &mut Vec<Rank>) {
+        match self.answers.get(&peer) {
+            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER) => {
+                missing.push(peer);
+            }
+            None => {}
+            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE => {
+                missing.push(peer);
+            }
+            Some(answer) => missing.extend(&answer.missing),
+        }
+    }
+}
+
+impl State {
+    /// Asks the ranks for which the oldest operation waits, if it stands still.
+    pub(super) fn ask_who_is_missing(&mut self) {
+        if self.inquiry_due().is_none_or(|due| self.now < due) {
+            return;
+        }
+        let Some(running) = self.in_flight.iter().next() else { return };
+        let (sequence, peers) = (running.sequence, running.waits_for());
+        let header = self.header(Kind::Inquiry, sequence);
+        for peer in peers.into_iter().take(MAX_RANKS) {
+            self.replies.push_back((peer, header));
+        }
+        self.liveness.note_asked(sequence, self.now);
+    }
+
+    /// When the next question is due. The board shows by itself who has come.
+    pub(super) fn inquiry_due(&self) -> Option<Instant> {
+        let running = self.in_flight.iter().next().filter(|it| it.boarding.is_none())?;
+        let again = self.liveness.last_asked.map(|asked| asked + ASK_AGAIN);
+        let again = again.filter(|_| self.liveness.sequence == running.sequence);
+        Some((running.progressed + ASK_AFTER).max(again.unwrap_or(running.progressed)))
+    }
+
+    /// The ranks that are known to hold up an operation, in order. None are known before they were
+    /// asked.
+    pub(super) fn missing_ranks(&self, running: &Running) -> Vec<Rank> {
+        let mut missing = Vec::new();
+        if running.boarding.is_none() && self.liveness.sequence == running.sequence {
+            for peer in running.waits_for() {
+                self.liveness.add_missing(peer, running.sequence, self.now, &mut missing);
+            }
+        }
+        sort(&mut missing);
+        missing.dedup();
+        missing.retain(|&rank| rank != self.rank);
+        missing
+    }
+
+    /// The payload of a report on the operation that `header` names, which is completed.
+    pub(super) fn report(&self, header: &mut Header) -> Payload {
+        let running = self.in_flight.get(header.sequence);
+        let missing = running.map(|running| self.missing_ranks(running)).unwrap_or_default();
+        let ranks = missing.into_iter().take(MAX_RANKS);
+        let payload: Vec<u8> = ranks.flat_map(Rank::to_le_bytes).collect();
+        header.payload_bytes = payload.len() as u32;
+        header.message_bytes = payload.len() as u64;
+        if payload.is_empty() { Payload::Empty } else { Payload::Owned(payload) }
+    }
+
+    /// Where the payload of a report goes.
+    pub(super) fn report_announced(
+        &mut self,
+        peer: Rank,
+        header: &Header,
+    ) -> (Incoming, Destination) {
+        if header.payload_bytes as usize > MAX_RANKS * size_of::<Rank>() {
+            self.protocol_error(peer, "its report lists too many ranks");
+            return (Incoming::Nothing, Destination::Discard);
+        }
+        (Incoming::Report, Destination::Borrowed)
+    }
+
+    /// A rank says how far it is, and whom it misses.
+    pub(super) fn report_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
+        if self.liveness.sequence != header.sequence {
+            return;
+        }
+        let ranks = payload.as_chunks::<4>().0.iter().map(|bytes| Rank::from_le_bytes(*bytes));
+        let missing = ranks.filter(|rank| *rank < self.size).collect();
+        let answer = Answer { at: self.now, issued: header.issued, missing };
+        self.liveness.answers.insert(peer, answer);
+    }
+}

@@ -1,0 +1,176 @@
+//! Ranks that disagree on their last operation and leave, with real processes: all are told, at the
+//! latest when they leave, over shared memory and over TCP.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use polyrank::distributed::destroy_process_group;
+use polyrank::{Collective, ProcessGroup, Request, Tensor};
+use polyrank_tests::processes::{Ended, processes, report, with_variable};
+
+const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
+
+fn ones(elements: usize) -> Tensor {
+    Tensor::from(vec![1f32; elements])
+}
+
+fn request(collective: Collective, root: u32, elements: usize) -> Request {
+    let mut request = Request::new(collective);
+    request.outputs = vec![vec![ones(elements)]];
+    request.root = root;
+    request
+}
+
+fn reduce(root: u32, elements: usize) -> Request {
+    let mut request = request(Collective::Reduce, root, elements);
+    request.inputs = request.outputs.clone();
+    request
+}
+
+/// A scatter or gather between blocks of so many elements.
+fn blocks(group: &ProcessGroup, collective: Collective, root: u32, elements: usize) -> Request {
+    let mut request = Request::new(collective);
+    request.root = root;
+    let one = vec![vec![ones(elements)]];
+    let all = vec![(0..group.size()).map(|_| ones(elements)).collect()];
+    let is_root = group.rank() == root;
+    let all = if is_root { all } else { Vec::new() };
+    (request.inputs, request.outputs) = match collective {
+        Collective::Scatter => (all, one),
+        _ => (one, all),
+    };
+    request
+}
+
+/// Runs `ours`, and leaves in any case; what the first of the two said.
+fn runs_and_leaves(group: &ProcessGroup, ours: Request) {
+    let called = group.run(ours).err();
+    let left = destroy_process_group(None).err();
+    match called.or(left) {
+        Some(error) => report(format!("{}: {error}", error.kind())),
+        None => report("nothing was said"),
+    }
+    std::process::exit(0);
+}
+
+fn assert_told(ended: &[Ended], both: [&str; 2]) {
+    for (rank, ended) in ended.iter().enumerate() {
+        let [line] = ended.printed.as_slice() else {
+            panic!("rank {rank} printed {:?}\n{}", ended.printed, ended.output)
+        };
+        assert!(line.starts_with("CollectiveMismatch"), "rank {rank}: {line}");
+        for side in both {
+            assert!(line.contains(side), "rank {rank} does not name '{side}': {line}");
+        }
+    }
+}
+
+/// Runs `test` over both transports, with `case` in its environment.
+fn over_both(test: &str, case: &str, size: u32, main: fn(&ProcessGroup), both: [&str; 2]) {
+    for transport in TRANSPORTS {
+        let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+            with_variable("POLYRANK_TEST_CASE", case, || {
+                processes(test, size, |group| main(&group))
+            })
+        });
+        assert_told(&ended, both);
+    }
+}
+
+fn case() -> String {
+    std::env::var("POLYRANK_TEST_CASE").unwrap()
+}
+
+fn differs_in_roots(group: &ProcessGroup) {
+    let root = group.rank() % 2;
+    let request = match case().as_str() {
+        "broadcast" => request(Collective::Broadcast, root, 4),
+        "large broadcast" => request(Collective::Broadcast, root, 100_000),
+        "reduce" => reduce(1 - root, 4),
+        "gather" => blocks(group, Collective::Gather, root, 4),
+        _ => blocks(group, Collective::Scatter, root, 4),
+    };
+    runs_and_leaves(group, request);
+}
+
+#[test]
+fn roots_on_which_ranks_disagree_are_told_to_all_that_leave() {
+    let test = "roots_on_which_ranks_disagree_are_told_to_all_that_leave";
+    for size in [2, 3, 5] {
+        over_both(test, "broadcast", size, differs_in_roots, ["root 0", "root 1"]);
+    }
+    for case in ["large broadcast", "reduce", "gather", "scatter"] {
+        over_both(test, case, 2, differs_in_roots, ["root 0", "root 1"]);
+    }
+}
+
+fn differs_in_sizes(group: &ProcessGroup) {
+    let collective = match case().as_str() {
+        "gather" => Collective::Gather,
+        _ => Collective::Scatter,
+    };
+    let elements = if group.rank() == 0 { 4 } else { 5 };
+    runs_and_leaves(group, blocks(group, collective, 0, elements));
+}
+
+#[test]
+fn sizes_on_which_ranks_disagree_are_told_to_all_that_leave() {
+    let test = "sizes_on_which_ranks_disagree_are_told_to_all_that_leave";
+    for case in ["gather", "scatter"] {
+        over_both(test, case, 3, differs_in_sizes, ["16 bytes", "20 bytes"]);
+    }
+}
+
+fn differs_in_collectives(group: &ProcessGroup) {
+    let collective = if group.rank() == 0 { Collective::Broadcast } else { Collective::Allreduce };
+    runs_and_leaves(group, request(collective, 0, 4));
+}
+
+#[test]
+fn a_root_that_runs_something_else_is_told_when_it_leaves() {
+    let test = "a_root_that_runs_something_else_is_told_when_it_leaves";
+    over_both(test, "", 3, differs_in_collectives, ["broadcast", "allreduce"]);
+}
+
+#[test]
+fn ranks_that_agree_leave_without_an_error() {
+    let test = "ranks_that_agree_leave_without_an_error";
+    for transport in TRANSPORTS {
+        let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+            processes(test, 3, |group| {
+                group.run(request(Collective::Broadcast, 1, 4)).unwrap();
+                group.run(blocks(&group, Collective::Scatter, 2, 4)).unwrap();
+                group.run(blocks(&group, Collective::Gather, 0, 4)).unwrap();
+                report("done");
+            })
+        });
+        for ended in &ended {
+            assert_eq!((ended.printed.as_slice(), ended.code), (&["done".to_owned()][..], Some(0)));
+        }
+    }
+}
+
+#[test]
+fn a_rank_leaves_although_another_was_killed_or_stays() {
+    let test = "a_rank_leaves_although_another_was_killed_or_stays";
+    let ended = processes(test, 3, |group| {
+        group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+        match group.rank() {
+            0 => {
+                // It stays for as long as the others need to leave.
+                let store = group.get_group_store();
+                store.wait(&["left"], Some(Duration::from_secs(60))).unwrap();
+            }
+            1 => {
+                group.shutdown().unwrap();
+                group.get_group_store().set("left", b"").unwrap();
+            }
+            _ => polyrank_tests::processes::die(),
+        }
+        report("left");
+    });
+    assert_eq!(ended[0].printed, ["left"], "{}", ended[0].output);
+    assert_eq!(ended[1].printed, ["left"], "{}", ended[1].output);
+    assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
+}
