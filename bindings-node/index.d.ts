@@ -2522,7 +2522,8 @@ export function isInitialized(): boolean;
 export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
 
 /**
- * Aborts a group; without `group`, all of them.
+ * Aborts a group and forgets it; without `group`, all of them, so that a default group can be
+ * made anew. Does not wait for other ranks.
  *
  * @param group - The process group; none: the default group.
  */

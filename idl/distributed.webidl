@@ -47,7 +47,8 @@ namespace distributed {
   [Waits, Leaves=abort_process_group, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
-  /// Aborts a group; without `group`, all of them.
+  /// Aborts a group and forgets it; without `group`, all of them, so that a default group can be
+  /// made anew. Does not wait for other ranks.
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
   /// The group of the innermost `process_group` block that this thread or task is in, else the

@@ -24,7 +24,7 @@ dictionary NotInitialized {};
 
 /// The default group exists already.
 [Error, Python=AlreadyInitializedError, Bases=(ValueError),
- Message="trying to initialize the default process group twice!"]
+ Message="trying to initialize the default process group twice! is_initialized() says whether there is one; destroy_process_group() leaves it"]
 dictionary AlreadyInitialized {};
 
 /// The group was destroyed, or does not belong to this process.

@@ -16,7 +16,7 @@ enum ObjectCodec {
 
 partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined broadcast_object_list(Object object_list, optional Rank? src = null,
                                   optional ProcessGroup? group = null,
                                   [NotIn=javascript] optional Object? device = null,
@@ -24,20 +24,20 @@ partial namespace distributed {
                                   [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// All ranks get every rank's object, in `object_list`, which has one place for each rank.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
                               optional ProcessGroup? group = null,
                               [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
                           optional Rank? dst = null, optional ProcessGroup? group = null,
                           optional Rank? group_dst = null,
                           [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Each rank gets its object of the list of `src`, in place 0 of its output list.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
                                 [Positional] optional Object? scatter_object_input_list = null,
                                 optional Rank? src = null,
@@ -46,7 +46,7 @@ partial namespace distributed {
                                 [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined send_object_list(Object object_list, [GlobalPeer] optional Rank? dst = null,
                              optional ProcessGroup? group = null,
                              [NotIn=javascript] optional Object? device = null,
@@ -55,7 +55,7 @@ partial namespace distributed {
 
   /// Receives objects into a list of the same length as the sender's. The sender's global rank;
   /// -1 if this process is not in the group.
-  [Handwritten, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
                         optional ProcessGroup? group = null,
                         [NotIn=javascript] optional Object? device = null,

@@ -136,7 +136,7 @@ interface TCPStore : Store {
   /// - `multi_tenant`: servers of this process on one port are one server.
   /// - `master_listen_fd`: serve on this listening socket; the port must be its port.
   /// - `use_libuv`: accepted for compatibility; there is one server.
-  [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
+  [Factory=connect, Own=python, Waits, Throws=(Network, StoreTimeout)]
   constructor(DOMString host_name, unsigned long port, optional long? world_size = null,
               optional boolean is_master = false, optional Duration timeout = 300,
               optional boolean wait_for_workers = true, optional boolean multi_tenant = false,

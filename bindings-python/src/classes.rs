@@ -1,10 +1,11 @@
 //! The classes of the IDL's interfaces: what they hold, and the methods that only Python has
-//! (`await`, `repr`). The other methods are generated; their bodies are in `bodies`.
+//! (`await`, `repr`). The other methods are generated.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::OnDevice;
+use polyrank::calls::{Answer, Object, StoreObject};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
@@ -66,7 +67,7 @@ pub(crate) struct Future {
 /// timeout and then raise `StoreTimeoutError`. The base class of all stores.
 #[pyclass(frozen, subclass, weakref, module = "polyrank")]
 pub(crate) struct Store {
-    pub(crate) inner: Arc<dyn polyrank::store::Store>,
+    pub(crate) inner: StoreObject,
 }
 
 /// A store in this process's memory, for threads as ranks and for tests.
@@ -75,33 +76,23 @@ pub(crate) struct HashStore;
 
 /// A store in one file of a directory that all ranks see; access is by file locks.
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
-pub(crate) struct FileStore {
-    pub(crate) inner: Arc<polyrank::store::FileStore>,
-}
+pub(crate) struct FileStore;
 
 /// A view of another store: every key gets a prefix. How several groups share one store.
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
-pub(crate) struct PrefixStore {
-    pub(crate) inner: Arc<polyrank::store::PrefixStore>,
-    /// The store that it is a view of, as it was given.
-    pub(crate) underlying: Py<PyAny>,
-}
+pub(crate) struct PrefixStore;
 
 /// A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
 /// each be PyTorch.
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
-pub(crate) struct TCPStore {
-    pub(crate) inner: Arc<polyrank::store::TcpStore>,
-}
+pub(crate) struct TCPStore;
 
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
 /// WebSockets on its port; one of PyTorch does not.
 ///
 /// A WebSocket that breaks is opened again, and no request is lost or carried out twice.
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
-pub(crate) struct WebSocketStore {
-    pub(crate) inner: Arc<polyrank::store::WebSocketStore>,
-}
+pub(crate) struct WebSocketStore;
 
 /// One send or receive for `batch_isend_irecv`.
 #[pyclass(frozen, module = "polyrank")]
@@ -112,6 +103,46 @@ pub(crate) struct P2POp {
     pub(crate) peer: u32,
     pub(crate) group: polyrank::ProcessGroup,
     pub(crate) tag: u32,
+}
+
+/// A class whose objects core makes.
+pub(crate) trait MadeByCore: pyo3::PyClass {
+    /// What makes the instance of an object that core made.
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>>;
+}
+
+impl MadeByCore for ProcessGroup {
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Group(inner)) => Ok(ProcessGroup { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl MadeByCore for Store {
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Store(inner)) => Ok(Store { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+macro_rules! stores {
+    ($($class:ident),*) => {$(
+        impl MadeByCore for $class {
+            fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+                Ok(Store::made_of(answer)?.add_subclass($class))
+            }
+        }
+    )*};
+}
+
+stores!(HashStore, FileStore, PrefixStore, TCPStore, WebSocketStore);
+
+fn unexpected(answer: &Answer) -> PyErr {
+    PyTypeError::new_err(format!("core made {answer:?}, which is not an object of this class"))
 }
 
 impl Work {
@@ -157,7 +188,14 @@ impl Work {
     }
 
     fn __repr__(&self) -> String {
-        format!("<{:?}>", self.inner)
+        self.inner.to_string()
+    }
+}
+
+#[pymethods]
+impl Store {
+    fn __repr__(&self) -> String {
+        self.inner.to_string()
     }
 }
 

@@ -188,7 +188,14 @@ pub(crate) fn awaitable<'py>(
     value: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send + 'static,
 ) -> PyResult<Bound<'py, PyAny>> {
     static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let event_loop = RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
+    let running_loop = RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?;
+    let event_loop = running_loop.call0().map_err(|_| {
+        PyRuntimeError::new_err(
+            "no asyncio loop runs in this thread. A Work or a Future is awaited in asyncio (uvloop \
+             too); elsewhere, as in trio, call its wait() in a thread: \
+             await trio.to_thread.run_sync(work.wait)",
+        )
+    })?;
     let future = event_loop.call_method0("create_future")?;
     if py.detach(|| work.is_completed()) {
         let outcome = outcome(py, work.error(), value);

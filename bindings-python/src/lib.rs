@@ -1,14 +1,14 @@
 //! polyrank for Python: the compiled part of the package. Methods are made from the IDL
-//! (`generated`); what is written by hand is the conversion of values (`convert`), what only Python
-//! has (`future`, `record`), and bodies that do more than one call of the core (`bodies`).
+//! (`generated`); what is written by hand is the conversion of values (`convert`), and what only
+//! Python has (`future`, `record`, `implementations`).
 
-mod bodies;
 mod classes;
 mod convert;
 mod current;
 mod ending;
 mod future;
 mod generated;
+mod implementations;
 mod object_codec;
 mod record;
 mod reduce_op;

@@ -7,7 +7,7 @@ use polyrank::calls::{self, Method, Overload, Parameter, RecordType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::convert::{Foreigns, arguments, object_of_value, raise};
+use crate::convert::{OpaqueObjects, arguments, object_of_value, raise};
 
 /// Named values with defaults. The base class of all options.
 #[pyclass(subclass, frozen, name = "Options", module = "polyrank")]
@@ -105,7 +105,7 @@ fn check(
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    let arguments = arguments(None, positional, keywords, &mut Foreigns::default())?;
+    let arguments = arguments(None, positional, keywords, &mut OpaqueObjects::default())?;
     let resolved = calls::resolve(constructor(record_type), arguments);
     resolved.map(drop).map_err(|error| raise(positional.py(), &error))
 }

@@ -43,7 +43,13 @@ fn wait_on(
         let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
         let slice = left.map_or(SLICE, |left| left.min(SLICE));
         match py.detach(|| work.wait_slice(slice)) {
-            Some(result) => return result.map_err(|error| raise(py, &error)),
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => {
+                // A signal that ended a peer may have come here too: what its handler raises is
+                // what the user wants to see.
+                py.check_signals()?;
+                return Err(raise(py, &error));
+            }
             None => py.check_signals()?,
         }
         if timeout.is_some_and(|timeout| start.elapsed() >= timeout) {

@@ -50,6 +50,47 @@ def free_functions(here):
     assert store.timeout == limit
 
 
+def abort_forgets(here):
+    store = polyrank.PrefixStore("abort forgets", here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    left = [polyrank.default_group(), dist.new_group()]
+    dist.abort_process_group(left[1])
+    assert dist.is_initialized() and dist.get_pg_count() == 1
+    # What was registered is forgotten; another abort of it does no harm.
+    with pytest.raises(polyrank.InvalidGroupError, match="not registered"):
+        dist.destroy_process_group(left[1])
+    dist.abort_process_group()
+    assert not dist.is_initialized()
+    for group in left:
+        with pytest.raises(polyrank.PolyrankError):
+            group.barrier().wait()
+    with pytest.raises(polyrank.NotInitializedError):
+        dist.abort_process_group()
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    tensor = np.ones(3)
+    dist.all_reduce(tensor)
+    assert (tensor == here.size).all()
+    dist.destroy_process_group()
+
+
+def test_abort_process_group_forgets_the_groups(world):
+    world.run(abort_forgets)
+
+
+def one_object_for_one_group(here):
+    store = polyrank.PrefixStore("one object", here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    assert dist.group.WORLD is polyrank.default_group()
+    mine = dist.new_group([here.rank], group_desc="mine", use_local_synchronization=True)
+    with dist.process_group(mine) as inside:
+        assert inside is mine and dist.current_process_group() is mine
+    dist.destroy_process_group()
+
+
+def test_a_group_is_one_object(pair):
+    pair.run(one_object_for_one_group)
+
+
 def collectives(rank, size):
     tensor = np.full(3, rank + 1.0)
     assert dist.all_reduce(tensor) is None

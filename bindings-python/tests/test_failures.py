@@ -2,13 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
 import polyrank
-from ranks import Pool
+from ranks import PATIENCE_S, Pool
 
 
 def disagree(here, name, kind):
@@ -76,6 +78,46 @@ def too_late(here):
 
 def test_an_operation_past_its_deadline(pair):
     pair.run(too_late)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import numpy as np
+import polyrank as pr
+
+rank = int(sys.argv[1])
+store = pr.TCPStore("127.0.0.1", int(sys.argv[2]), is_master=False, timeout=30)
+pr.init_process_group(store=store, rank=rank, world_size=2, timeout=30)
+if rank == 1:
+    store.get("interrupted")
+    os.kill(os.getpid(), signal.SIGKILL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+other = store.clone()
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    other.set("interrupted", b"")
+
+try:
+    threading.Thread(target=interrupt).start()
+    pr.all_reduce(np.ones(2))
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+def test_ctrl_c_wins_over_the_death_of_a_peer():
+    """Both come at once where a terminal sends SIGINT to all ranks."""
+    server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=30)
+    command = [sys.executable, "-c", INTERRUPTED]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(server.port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for rank in range(2)
+    ]
+    (out, err), _ = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+    assert (out.decode().strip(), err.decode()) == ("KeyboardInterrupt", "")
 
 
 def aborts(here):

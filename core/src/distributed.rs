@@ -359,7 +359,8 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     }
 }
 
-/// Aborts a group; with `None`, or the default group, all of them.
+/// Aborts a group and forgets it; with `None`, or the default group, all of them: a new default
+/// group can be made afterwards, as after [`destroy_process_group`]. Does not wait.
 ///
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.
@@ -368,7 +369,11 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
     if groups.is_empty() {
         return Err(Error::NotInitialized);
     }
+    // Forgotten first: nobody gets a group that is about to be aborted. One that is registered
+    // nowhere is only aborted.
+    let forgotten = take(group).ok();
     groups.iter().for_each(ProcessGroup::abort);
+    drop(forgotten);
     Ok(())
 }
 

@@ -29,6 +29,9 @@ pub struct Environment {
     pub master_port: Option<u16>,
     /// `TORCHELASTIC_USE_AGENT_STORE`: whether the launcher itself hosts the store.
     pub use_agent_store: bool,
+    /// Whether an MPI launcher started the process: `OMPI_COMM_WORLD_RANK`, `PMIX_RANK` or
+    /// `PMI_RANK` is set.
+    pub has_mpi_launcher: bool,
     /// `TORCHELASTIC_RESTART_COUNT`: how often the launcher started the ranks again.
     pub restart_count: Option<u32>,
 }
@@ -57,6 +60,9 @@ impl Environment {
             master_addr: text("MASTER_ADDR"),
             master_port: number("MASTER_PORT", text("MASTER_PORT"))?,
             use_agent_store: text("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
+            has_mpi_launcher: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
+                .iter()
+                .any(|name| text(name).is_some()),
             restart_count: number(
                 "TORCHELASTIC_RESTART_COUNT",
                 text("TORCHELASTIC_RESTART_COUNT"),

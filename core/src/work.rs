@@ -254,9 +254,19 @@ impl Inner {
 
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// What a person wants to know of it, the same in every language: `Work(allreduce #1, complete)`.
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Work { name, sequence, inner } = self;
-        let result = inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.result());
-        write!(f, "Work({name} {sequence}, {result:?})")
+        match inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.result()) {
+            None => write!(f, "Work({name} #{sequence}, running)"),
+            Some(Ok(())) => write!(f, "Work({name} #{sequence}, complete)"),
+            Some(Err(error)) => write!(f, "Work({name} #{sequence}, failed: {error})"),
+        }
     }
 }
 

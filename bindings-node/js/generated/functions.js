@@ -43,7 +43,7 @@ export function destroyProcessGroup(...given) {
 
 const DISTRIBUTED_ABORT_PROCESS_GROUP = { key: "DISTRIBUTED_ABORT_PROCESS_GROUP", name: "abortProcessGroup", required: 0, group: 0, groupName: "group", gives: "nothing" };
 
-/** Aborts a group; without `group`, all of them. */
+/** Aborts a group and forgets it; without `group`, all of them, so that a default group can be made anew. Does not wait for other ranks. */
 export function abortProcessGroup(...given) {
   return calls.invoke(DISTRIBUTED_ABORT_PROCESS_GROUP, null, given);
 }

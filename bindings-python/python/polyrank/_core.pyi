@@ -1795,7 +1795,9 @@ def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) ->
     """
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Aborts a group; without `group`, all of them."""
+    """Aborts a group and forgets it; without `group`, all of them, so that a default group can be
+    made anew. Does not wait for other ranks.
+    """
 
 def current_process_group() -> ProcessGroup:
     """The group of the innermost `process_group` block that this thread or task is in, else the
@@ -1954,72 +1956,212 @@ def get_default_backend_for_device(device: str) -> str:
     Raises `InvalidArgumentError`.
     """
 
-def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
+@overload
+def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_src: SupportsIndex | None = None) -> None:
     """All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank."""
 
-def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def broadcast(tensor: _Tensor, src: SupportsIndex | None, group: ProcessGroup | None, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Reduces a tensor over all ranks, in place; all ranks get the same bits.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_reduce(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Reduces several tensors over all ranks, in place, each for itself, in one operation.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
-def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
+@overload
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_dst: SupportsIndex | None = None) -> None:
     """Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def reduce(tensor: _Tensor, dst: SupportsIndex | None, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size."""
 
-def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """All ranks get every rank's tensors: for each list of outputs one input."""
 
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """All ranks get every rank's tensor in one output: one after the other along dimension 0, or
     stacked.
     """
 
+@overload
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
 all_gather_single = all_gather_into_tensor
 
-def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None:
+@overload
+def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_dst: SupportsIndex | None = None) -> None:
     """`dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said."""
 
-def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None:
+@overload
+def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None, dst: SupportsIndex | None, group: ProcessGroup | None, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_src: SupportsIndex | None = None) -> None:
     """Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
     said.
     """
 
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None, src: SupportsIndex | None, group: ProcessGroup | None, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
+@overload
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
 reduce_scatter_single = reduce_scatter_tensor
 
-def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
     Sizes are rows; none cuts into equal parts.
     """
 
-def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None:
+@overload
+def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None, input_split_sizes: Sequence[SupportsIndex] | None, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
     """Sends input `i` to rank `i` and receives output `i` from it, for every rank."""
 
-def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work | None:
+@overload
+def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all(output_tensor_list: Sequence[_Tensor], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> None:
     """Waits until all ranks came. `device_ids` is for backends with devices."""
+
+@overload
+def barrier(group: ProcessGroup | None = None, *, async_op: Literal[True], device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work: ...
+
+@overload
+def barrier(group: ProcessGroup | None, async_op: Literal[True], device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work: ...
+
+@overload
+def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work | None: ...
 
 def monitored_barrier(group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
     """Waits until all ranks came, and says which did not: the first, or all of them if

@@ -1,25 +1,25 @@
 //! One call from Python: arguments in, an overload chosen, values taken out one by one.
 
-use std::sync::Arc;
-
 use polyrank::calls::{
-    self, Arguments, Constant, FromValue, Method, Parameter, Resolved, Role, Type, Value,
+    self, Arguments, Constant, FromValue, Invocation, Method, Object, Parameter, Resolved, Role,
+    Type, Value,
 };
 use polyrank::{DType, Device, Error, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use super::exception::raise;
-use super::value::{Foreigns, opaque, value};
-use crate::classes::{NonGroupMember, ProcessGroup, Store};
+use super::handles::handle_of_argument;
+use super::invoke::warn_left_out;
+use super::value::{OpaqueObjects, opaque, value};
+use crate::classes::{NonGroupMember, ProcessGroup};
 
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
     py: Python<'py>,
     resolved: Resolved,
-    foreigns: Foreigns<'py>,
+    opaque_objects: OpaqueObjects<'py>,
 }
 
 /// The neutral values of a call's arguments. Where `method` takes any object, nobody looks into it.
@@ -27,19 +27,21 @@ pub(crate) fn arguments<'py>(
     method: Option<&Method>,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
 ) -> PyResult<Arguments> {
     let mut arguments =
         Arguments { positional: Vec::with_capacity(positional.len()), ..Arguments::default() };
     for (position, item) in positional.iter().enumerate() {
         let is_any = method.is_some_and(|method| method.takes_any_at(position));
-        let value = if is_any { opaque(&item, foreigns) } else { value(&item, foreigns) };
+        let value =
+            if is_any { opaque(&item, opaque_objects) } else { value(&item, opaque_objects) };
         arguments.positional.push(value?);
     }
     for (name, item) in keywords.into_iter().flatten() {
         let name: String = name.extract()?;
         let is_any = method.is_some_and(|method| method.takes_any_as(&name));
-        let value = if is_any { opaque(&item, foreigns) } else { value(&item, foreigns) };
+        let value =
+            if is_any { opaque(&item, opaque_objects) } else { value(&item, opaque_objects) };
         arguments.keywords.push((name, value?));
     }
     Ok(arguments)
@@ -52,16 +54,16 @@ pub(crate) fn resolve<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Call<'py>> {
-    let mut foreigns = Foreigns::default();
+    let mut opaque_objects = OpaqueObjects::default();
     if let Some(resolved) = common_shape(method, positional, keywords) {
-        return Ok(Call { py, resolved, foreigns });
+        return Ok(Call { py, resolved, opaque_objects });
     }
-    let mut arguments = arguments(Some(method), positional, keywords, &mut foreigns)?;
+    let mut arguments = arguments(Some(method), positional, keywords, &mut opaque_objects)?;
     if !takes_tensors(method) {
         bytes_for_tensors(&mut arguments);
     }
     let resolved = calls::resolve(method, arguments).map_err(|error| raise(py, &error))?;
-    let call = Call { py, resolved, foreigns };
+    let call = Call { py, resolved, opaque_objects };
     call.refuse_read_only_outputs()?;
     Ok(call)
 }
@@ -101,25 +103,15 @@ impl<'py> Call<'py> {
         self.resolved.method.name
     }
 
-    /// The position of the overload in the order of declaration.
-    pub(crate) fn overload(&self) -> usize {
-        self.resolved.overload
-    }
-
     /// Takes the value of parameter `index`, once.
     pub(crate) fn take<T: FromValue>(&mut self, index: usize) -> PyResult<T> {
         self.resolved.take(index).map_err(|error| raise(self.py, &error))
     }
 
-    /// The name of parameter `index`, and what it was given.
-    pub(crate) fn argument(&self, index: usize) -> (&'static str, &Value) {
-        self.parameters().nth(index).map_or(("", &Value::None), |(it, value)| (it.name, value))
-    }
-
     /// The object that parameter `index` was given, if it is one that only Python knows.
     pub(crate) fn object(&self, index: usize) -> Option<&Bound<'py, PyAny>> {
         match self.resolved.values.get(index) {
-            Some(Value::Foreign(foreign)) => self.foreigns.object(foreign.slot),
+            Some(Value::Foreign(foreign)) => self.opaque_objects.object(foreign.slot),
             _ => None,
         }
     }
@@ -138,7 +130,7 @@ impl<'py> Call<'py> {
             return Ok(Vec::new());
         };
         let objects = items.iter().filter_map(|item| match item {
-            Value::Foreign(foreign) => self.foreigns.object(foreign.slot),
+            Value::Foreign(foreign) => self.opaque_objects.object(foreign.slot),
             _ => None,
         });
         objects.map(|object| Ok(object.cast::<T>()?.clone())).collect()
@@ -147,7 +139,7 @@ impl<'py> Call<'py> {
     /// The group that a free function was given; `None`: the default group.
     pub(crate) fn group(&self) -> PyResult<Option<polyrank::ProcessGroup>> {
         let Some(foreign) = self.resolved.group() else { return Ok(None) };
-        let Some(object) = self.foreigns.object(foreign.slot) else { return Ok(None) };
+        let Some(object) = self.opaque_objects.object(foreign.slot) else { return Ok(None) };
         Ok(Some(object.cast::<ProcessGroup>()?.get().inner.clone()))
     }
 
@@ -161,13 +153,7 @@ impl<'py> Call<'py> {
         if !self.is_outside(index) {
             return Ok(false);
         }
-        let rank = polyrank::distributed::get_rank().map_or(-1, i64::from);
-        let message = format!(
-            "Running {} on global rank {rank} which does not belong to the given group.",
-            self.resolved.method.name
-        );
-        let warnings = self.py.import(intern!(self.py, "warnings"))?;
-        warnings.call_method1(intern!(self.py, "warn"), (message,))?;
+        warn_left_out(self.py, self.resolved.method.name)?;
         Ok(true)
     }
 
@@ -176,15 +162,34 @@ impl<'py> Call<'py> {
         self.resolved.parameters().iter().position(|parameter| parameter.role == Role::Group)
     }
 
-    /// The store that parameter `index` was given, if it was given one.
-    pub(crate) fn store(&self, index: usize) -> PyResult<Option<Arc<dyn polyrank::store::Store>>> {
-        Ok(self.instance::<Store>(index)?.map(|store| store.get().inner.clone()))
+    /// The call for core to run, as the entry `key` of `this`.
+    pub(crate) fn invocation(
+        mut self,
+        key: &'static str,
+        this: Option<Object>,
+    ) -> PyResult<Invocation> {
+        let py = self.py;
+        let entry = calls::entry(key).map_err(|error| raise(py, &error))?;
+        for value in &mut self.resolved.values {
+            if let Value::Foreign(foreign) = value
+                && foreign.interfaces.is_empty()
+                && let Some(object) = self.opaque_objects.object(foreign.slot)
+            {
+                *value = described(object)?;
+            }
+        }
+        let objects = self.opaque_objects.objects().map(|object| {
+            // What is neither a group nor a store is the argument of no call that core runs.
+            Ok(handle_of_argument(object)?.unwrap_or(Object::NonGroupMember))
+        });
+        let objects = objects.collect::<PyResult<Vec<_>>>()?;
+        Ok(Invocation::of(entry, this, self.resolved, objects))
     }
 
     /// The object of the tensor that parameter `index` was given.
     pub(crate) fn tensor_object(&self, index: usize) -> PyResult<Bound<'py, PyAny>> {
         let tensor = self.tensor(index)?;
-        let object = self.foreigns.object_of(&tensor).cloned();
+        let object = self.opaque_objects.object_of(&tensor).cloned();
         object.ok_or_else(|| PyTypeError::new_err("a tensor was expected"))
     }
 
@@ -207,7 +212,8 @@ impl<'py> Call<'py> {
 
     /// The type of the object that `tensor` of this call was, if it is on a device.
     pub(crate) fn type_on_device(&self, tensor: &Tensor) -> Option<Py<PyType>> {
-        let object = self.foreigns.object_of(tensor).filter(|_| tensor.device() != Device::Cpu)?;
+        let object =
+            self.opaque_objects.object_of(tensor).filter(|_| tensor.device() != Device::Cpu)?;
         Some(object.get_type().unbind())
     }
 
@@ -229,7 +235,8 @@ impl<'py> Call<'py> {
         for (parameter, value) in self.parameters() {
             if is_output(parameter.role) {
                 for_each_tensor(value, &mut |tensor| {
-                    outputs.extend(self.foreigns.object_of(tensor).map(|o| o.clone().unbind()));
+                    outputs
+                        .extend(self.opaque_objects.object_of(tensor).map(|o| o.clone().unbind()));
                 });
             }
         }
@@ -259,6 +266,16 @@ impl<'py> Call<'py> {
         }
         Ok(())
     }
+}
+
+/// What stands for an object that core knows only by what is said of it, as a device of PyTorch.
+fn described(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if object.is_instance_of::<PyInt>()
+        && let Ok(number) = object.extract()
+    {
+        return Ok(Value::Int(number));
+    }
+    Ok(Value::Str(object.str()?.to_string()))
 }
 
 fn is_output(role: Role) -> bool {

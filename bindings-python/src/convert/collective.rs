@@ -10,8 +10,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::call::resolve;
 use super::exception::raise;
+use super::fast_call::FastCall;
 use super::lease::releasing;
-use super::short::Short;
 use crate::classes::{ProcessGroup as PyProcessGroup, Work};
 use crate::waiting::wait;
 
@@ -25,11 +25,11 @@ pub(crate) fn collective<'py>(
     let py = group.py();
     let group = &group.get().inner;
     if keywords.is_none()
-        && let Some(mut short) = Short::of(method, positional)
-        && let Some(issued) = releasing(py, || short.run(py, Some(group), Waiting::Later))
+        && let Some(mut fast) = FastCall::of(method, positional)
+        && let Some(issued) = releasing(py, || fast.run(py, Some(group), Waiting::Later))
     {
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-        return Work::new(work, short.output().into_iter().collect(), timeout).into_object(py);
+        return Work::new(work, fast.output().into_iter().collect(), timeout).into_object(py);
     }
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
@@ -50,13 +50,13 @@ pub(crate) fn collective_of_default<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if keywords.is_none()
-        && let Some(mut short) = Short::of(method, positional)
+        && let Some(mut fast) = FastCall::of(method, positional)
     {
-        let waiting = if short.async_op { Waiting::Later } else { Waiting::Soon };
-        if let Some(issued) = releasing(py, || short.run(py, None, waiting)) {
+        let waiting = if fast.async_op { Waiting::Later } else { Waiting::Soon };
+        if let Some(issued) = releasing(py, || fast.run(py, None, waiting)) {
             let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-            if short.async_op {
-                let outputs = short.output().into_iter().collect();
+            if fast.async_op {
+                let outputs = fast.output().into_iter().collect();
                 return Work::new(work, outputs, timeout).into_object(py);
             }
             if !work.is_success() {

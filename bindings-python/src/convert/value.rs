@@ -22,15 +22,20 @@ const LONGEST_RANGE: usize = 1 << 24;
 /// What stands behind the values of one call and only Python knows: tensors' objects, so that they
 /// can be handed back, and values that the resolver only passes through.
 #[derive(Default)]
-pub(crate) struct Foreigns<'py> {
+pub(crate) struct OpaqueObjects<'py> {
     objects: Vec<Bound<'py, PyAny>>,
     tensors: Vec<(Tensor, Bound<'py, PyAny>)>,
 }
 
-impl<'py> Foreigns<'py> {
+impl<'py> OpaqueObjects<'py> {
     /// The object of [`Value::Foreign`].
     pub(crate) fn object(&self, slot: usize) -> Option<&Bound<'py, PyAny>> {
         self.objects.get(slot)
+    }
+
+    /// All objects, by slot.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Bound<'py, PyAny>> {
+        self.objects.iter()
     }
 
     /// The object whose memory `tensor` is. Two objects that are the same elements of the same
@@ -59,56 +64,56 @@ impl<'py> Foreigns<'py> {
 /// The neutral value of `object`.
 pub(super) fn value<'py>(
     object: &Bound<'py, PyAny>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
 ) -> PyResult<Value> {
-    value_at_depth(object, foreigns, 0)
+    value_at_depth(object, opaque_objects, 0)
 }
 
 /// `object` as it is: only Python knows what it is.
 pub(super) fn opaque<'py>(
     object: &Bound<'py, PyAny>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
 ) -> PyResult<Value> {
-    if object.is_none() { Ok(Value::None) } else { foreigns.keep(object, &[]) }
+    if object.is_none() { Ok(Value::None) } else { opaque_objects.keep(object, &[]) }
 }
 
 fn value_at_depth<'py>(
     object: &Bound<'py, PyAny>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
     depth: usize,
 ) -> PyResult<Value> {
     if let Some(plain) = plain_value(object)? {
         return Ok(plain);
     }
     if let Ok(list) = object.cast::<PyList>() {
-        return list_value(list.iter(), foreigns, depth);
+        return list_value(list.iter(), opaque_objects, depth);
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        return list_value(tuple.iter(), foreigns, depth);
+        return list_value(tuple.iter(), opaque_objects, depth);
     }
     let kind = kind_of(object);
     Ok(match kind {
         Kind::Buffer | Kind::Exchange(_) | Kind::Dlpack => match tensor_of_kind(object, kind)? {
             Some(tensor) => {
-                foreigns.tensors.push((tensor.clone(), object.clone()));
+                opaque_objects.tensors.push((tensor.clone(), object.clone()));
                 Value::Tensor(tensor)
             }
-            None => foreigns.keep(object, &[])?,
+            None => opaque_objects.keep(object, &[])?,
         },
         Kind::Timedelta => Value::Duration(duration(object)?),
         Kind::Scalar => {
             let item = object.call_method0(intern!(object.py(), "item"))?;
             match plain_value(&item)? {
                 Some(plain) => plain,
-                None => foreigns.keep(object, &[])?,
+                None => opaque_objects.keep(object, &[])?,
             }
         }
         Kind::Index => integer(&object.call_method0(intern!(object.py(), "__index__"))?)?,
-        Kind::Range => range_value(object, foreigns)?,
+        Kind::Range => range_value(object, opaque_objects)?,
         Kind::ReduceOp => Value::ReduceOp(object.cast::<ReduceOp>()?.get().get()?),
         Kind::DType => Value::DType(object.cast::<DType>()?.get().0),
-        Kind::Record => record_value(object, foreigns, depth)?,
-        Kind::Foreign(interfaces) => foreigns.keep(object, interfaces)?,
+        Kind::Record => record_value(object, opaque_objects, depth)?,
+        Kind::Foreign(interfaces) => opaque_objects.keep(object, interfaces)?,
     })
 }
 
@@ -143,7 +148,7 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 fn list_value<'py>(
     items: impl Iterator<Item = Bound<'py, PyAny>>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
     depth: usize,
 ) -> PyResult<Value> {
     if depth >= DEEPEST_LIST {
@@ -151,26 +156,29 @@ fn list_value<'py>(
             "lists are nested deeper than {DEEPEST_LIST} levels"
         )));
     }
-    let values = items.map(|item| value_at_depth(&item, foreigns, depth + 1));
+    let values = items.map(|item| value_at_depth(&item, opaque_objects, depth + 1));
     Ok(Value::List(values.collect::<PyResult<_>>()?))
 }
 
 /// The members of an options record.
 fn record_value<'py>(
     object: &Bound<'py, PyAny>,
-    foreigns: &mut Foreigns<'py>,
+    opaque_objects: &mut OpaqueObjects<'py>,
     depth: usize,
 ) -> PyResult<Value> {
     let record = object.cast::<Record>()?.get();
     let members = record.members(object.py());
-    let values = members.iter().map(|member| value_at_depth(member, foreigns, depth + 1));
+    let values = members.iter().map(|member| value_at_depth(member, opaque_objects, depth + 1));
     Ok(Value::Record(record.record_type(), values.collect::<PyResult<_>>()?))
 }
 
-fn range_value<'py>(object: &Bound<'py, PyAny>, foreigns: &mut Foreigns<'py>) -> PyResult<Value> {
+fn range_value<'py>(
+    object: &Bound<'py, PyAny>,
+    opaque_objects: &mut OpaqueObjects<'py>,
+) -> PyResult<Value> {
     let range = object.cast::<PyRange>()?;
     if range.len()? > LONGEST_RANGE {
-        return foreigns.keep(object, &[]);
+        return opaque_objects.keep(object, &[]);
     }
     let values = object.try_iter()?.map(|item| integer(&item?));
     Ok(Value::List(values.collect::<PyResult<_>>()?))

@@ -3,6 +3,7 @@
 pub mod javascript;
 mod plain;
 pub mod python;
+mod roads;
 pub mod rust;
 
 use crate::files::Files;

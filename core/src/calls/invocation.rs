@@ -5,6 +5,7 @@
 //! a future, which on a platform with threads is ready when it is polled once: it blocks inside.
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -31,6 +32,8 @@ pub struct Entry {
     /// What it takes.
     pub method: &'static Method,
     pub(crate) order: Order,
+    /// Whether it may wait for other ranks or for a store.
+    pub waits: bool,
     /// What it does. None for what takes tensors, which [`Staged`](super::Staged) carries out, and
     /// for what each language does in its own way.
     pub(crate) run: Option<fn(Invocation) -> Running>,
@@ -52,6 +55,8 @@ pub struct Invocation {
     this: Option<Object>,
     resolved: Resolved,
     objects: Vec<Object>,
+    /// A socket that the language was given, where it knows its sockets by numbers.
+    listener: Option<TcpListener>,
 }
 
 /// The entry of this name.
@@ -76,7 +81,31 @@ impl Invocation {
         objects: Vec<Object>,
     ) -> Result<Invocation> {
         let resolved = resolve(entry.method, arguments)?;
-        Ok(Invocation { entry, this, resolved, objects })
+        Ok(Invocation::of(entry, this, resolved, objects))
+    }
+
+    /// As [`Invocation::new`], of arguments that were resolved for the method of `entry`.
+    pub fn of(
+        entry: &'static Entry,
+        this: Option<Object>,
+        resolved: Resolved,
+        objects: Vec<Object>,
+    ) -> Invocation {
+        Invocation { entry, this, resolved, objects, listener: None }
+    }
+
+    /// With the socket that a store is to serve on: what `master_listen_fd` names.
+    #[must_use]
+    pub fn with_listener(mut self, listener: TcpListener) -> Invocation {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Whether it is an operation of a group that this process is not a member of, which does
+    /// nothing.
+    pub fn is_left_out(&self) -> bool {
+        let is_outside = |object: &Object| matches!(object, Object::NonGroupMember);
+        self.entry.order == Order::Group && self.objects.iter().any(is_outside)
     }
 
     /// Starts what it does. Nothing happens before the future is polled.
@@ -175,8 +204,19 @@ impl Invocation {
         self.resolved.take(position)
     }
 
+    /// The socket that a store is to serve on, once.
+    #[cfg(feature = "tcp")]
+    pub(super) fn take_listener(&mut self) -> Option<TcpListener> {
+        self.listener.take()
+    }
+
+    /// Whether it may wait for other ranks or for a store.
+    pub fn waits(&self) -> bool {
+        self.entry.waits
+    }
+
     /// The method, for messages.
-    pub(super) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.entry.method.name
     }
 
@@ -210,7 +250,7 @@ impl Invocation {
     }
 
     /// The value of parameter `position`, as it was given.
-    pub(super) fn value(&self, position: usize) -> &Value {
+    pub fn value(&self, position: usize) -> &Value {
         self.resolved.values.get(position).unwrap_or(&Value::None)
     }
 

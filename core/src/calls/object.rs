@@ -200,7 +200,36 @@ impl From<TcpStore> for StoreObject {
 
 impl fmt::Debug for StoreObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreObject").finish_non_exhaustive()
+        write!(f, "{self}")
+    }
+}
+
+/// What a person wants to know of it, the same in every language: `TCPStore('10.0.0.1', 29500)`.
+impl fmt::Display for StoreObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Only(interfaces) => write!(f, "{}()", interfaces[0]),
+            Kind::Hash => f.write_str("HashStore()"),
+            #[cfg(not(target_family = "wasm"))]
+            Kind::File(store) => write!(f, "FileStore('{}')", store.path().display()),
+            Kind::Prefix(store, underlying) => {
+                write!(f, "PrefixStore('{}', {underlying})", store.prefix())
+            }
+            #[cfg(feature = "tcp")]
+            Kind::Tcp(store) => write!(f, "TCPStore('{}', {})", store.host(), store.port()),
+            Kind::WebSocket(url) => write!(f, "WebSocketStore('{url}')"),
+        }
+    }
+}
+
+/// What a person wants to know of it, the same in every language.
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Object::Group(group) => write!(f, "{group:?}"),
+            Object::NonGroupMember => f.write_str("NonGroupMember"),
+            Object::Store(store) => write!(f, "{store}"),
+        }
     }
 }
 

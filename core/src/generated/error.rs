@@ -38,7 +38,9 @@ pub enum Error {
     )]
     NotInitialized,
     /// The default group exists already.
-    #[error("trying to initialize the default process group twice!")]
+    #[error(
+        "trying to initialize the default process group twice! is_initialized() says whether there is one; destroy_process_group() leaves it"
+    )]
     AlreadyInitialized,
     /// The group was destroyed, or does not belong to this process.
     #[error("Invalid process group specified: {message}")]

@@ -200,8 +200,17 @@ fn from_environment(
     request: RendezvousRequest<'_>,
     environment: &Environment,
 ) -> Result<Rendezvous> {
-    let missing =
-        |name: &str| rejected("env", &format!("environment variable {name} expected, but not set"));
+    let advice = match environment.has_mpi_launcher {
+        true => {
+            ". An MPI launcher started this process: init_process_group(\"mpi\") takes rank and \
+             world size from it"
+        }
+        false => "",
+    };
+    let missing = |name: &str| {
+        let what = format!("environment variable {name} expected, but not set{advice}");
+        rejected("env", &what)
+    };
     let (rank, world_size) = who(url, request)?;
     let rank = rank.or(environment.rank).ok_or_else(|| missing("RANK"))?;
     let world_size = world_size.or(environment.world_size).ok_or_else(|| missing("WORLD_SIZE"))?;

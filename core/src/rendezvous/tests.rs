@@ -256,6 +256,18 @@ fn a_variable_that_is_missing_is_named() {
 }
 
 #[test]
+fn under_an_mpi_launcher_a_missing_rank_points_to_the_mpi_backend() {
+    for launcher in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"] {
+        let url = Url::parse("env://").unwrap();
+        let environment = environment(&[(launcher, "0")]);
+        let error = from_environment(&url, ask("env://"), &environment).unwrap_err().to_string();
+        let says = "RANK expected, but not set. An MPI launcher started this process: \
+                    init_process_group(\"mpi\")";
+        assert!(error.contains(says), "{launcher}: {error}");
+    }
+}
+
+#[test]
 fn everyone_is_a_client_of_a_launchers_store() {
     let launcher = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
     let port = launcher.port().to_string();

@@ -2,11 +2,11 @@
 
 use askama::Template;
 
-use super::spelling::{lines, method_doc, name, rust_doc, table, text_signature};
-use crate::languages::plain::{given, is_direct, taken};
+use super::spelling::{attribute_entry, lines, method_doc, name, rust_doc, table, text_signature};
+use crate::languages::roads::{is_object, is_run_by_core};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Role, Type};
+use crate::model::{Api, Attribute, Interface, Method, Notes, Role, Type};
 
 /// `mod.rs`.
 #[derive(Template)]
@@ -36,10 +36,12 @@ pub(super) struct Functions {
 
 struct Class {
     name: String,
-    /// The module of the bodies: `tcp_store`.
-    bodies: String,
+    /// The module of what is written by hand: `tcp_store`.
+    implementations: String,
     /// The table of the constructor; empty if the user cannot make one.
     constructor: String,
+    /// Whether core makes its objects.
+    is_made_by_core: bool,
     methods: Vec<Function>,
     attributes: Vec<Property>,
 }
@@ -65,11 +67,8 @@ struct Function {
     kind: Kind,
     /// Whether it is over when one message is: a short one can be tried at once.
     waits_for_message: bool,
-    bodies: String,
-    /// For a direct call: `let key: String = call.take(0)?;` lines.
-    takes: Vec<String>,
-    /// For a direct call: the core's method and its arguments.
-    direct: String,
+    /// The function that is written by hand: `work::wait`.
+    implementation: String,
 }
 
 /// What a method does.
@@ -77,8 +76,10 @@ struct Function {
 enum Kind {
     Unbuilt,
     Collective,
-    Body,
-    Direct,
+    /// Core runs it.
+    Core,
+    /// It is written by hand for Python.
+    Own,
 }
 
 impl Function {
@@ -86,8 +87,8 @@ impl Function {
         match self.kind {
             Kind::Unbuilt => kind == "unbuilt",
             Kind::Collective => kind == "collective",
-            Kind::Body => kind == "body",
-            Kind::Direct => kind == "direct",
+            Kind::Core => kind == "core",
+            Kind::Own => kind == "own",
         }
     }
 }
@@ -98,9 +99,9 @@ struct Property {
     doc: String,
     setter: bool,
     unbuilt: bool,
-    handwritten: bool,
-    core: String,
-    bodies: String,
+    /// Core's entry: `STORE_TIMEOUT`; empty if it is written by hand for Python.
+    entry: String,
+    implementation: String,
     /// For messages: `ProcessGroup.timeout`.
     path: String,
 }
@@ -143,14 +144,16 @@ pub(super) fn functions(api: &Api) -> Functions {
 }
 
 fn class(api: &Api, interface: &Interface) -> Class {
-    let all_by_hand = interface.notes.handwritten;
+    let is_core = is_object(api, interface);
     let methods = interface.methods.iter();
     let mut methods: Vec<Function> =
-        methods.flat_map(|method| with_aliases(api, method, all_by_hand)).collect();
+        methods.flat_map(|method| with_aliases(api, method, is_core)).collect();
     methods.sort_by_key(|method| method.is_static);
+    let is_made_by_core = |constructor: &Method| kind(api, constructor, is_core) == Kind::Core;
     Class {
         name: interface.name.clone(),
-        bodies: snake_case(&interface.name),
+        implementations: snake_case(&interface.name),
+        is_made_by_core: interface.constructor.as_ref().is_some_and(is_made_by_core),
         constructor: interface.constructor.as_ref().map(table).unwrap_or_default(),
         methods,
         attributes: interface.attributes.iter().flat_map(|a| property(api, interface, a)).collect(),
@@ -158,11 +161,11 @@ fn class(api: &Api, interface: &Interface) -> Class {
 }
 
 /// A method under its name and under each of its aliases.
-fn with_aliases(api: &Api, method: &Method, by_hand: bool) -> Vec<Function> {
+fn with_aliases(api: &Api, method: &Method, is_core: bool) -> Vec<Function> {
     let python = name(&method.name, &method.notes);
-    let mut all = vec![function(api, method, by_hand, python)];
+    let mut all = vec![function(api, method, is_core, python)];
     for (number, alias) in method.notes.aliases.iter().enumerate() {
-        let mut other = function(api, method, by_hand, alias);
+        let mut other = function(api, method, is_core, alias);
         // Aliases may differ in underscores only, which the Rust names here do not have.
         other.rust = format!("py_{}_alias_{number}", method.name);
         other.doc = rust_doc(&[format!("Another name of `{python}`.")], "");
@@ -171,19 +174,26 @@ fn with_aliases(api: &Api, method: &Method, by_hand: bool) -> Vec<Function> {
     all
 }
 
-fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function {
-    let is_function = api.namespaces.iter().any(|namespace| namespace.name == method.owner);
-    let by_hand = by_hand || is_function || method.notes.handwritten;
-    let kind = if method.notes.unbuilt {
+/// What a method does; `is_core`: whether it is one of an object of core, or a free function.
+fn kind(api: &Api, method: &Method, is_core: bool) -> Kind {
+    if method.notes.unbuilt {
         Kind::Unbuilt
     } else if method.collective.is_some() {
         Kind::Collective
-    } else if by_hand || !is_direct(method) {
-        Kind::Body
+    } else if is_core && is_run_by_core(api, method) && !is_own(&method.notes) {
+        Kind::Core
     } else {
-        Kind::Direct
-    };
-    let parameters = method.overloads.first().map_or(&[][..], |first| &first.parameters);
+        Kind::Own
+    }
+}
+
+/// Whether it is written by hand for Python: also what JavaScript has a form of its own for.
+fn is_own(notes: &Notes) -> bool {
+    !notes.own.is_empty()
+}
+
+fn function(api: &Api, method: &Method, is_core: bool, python: &str) -> Function {
+    let is_function = api.namespaces.iter().any(|namespace| namespace.name == method.owner);
     let has_parameters = method.overloads.iter().any(|overload| !overload.parameters.is_empty());
     let mut options = vec![format!("name = \"{python}\"")];
     if has_parameters {
@@ -195,12 +205,6 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
     } else {
         options.push("signature = ()".into());
     }
-    let takes = parameters.iter().enumerate().map(|(position, parameter)| {
-        format!("let {}: {} = call.take({position})?;", parameter.name, taken(&parameter.ty))
-    });
-    let arguments: Vec<String> =
-        parameters.iter().map(|parameter| given(&parameter.name, &parameter.ty)).collect();
-    let core = method.notes.rust.as_deref().unwrap_or(&method.name);
     Function {
         rust: format!("py_{}", snake_case(python.trim_start_matches('_'))),
         doc: rust_doc(&method_doc(api, method), ""),
@@ -209,11 +213,9 @@ fn function(api: &Api, method: &Method, by_hand: bool, python: &str) -> Function
         has_parameters,
         path: format!("{}.{}", method.owner, method.name),
         table: table(method),
-        kind,
+        kind: kind(api, method, is_core),
         waits_for_message: is_function && waits_for_message(method),
-        bodies: format!("{}::{}", snake_case(&method.owner), method.name),
-        takes: takes.collect(),
-        direct: format!("{core}({})", arguments.join(", ")),
+        implementation: format!("{}::{}", snake_case(&method.owner), method.name),
     }
 }
 
@@ -240,9 +242,11 @@ fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Prop
             doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,
             unbuilt: attribute.notes.unbuilt,
-            handwritten: attribute.notes.handwritten || interface.notes.handwritten,
-            core: attribute.notes.rust.clone().unwrap_or_else(|| attribute.name.clone()),
-            bodies: format!("{}::{}", snake_case(&interface.name), attribute.name),
+            entry: match is_object(api, interface) {
+                true => attribute_entry(&interface.name, &attribute.name),
+                false => String::new(),
+            },
+            implementation: format!("{}::{}", snake_case(&interface.name), attribute.name),
             path: format!("{}.{}", interface.name, attribute.name),
         })
         .collect()

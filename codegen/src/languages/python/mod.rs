@@ -1,8 +1,8 @@
 //! Python: the classes' methods, options, exceptions and functions in Rust, and their stub.
 //!
 //! What a generated method does is one of: raise (unbuilt), hand a collective to
-//! `convert::collective`, call the core's method of the same name, or call the function of the
-//! same name in `crate::bodies`, which is written by hand. Knows nothing of other languages.
+//! `convert::collective`, hand a call that core runs to `convert::invoke`, or call the function of
+//! the same name in `crate::implementations`, which is written by hand. Knows no other language.
 
 mod classes;
 mod enums;

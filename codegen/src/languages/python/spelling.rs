@@ -30,6 +30,11 @@ pub(super) fn table(method: &Method) -> String {
     format!("{}_{}", snake_case(&method.owner), method.name).to_uppercase()
 }
 
+/// Core's entry of an attribute: `STORE_TIMEOUT`.
+pub(super) fn attribute_entry(owner: &str, name: &str) -> String {
+    format!("{}_{name}", snake_case(owner)).to_uppercase()
+}
+
 /// The static table of a record type: `ALLREDUCE_OPTIONS`.
 pub(super) fn record_table(name: &str) -> String {
     snake_case(name).to_uppercase()

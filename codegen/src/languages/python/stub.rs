@@ -1,5 +1,7 @@
 //! The stub `_core.pyi`: what type checkers and editors see.
 
+use std::cmp::Ordering;
+
 use askama::Template;
 
 use super::options::{own_members, records};
@@ -8,7 +10,9 @@ use super::spelling::{
     returned_by_function,
 };
 use crate::languages::stamp;
-use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Overload, Type};
+use crate::model::{
+    Api, Dictionary, ErrorKind, Interface, Method, Overload, Parameter, Role, Type,
+};
 
 /// `_core.pyi`.
 #[derive(Template)]
@@ -273,27 +277,64 @@ fn class(api: &Api, interface: &Interface) -> Class {
 fn function(api: &Api, method: &Method, receiver: &str, indent: &str) -> Function {
     let is_function = receiver.is_empty();
     let receiver = if method.is_static { "" } else { receiver };
-    let forms = method.overloads.iter().enumerate().map(|(index, overload)| Form {
-        parameters: parameters(api, overload, receiver),
-        returns: match overload.returns {
+    let mut forms = Vec::new();
+    for overload in &method.overloads {
+        let returns = match overload.returns {
             // A result of `undefined` is None.
             Type::Undefined => "None".into(),
             ref returns if is_function => returned_by_function(api, returns),
             ref returns => returned(api, returns),
-        },
-        doc: match index {
-            0 => docstring(&method_doc(api, method), indent),
-            _ => String::new(),
-        },
-    });
+        };
+        if is_function && overload.parameters.iter().any(|it| it.role == Role::AsyncOp) {
+            forms.extend(forms_by_async_op(api, overload, returns));
+        } else {
+            let parameters = parameters(api, overload, receiver);
+            forms.push(Form { parameters, returns, doc: String::new() });
+        }
+    }
+    if let Some(first) = forms.first_mut() {
+        first.doc = docstring(&method_doc(api, method), indent);
+    }
     Function {
         name: name(&method.name, &method.notes).to_owned(),
-        is_overloaded: method.overloads.len() > 1,
+        is_overloaded: forms.len() > 1,
         is_static: method.is_static,
-        forms: forms.collect(),
+        forms,
         aliases: method.notes.aliases.clone(),
     }
 }
+
+/// The forms of a function that returns a `Work` where `async_op` says so: without it nothing, with
+/// it by name or by position a `Work`, unless the process is not in the group, and of a value that
+/// is not known before the call, either.
+fn forms_by_async_op(api: &Api, overload: &Overload, either: String) -> Vec<Form> {
+    let handle = either.trim_end_matches(" | None").to_owned();
+    let place = overload.parameters.iter().position(|known| known.role == Role::AsyncOp);
+    let form = |returns: &str, spell: &dyn Fn(usize, &Parameter) -> String| {
+        let parameters = overload.parameters.iter().enumerate();
+        let parameters: Vec<_> = parameters.map(|(at, known)| spell(at, known)).collect();
+        Form { parameters: parameters.join(", "), returns: returns.to_owned(), doc: String::new() }
+    };
+    let of_member = |known: &Parameter| parameter(api, known).replace(NON_MEMBER_TOO, "");
+    let without = form("None", &|at, known| match Some(at) == place {
+        true => "async_op: Literal[False] = False".to_owned(),
+        false => parameter(api, known),
+    });
+    let by_name = form(&handle, &|at, known| match Some(at) == place {
+        true => "*, async_op: Literal[True]".to_owned(),
+        false => of_member(known),
+    });
+    let by_position = form(&handle, &|at, known| match Some(at).cmp(&place) {
+        Ordering::Less => of_member(known).split(" = ").next().unwrap_or_default().to_owned(),
+        Ordering::Equal => "async_op: Literal[True]".to_owned(),
+        Ordering::Greater => of_member(known),
+    });
+    let unknown = form(&either, &|_, known| parameter(api, known));
+    vec![without, by_name, by_position, unknown]
+}
+
+/// What a group may be besides, for a process that is not in it.
+const NON_MEMBER_TOO: &str = " | NonGroupMember";
 
 fn parameters(api: &Api, overload: &Overload, receiver: &str) -> String {
     let receiver = (!receiver.is_empty()).then(|| receiver.to_owned());

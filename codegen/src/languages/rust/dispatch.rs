@@ -4,9 +4,10 @@ use askama::Template;
 
 use super::calls::{member_constant, method_constant};
 use crate::languages::plain::{given, is_direct, is_plain, taken};
+use crate::languages::roads::{is_object, is_run_by_core};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Order, Role, Type};
+use crate::model::{Api, Attribute, Interface, Method, Order};
 
 #[derive(Template)]
 #[template(path = "rust/dispatch.rs.jinja", escape = "none")]
@@ -25,6 +26,8 @@ struct Entry {
     method: String,
     /// A variant of the core's `Order`.
     order: String,
+    /// Whether it may wait for other ranks or for a store.
+    waits: bool,
     run: String,
 }
 
@@ -91,7 +94,7 @@ impl Dispatch {
         let key = method_constant(method);
         let run = if method.notes.unbuilt {
             "Some(unbuilt)".to_owned()
-        } else if !answers || has_tensors(method) || is_made_of_others(api, method) {
+        } else if !answers || !is_run_by_core(api, method) {
             "None".to_owned()
         } else if direct && method.name != "new" && !method.notes.handwritten && is_direct(method) {
             let core = method.notes.rust.as_deref().unwrap_or(&method.name);
@@ -112,7 +115,8 @@ impl Dispatch {
             )
         };
         let order = format!("{:?}", method.order());
-        self.entries.push(Entry { method: format!("&calls::{key}"), key, order, run });
+        let waits = method.notes.waits;
+        self.entries.push(Entry { method: format!("&calls::{key}"), key, order, waits, run });
     }
 
     fn add_attribute(&mut self, owner: &str, attribute: &Attribute, direct: bool) {
@@ -133,6 +137,7 @@ impl Dispatch {
             method: format!("&{key}"),
             key,
             order: format!("{:?}", Order::Free),
+            waits: false,
             run,
         });
     }
@@ -160,39 +165,5 @@ fn direct_call(method: &Method, core: &str, arguments: &str) -> String {
         "ProcessGroup" if arguments.is_empty() => format!("{core}_in(Way::NATURAL).await"),
         "ProcessGroup" => format!("{core}_in(Way::NATURAL, {arguments}).await"),
         _ => format!("{core}_async({arguments}).await"),
-    }
-}
-
-/// Whether a language holds objects of it on which it makes calls: they, or those that inherit
-/// from it, are made by the user. What only operations return belongs to each language.
-fn is_object(api: &Api, interface: &Interface) -> bool {
-    let is_made = |it: &Interface| it.constructor.is_some() && !it.notes.handwritten;
-    let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
-    !interface.notes.unbuilt
-        && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
-}
-
-fn has_tensors(method: &Method) -> bool {
-    let is_tensor =
-        |role| matches!(role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut);
-    let mut parameters = method.overloads.iter().flat_map(|overload| &overload.parameters);
-    method.collective.is_some() || parameters.any(|parameter| is_tensor(parameter.role))
-}
-
-/// Whether it takes or returns an object that each language makes on its own.
-fn is_made_of_others(api: &Api, method: &Method) -> bool {
-    let is_other = |ty: &Type| is_other(api, ty);
-    method.overloads.iter().any(|overload| {
-        is_other(&overload.returns) || overload.parameters.iter().any(|it| is_other(&it.ty))
-    })
-}
-
-fn is_other(api: &Api, ty: &Type) -> bool {
-    match ty {
-        Type::Interface(name) => {
-            api.interfaces.iter().any(|it| it.name == *name && it.notes.handwritten)
-        }
-        Type::Sequence(inner) | Type::Nullable(inner) => is_other(api, inner),
-        _ => false,
     }
 }

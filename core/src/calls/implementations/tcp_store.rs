@@ -28,11 +28,7 @@ mod here {
         let multi_tenant: bool = call.take(new::MULTI_TENANT)?;
         let listen_fd: Option<i32> = call.take(new::MASTER_LISTEN_FD)?;
         let use_libuv: bool = call.take(new::USE_LIBUV)?;
-        if listen_fd.is_some() {
-            let who = "this language".to_owned();
-            return Err(Error::Unsupported { who, operation: "master_listen_fd".to_owned() });
-        }
-        let options = TcpStoreOptions::new(host, port)
+        let mut options = TcpStoreOptions::new(host, port)
             // A negative number of users, as in c10d, is an unknown one.
             .world_size(world_size.and_then(|size| u32::try_from(size).ok()))
             .is_master(is_master)
@@ -40,6 +36,14 @@ mod here {
             .wait_for_workers(wait_for_workers)
             .multi_tenant(multi_tenant)
             .use_libuv(use_libuv);
+        match (listen_fd, call.take_listener()) {
+            (Some(_), Some(listener)) => options = options.listener(listener),
+            (Some(_), None) => {
+                let who = "this language".to_owned();
+                return Err(Error::Unsupported { who, operation: "master_listen_fd".to_owned() });
+            }
+            (None, _) => {}
+        }
         StoreObject::from(TcpStore::new(options)?).into_answer()
     }
 

@@ -1,28 +1,29 @@
 //! Where ranks meet: by URL, and the user's own kinds of URL.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use polyrank::Error;
+use polyrank::calls::Answer as Answered;
+use polyrank::calls::parameters::distributed::*;
 use polyrank::rendezvous::{Rendezvous, RendezvousRequest};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 
 use crate::classes::Store;
-use crate::convert::{Call, detached, give, raise};
+use crate::convert::{Call, answer, nothing, raise, run};
 
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// Meets the other ranks at a URL, once.
-pub(crate) fn rendezvous<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    let url: String = call.take(0)?;
-    let (rank, size): (i32, i32) = (call.take(1)?, call.take(2)?);
-    let timeout: Option<Duration> = call.take(3)?;
-    let timeout = timeout.unwrap_or(polyrank::DEFAULT_TIMEOUT);
-    let (rank, size) = (u32::try_from(rank).ok(), u32::try_from(size).ok());
-    let met = detached(py, || polyrank::rendezvous::rendezvous(&url, rank, size, timeout))?;
-    let store = give(py, met.store)?;
-    let triple = (store, met.rank, met.world_size).into_pyobject(py)?;
+/// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
+pub(crate) fn rendezvous<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    let met = run(py, call.invocation("DISTRIBUTED_RENDEZVOUS", None)?)?;
+    let triple = match met {
+        Answered::Record(members) => {
+            let members = members.into_iter().map(|(_, member)| answer(py, member));
+            PyTuple::new(py, members.collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        other => answer(py, other)?,
+    };
     Ok(PyList::new(py, [triple])?.try_iter()?.into_any())
 }
 
@@ -31,8 +32,10 @@ pub(crate) fn register_rendezvous_handler<'py>(
     py: Python<'py>,
     mut call: Call<'py>,
 ) -> Answer<'py> {
-    let scheme: String = call.take(0)?;
-    let Some(handler) = call.object(1) else { return give(py, ()) };
+    let scheme: String = call.take(register_rendezvous_handler::SCHEME)?;
+    let Some(handler) = call.object(register_rendezvous_handler::HANDLER) else {
+        return nothing(py);
+    };
     let handler = handler.clone().unbind();
     // An exception of the handler cannot go through the core as it is.
     let meet = move |request: RendezvousRequest<'_>| {
@@ -40,8 +43,9 @@ pub(crate) fn register_rendezvous_handler<'py>(
             message: format!("the rendezvous handler raised {error}"),
         })
     };
-    let registered = polyrank::rendezvous::register_rendezvous_handler(&scheme, Arc::new(meet));
-    give(py, registered)
+    polyrank::rendezvous::register_rendezvous_handler(&scheme, Arc::new(meet))
+        .map_err(|error| raise(py, &error))?;
+    nothing(py)
 }
 
 /// What the first triple that a handler yields says.
@@ -54,6 +58,6 @@ fn met(handler: &Bound<'_, PyAny>, request: RendezvousRequest<'_>) -> PyResult<R
         raise(handler.py(), &Error::Rendezvous { message })
     })??;
     let (store, rank, world_size): (Bound<'_, Store>, u32, u32) = triple.extract()?;
-    let store = store.get().inner.clone();
+    let store = store.get().inner.get().clone();
     Rendezvous::new(store, rank, world_size).map_err(|error| raise(handler.py(), &error))
 }

@@ -1,5 +1,6 @@
 //! The free functions that carry objects: encode, exchange without the GIL, decode into lists.
 
+use polyrank::calls::parameters::distributed::*;
 use polyrank::objects::{Codec, Encoded, Payload};
 use polyrank::{Error, ProcessGroup};
 use pyo3::intern;
@@ -7,38 +8,46 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::distributed::{group_of, peer_of};
-use crate::convert::{Call, detached, give, raise};
+use crate::convert::{Call, detached, give, nothing, raise};
 use crate::object_codec;
 
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// All ranks get the objects of `src`.
 pub(crate) fn broadcast_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(2)? {
-        return give(py, ());
+    if call.is_left_out(broadcast_object_list::GROUP)? {
+        return nothing(py);
     }
-    let group = group_of(py, &call, 2)?;
-    let codec = codec_of(&mut call, 5)?;
-    let list = list_of(py, &call, 0)?;
-    let root = peer_of(py, &mut call, &group, "src", 1, 4)?;
+    let group = group_of(py, &call, broadcast_object_list::GROUP)?;
+    let codec = codec_of(&mut call, broadcast_object_list::CODEC)?;
+    let list = list_of(py, &call, broadcast_object_list::OBJECT_LIST)?;
+    let root = peer_of(
+        py,
+        &mut call,
+        &group,
+        "src",
+        broadcast_object_list::SRC,
+        broadcast_object_list::GROUP_SRC,
+    )?;
     let root = root.ok_or_else(|| invalid(py, "Must specify global_rank or group_rank"))?;
     let mine = (group.rank() == root).then(|| encoded(list.as_any(), codec));
     let payload = detached(py, || group.broadcast_payload(mine, root))?;
     if group.rank() != root {
         replace(py, &list, &decoded(py, &payload, codec)?)?;
     }
-    give(py, ())
+    nothing(py)
 }
 
 /// All ranks get every rank's object.
 pub(crate) fn all_gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(2)? {
-        return give(py, ());
+    if call.is_left_out(all_gather_object::GROUP)? {
+        return nothing(py);
     }
-    let group = group_of(py, &call, 2)?;
-    let codec = codec_of(&mut call, 3)?;
-    let list = list_of(py, &call, 0).and_then(|list| places(py, list, &group));
-    let mine = encoded(&object(py, &call, 1), codec);
+    let group = group_of(py, &call, all_gather_object::GROUP)?;
+    let codec = codec_of(&mut call, all_gather_object::CODEC)?;
+    let list = list_of(py, &call, all_gather_object::OBJECT_LIST)
+        .and_then(|list| places(py, list, &group));
+    let mine = encoded(&object(py, &call, all_gather_object::OBJ), codec);
     let mine = told(&list, mine);
     let payloads = detached(py, || group.all_gather_payloads(mine))?;
     fill(py, &list?, &payloads, codec)
@@ -46,78 +55,96 @@ pub(crate) fn all_gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> An
 
 /// `dst` gets every rank's object.
 pub(crate) fn gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(3)? {
-        return give(py, ());
+    if call.is_left_out(gather_object::GROUP)? {
+        return nothing(py);
     }
-    let group = group_of(py, &call, 3)?;
-    let codec = codec_of(&mut call, 5)?;
-    let root = root_of(py, &mut call, &group, "dst", 2, 4)?;
-    let list = match (group.rank() == root, call.object(1).is_some()) {
-        (true, _) => list_of(py, &call, 1).and_then(|list| places(py, list, &group)).map(Some),
-        (false, false) => Ok(None),
-        (false, true) => Err(invalid(
-            py,
-            "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.",
-        )),
-    };
-    let mine = encoded(&object(py, &call, 0), codec);
+    let group = group_of(py, &call, gather_object::GROUP)?;
+    let codec = codec_of(&mut call, gather_object::CODEC)?;
+    let root = root_of(py, &mut call, &group, "dst", gather_object::DST, gather_object::GROUP_DST)?;
+    let list =
+        match (group.rank() == root, call.object(gather_object::OBJECT_GATHER_LIST).is_some()) {
+            (true, _) => list_of(py, &call, gather_object::OBJECT_GATHER_LIST)
+                .and_then(|list| places(py, list, &group))
+                .map(Some),
+            (false, false) => Ok(None),
+            (false, true) => Err(invalid(
+                py,
+                "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.",
+            )),
+        };
+    let mine = encoded(&object(py, &call, gather_object::OBJ), codec);
     let mine = told(&list, mine);
     let payloads = detached(py, || group.gather_payloads(mine, root))?;
     match (list?, payloads) {
         (Some(list), Some(payloads)) => fill(py, &list, &payloads, codec),
-        _ => give(py, ()),
+        _ => nothing(py),
     }
 }
 
 /// Each rank gets its object of the list of `src`.
 pub(crate) fn scatter_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(3)? {
-        return give(py, ());
+    if call.is_left_out(scatter_object_list::GROUP)? {
+        return nothing(py);
     }
-    let group = group_of(py, &call, 3)?;
-    let codec = codec_of(&mut call, 5)?;
-    let root = root_of(py, &mut call, &group, "src", 2, 4)?;
-    let output = list_of(py, &call, 0).and_then(|list| match list.is_empty() {
-        true => Err(invalid(py, "Expected argument scatter_object_output_list to be non-empty")),
-        false => Ok(list),
-    });
+    let group = group_of(py, &call, scatter_object_list::GROUP)?;
+    let codec = codec_of(&mut call, scatter_object_list::CODEC)?;
+    let root = root_of(
+        py,
+        &mut call,
+        &group,
+        "src",
+        scatter_object_list::SRC,
+        scatter_object_list::GROUP_SRC,
+    )?;
+    let output =
+        list_of(py, &call, scatter_object_list::SCATTER_OBJECT_OUTPUT_LIST).and_then(|list| {
+            match list.is_empty() {
+                true => {
+                    Err(invalid(py, "Expected argument scatter_object_output_list to be non-empty"))
+                }
+                false => Ok(list),
+            }
+        });
     let all = (group.rank() == root).then(|| {
         output.as_ref().map_err(ToString::to_string)?;
-        let list = list_of(py, &call, 1).map_err(|error| error.to_string())?;
+        let list = list_of(py, &call, scatter_object_list::SCATTER_OBJECT_INPUT_LIST)
+            .map_err(|error| error.to_string())?;
         list.iter().map(|item| encoded(&item, codec)).collect()
     });
     let payload = detached(py, || group.scatter_payloads(all, root))?;
     output?.set_item(0, decoded(py, &payload, codec)?)?;
-    give(py, ())
+    nothing(py)
 }
 
 /// Sends the objects of a list.
 pub(crate) fn send_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(2)? {
-        return give(py, ());
+    if call.is_left_out(send_object_list::GROUP)? {
+        return nothing(py);
     }
-    let group = group_of(py, &call, 2)?;
-    let codec = codec_of(&mut call, 5)?;
-    let list = list_of(py, &call, 0)?;
-    let peer = peer_of(py, &mut call, &group, "dst", 1, 4)?;
+    let group = group_of(py, &call, send_object_list::GROUP)?;
+    let codec = codec_of(&mut call, send_object_list::CODEC)?;
+    let list = list_of(py, &call, send_object_list::OBJECT_LIST)?;
+    let peer =
+        peer_of(py, &mut call, &group, "dst", send_object_list::DST, send_object_list::GROUP_DST)?;
     let peer = peer.ok_or_else(|| invalid(py, "one of 'dst' and 'group_dst' must be given"))?;
     let mine = encoded(list.as_any(), codec);
     detached(py, || group.send_payload(mine, peer))?;
-    give(py, ())
+    nothing(py)
 }
 
 /// Receives objects into a list; the sender's global rank.
 pub(crate) fn recv_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
-    if call.is_left_out(2)? {
+    if call.is_left_out(recv_object_list::GROUP)? {
         return give(py, -1);
     }
-    let group = group_of(py, &call, 2)?;
-    let codec = codec_of(&mut call, 5)?;
-    let list = list_of(py, &call, 0)?;
-    let peer = peer_of(py, &mut call, &group, "src", 1, 4)?;
+    let group = group_of(py, &call, recv_object_list::GROUP)?;
+    let codec = codec_of(&mut call, recv_object_list::CODEC)?;
+    let list = list_of(py, &call, recv_object_list::OBJECT_LIST)?;
+    let peer =
+        peer_of(py, &mut call, &group, "src", recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
     let (payload, peer) = detached(py, || group.recv_payload(peer))?;
     replace(py, &list, &decoded(py, &payload, codec)?)?;
-    give(py, group.global_rank(peer))
+    give(py, group.global_rank(peer).map_err(|error| raise(py, &error))?)
 }
 
 fn codec_of(call: &mut Call<'_>, index: usize) -> PyResult<Codec> {
@@ -226,7 +253,7 @@ fn fill<'py>(
     for (index, payload) in payloads.iter().enumerate() {
         list.set_item(index, decoded(py, payload, codec)?)?;
     }
-    give(py, ())
+    nothing(py)
 }
 
 fn invalid(py: Python<'_>, message: &str) -> PyErr {

@@ -19,11 +19,11 @@ use super::lease::Lease;
 use crate::classes::ProcessGroup as PyProcessGroup;
 use crate::reduce_op::ReduceOp;
 
-/// Most tensors of a call that is short.
+/// Most tensors of a call that is fast.
 const MAX_TENSORS: usize = 2;
 
 /// A call of a collective whose overload is known by its shape.
-pub(super) struct Short<'a, 'py> {
+pub(super) struct FastCall<'a, 'py> {
     plain: SingleTensorRequest,
     /// With their objects: in place, or output and input.
     arrays: [Option<(Array, Borrowed<'a, 'py, PyAny>)>; MAX_TENSORS],
@@ -34,17 +34,17 @@ pub(super) struct Short<'a, 'py> {
     pub(super) async_op: bool,
 }
 
-impl<'a, 'py> Short<'a, 'py> {
+impl<'a, 'py> FastCall<'a, 'py> {
     /// The call of `method` with these arguments, if its shape is usual.
     pub(super) fn of(
         method: &'static Method,
         positional: &'a Bound<'py, PyTuple>,
-    ) -> Option<Short<'a, 'py>> {
+    ) -> Option<FastCall<'a, 'py>> {
         let collective = method.collective.filter(|_| !method.coalesced && !method.unbuilt)?;
         let overload = method.overloads.iter().find(|overload| {
-            overload.parameters.len() >= positional.len() && is_usual(overload.parameters)
+            overload.parameters.len() >= positional.len() && is_fast_path(overload.parameters)
         })?;
-        let mut short = Short {
+        let mut fast = FastCall {
             plain: SingleTensorRequest {
                 collective,
                 name: method.name,
@@ -67,32 +67,32 @@ impl<'a, 'py> Short<'a, 'py> {
             match parameter.role {
                 Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut => {
                     let array = Array::of(&item)?;
-                    *short.arrays.get_mut(tensors)? = Some((array, item));
+                    *fast.arrays.get_mut(tensors)? = Some((array, item));
                     tensors += 1;
                 }
                 Role::Op => {
                     let reduce_op = item.cast_exact::<ReduceOp>().ok()?.get().get();
-                    short.plain.reduce_op = reduce_op.ok()?;
+                    fast.plain.reduce_op = reduce_op.ok()?;
                 }
                 Role::Root | Role::GlobalRoot if item.is_none() => {}
                 Role::Root => {
-                    short.root = Some(item.cast_exact::<PyInt>().ok()?.extract().ok()?);
+                    fast.root = Some(item.cast_exact::<PyInt>().ok()?.extract().ok()?);
                     has_root = true;
                 }
                 Role::GlobalRoot => {
-                    short.global_root = item.cast_exact::<PyInt>().ok()?.extract().ok();
+                    fast.global_root = item.cast_exact::<PyInt>().ok()?.extract().ok();
                     has_root = true;
-                    short.global_root?;
+                    fast.global_root?;
                 }
-                Role::AsyncOp => short.async_op = item.cast_exact::<PyBool>().ok()?.is_true(),
+                Role::AsyncOp => fast.async_op = item.cast_exact::<PyBool>().ok()?.is_true(),
                 Role::Group if item.is_none() => {}
-                Role::Group => short.group = Some(item),
+                Role::Group => fast.group = Some(item),
                 _ if item.is_none() => {}
                 _ => return None,
             }
         }
-        let defaults = left_out.iter().all(|it| it.optional && is_usual_default(it));
-        (defaults && has_root).then_some(short)
+        let defaults = left_out.iter().all(|it| it.optional && is_fast_default(it));
+        (defaults && has_root).then_some(fast)
     }
 
     /// Carries the call out or issues it, on the group that was given, or on `group`, or on the
@@ -192,7 +192,7 @@ fn region(array: &Array, object: &Borrowed<'_, '_, PyAny>) -> Region {
 }
 
 /// Whether an overload takes tensors one by one, and nothing that has to be looked into.
-fn is_usual(parameters: &[Parameter]) -> bool {
+fn is_fast_path(parameters: &[Parameter]) -> bool {
     parameters.iter().all(|parameter| match parameter.role {
         Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut => {
             matches!(parameter.ty, Type::Tensor)
@@ -202,7 +202,7 @@ fn is_usual(parameters: &[Parameter]) -> bool {
     })
 }
 
-fn is_usual_default(parameter: &Parameter) -> bool {
+fn is_fast_default(parameter: &Parameter) -> bool {
     match parameter.default {
         None | Some(Constant::Null | Constant::Bool(false) | Constant::EmptySequence) => true,
         Some(Constant::ReduceOp(reduce_op)) => reduce_op == polyrank::ReduceOp::Sum,

@@ -1,6 +1,7 @@
 //! `P2POp`.
 
 use polyrank::Error;
+use polyrank::calls::parameters::p2p_op::*;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -10,7 +11,7 @@ use crate::convert::{Call, raise};
 
 /// One send or receive, for later.
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<P2POp>> {
-    let function = call.object(0).and_then(|op| op.getattr("__name__").ok());
+    let function = call.object(new::OP).and_then(|op| op.getattr("__name__").ok());
     let function = function.and_then(|name| Some(name.cast::<PyString>().ok()?.to_string()));
     let is_send = match function.as_deref() {
         Some("isend") => true,
@@ -20,12 +21,13 @@ pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitial
             return Err(raise(py, &Error::InvalidArgument { message }));
         }
     };
-    let tensor = call.tensor_object(1)?.unbind();
-    let group = group_of(py, &call, 3)?;
-    let tag: u32 = call.take(4)?;
-    let peer = peer_of(py, &mut call, &group, "peer", 2, 5)?.ok_or_else(|| {
-        let message = "P2POp: one of 'peer' and 'group_peer' must be given".to_owned();
-        raise(py, &Error::InvalidArgument { message })
-    })?;
+    let tensor = call.tensor_object(new::TENSOR)?.unbind();
+    let group = group_of(py, &call, new::GROUP)?;
+    let tag: u32 = call.take(new::TAG)?;
+    let peer =
+        peer_of(py, &mut call, &group, "peer", new::PEER, new::GROUP_PEER)?.ok_or_else(|| {
+            let message = "P2POp: one of 'peer' and 'group_peer' must be given".to_owned();
+            raise(py, &Error::InvalidArgument { message })
+        })?;
     Ok(P2POp { is_send, tensor, peer, group, tag }.into())
 }

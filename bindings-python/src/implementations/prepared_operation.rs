@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use polyrank::calls::parameters::prepared_operation::*;
 use pyo3::prelude::*;
 
 use crate::classes::{PreparedOperation, Work};
-use crate::convert::{Call, give, raise, releasing};
+use crate::convert::{Call, give, nothing, raise, releasing};
 use crate::waiting;
 
 /// Starts the operation and waits for it.
@@ -19,7 +20,7 @@ pub(crate) fn run<'py>(
     if let Some(work) = started {
         releasing(py, || waiting::wait(py, &work, None))?;
     }
-    give(py, ())
+    nothing(py)
 }
 
 /// Starts the operation.
@@ -39,7 +40,7 @@ pub(crate) fn wait<'py>(
     prepared: &Bound<'py, PreparedOperation>,
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let timeout: Option<Duration> = call.take(0)?;
+    let timeout: Option<Duration> = call.take(wait::TIMEOUT)?;
     let py = prepared.py();
     if let Some(work) = prepared.get().inner.last_started() {
         releasing(py, || waiting::wait(py, &work, timeout))?;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use polyrank::Error;
+use polyrank::calls::parameters::work::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::classes::{Future, Work};
-use crate::convert::{Call, give, raise, releasing};
+use crate::convert::{Call, exception as exception_of, give, nothing, raise, releasing};
 use crate::future::Source;
 use crate::waiting;
 
@@ -16,7 +17,7 @@ pub(crate) fn wait<'py>(
     work: &Bound<'py, Work>,
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let timeout: Option<Duration> = call.take(0)?;
+    let timeout: Option<Duration> = call.take(wait::TIMEOUT)?;
     if work.get().inner.is_success() {
         return give(work.py(), true);
     }
@@ -24,12 +25,35 @@ pub(crate) fn wait<'py>(
     give(work.py(), true)
 }
 
+/// Whether the operation is complete, well or not. Moves it on.
+pub(crate) fn is_completed<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let inner = &work.get().inner;
+    let completed = releasing(work.py(), || work.py().detach(|| inner.is_completed()));
+    give(work.py(), completed)
+}
+
+/// Whether the operation is complete, and did not fail.
+pub(crate) fn is_success<'py>(
+    work: &Bound<'py, Work>,
+    _call: Call<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let inner = &work.get().inner;
+    let succeeded = releasing(work.py(), || work.py().detach(|| inner.is_success()));
+    give(work.py(), succeeded)
+}
+
 /// What the operation failed with, if it did.
 pub(crate) fn exception<'py>(
     work: &Bound<'py, Work>,
     _call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    give(work.py(), work.get().inner.error())
+    match work.get().inner.error() {
+        Some(error) => exception_of(work.py(), &error),
+        None => nothing(work.py()),
+    }
 }
 
 /// A future of the output tensors.
@@ -80,7 +104,7 @@ pub(crate) fn synchronize<'py>(
     _call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     releasing(work.py(), || waiting::wait_here(work.py(), work.get(), None))?;
-    give(work.py(), ())
+    nothing(work.py())
 }
 
 /// This handle.
@@ -90,7 +114,7 @@ pub(crate) fn boxed<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> PyResult<
 
 /// The handle that `boxed` gave.
 pub(crate) fn unbox<'py>(_py: Python<'py>, call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let work = call.instance::<Work>(0)?;
+    let work = call.instance::<Work>(unbox::BOXED)?;
     let work = work.ok_or_else(|| PyTypeError::new_err("unbox() takes a Work"))?;
     Ok(work.into_any())
 }

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 
 use super::array::Array;
+use super::fast_call::{readable, writable};
 use super::lease::releasing;
-use super::short::{readable, writable};
 use crate::classes::ProcessGroup as PyProcessGroup;
 
 /// The answer of `method`, a free function that waits for one message, if it could be carried out

@@ -1,10 +1,11 @@
 //! `Future`.
 
+use polyrank::calls::parameters::future::then;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::classes::Future;
-use crate::convert::{Call, give, releasing};
+use crate::convert::{Call, give, nothing, releasing};
 use crate::future;
 
 /// Waits for the value.
@@ -52,10 +53,10 @@ pub(crate) fn add_done_callback<'py>(
             error.write_unraisable(py, Some(callback.bind(py)));
         }
     });
-    give(future.py(), ())
+    nothing(future.py())
 }
 
 fn callback(call: &Call<'_>) -> PyResult<Py<PyAny>> {
-    let callback = call.object(0).map(|callback| callback.clone().unbind());
+    let callback = call.object(then::CALLBACK).map(|callback| callback.clone().unbind());
     callback.ok_or_else(|| PyTypeError::new_err("the callback must be callable"))
 }

@@ -1,0 +1,46 @@
+//! What core's calls return, as Python objects.
+
+use polyrank::calls::Answer;
+use pyo3::BoundObject;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use super::handles::object;
+
+/// What a call of core returned, as a Python object.
+pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyAny>> {
+    match answered {
+        Answer::Nothing => nothing(py),
+        Answer::Bool(truth) => give(py, truth),
+        Answer::Int(number) => give(py, number),
+        Answer::Float(number) => give(py, number),
+        Answer::Str(text) => give(py, text),
+        Answer::Bytes(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+        Answer::Duration(duration) => give(py, duration),
+        Answer::List(items) => {
+            let items = items.into_iter().map(|item| answer(py, item));
+            Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+        Answer::Record(members) => {
+            let record = PyDict::new(py);
+            for (name, member) in members {
+                record.set_item(name, answer(py, member)?)?;
+            }
+            Ok(record.into_any())
+        }
+        Answer::Object(it) => object(py, it),
+    }
+}
+
+/// A plain value as a Python object.
+pub(crate) fn give<'py, T: IntoPyObject<'py>>(
+    py: Python<'py>,
+    value: T,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(value.into_pyobject(py).map_err(Into::<PyErr>::into)?.into_any().into_bound())
+}
+
+/// `None`
+pub(crate) fn nothing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(py.None().into_bound(py))
+}

@@ -1,0 +1,77 @@
+//! The Python objects of core's groups and stores: one for each, for as long as Python keeps it.
+
+use polyrank::calls::Object;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::classes::{
+    FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store, TCPStore,
+    WebSocketStore,
+};
+
+/// What `object` stands for in core, if it is a group or a store.
+pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
+    if let Ok(group) = object.cast::<ProcessGroup>() {
+        return Some(Object::Group(group.get().inner.clone()));
+    }
+    if let Ok(store) = object.cast::<Store>() {
+        return Some(Object::Store(store.get().inner.clone()));
+    }
+    object.is_instance_of::<NonGroupMember>().then_some(Object::NonGroupMember)
+}
+
+/// As [`handle_of`], for an argument: core may give the same object back later.
+pub(super) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
+    let Some(handle) = handle_of(object) else { return Ok(None) };
+    if !matches!(handle, Object::NonGroupMember) {
+        let known = known(object.py())?;
+        known.call_method1(intern!(object.py(), "setdefault"), (handle.identity(), object))?;
+    }
+    Ok(Some(handle))
+}
+
+/// The Python object of one of core.
+pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny>> {
+    if let Object::NonGroupMember = object {
+        return non_group_member(py);
+    }
+    let (known, identity) = (known(py)?, object.identity());
+    let found = known.call_method1(intern!(py, "get"), (identity,))?;
+    if !found.is_none() {
+        return Ok(found);
+    }
+    let made = match object.type_name() {
+        "ProcessGroup" => made::<ProcessGroup>(py, object),
+        "HashStore" => made::<HashStore>(py, object),
+        "FileStore" => made::<FileStore>(py, object),
+        "PrefixStore" => made::<PrefixStore>(py, object),
+        "TCPStore" => made::<TCPStore>(py, object),
+        "WebSocketStore" => made::<WebSocketStore>(py, object),
+        _ => made::<Store>(py, object),
+    }?;
+    known.set_item(identity, &made)?;
+    Ok(made)
+}
+
+fn made<T: MadeByCore>(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny>> {
+    let initializer = T::made_of(polyrank::calls::Answer::Object(object))?;
+    Ok(Bound::new(py, initializer)?.into_any())
+}
+
+/// Python's objects by the identity of core's, held weakly.
+fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let known = KNOWN.get_or_try_init(py, || {
+        let class = py.import("weakref")?.getattr("WeakValueDictionary")?;
+        class.call0().map(Bound::unbind)
+    })?;
+    Ok(known.bind(py))
+}
+
+/// The one instance of `NonGroupMember`.
+pub(crate) fn non_group_member(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static INSTANCE: PyOnceLock<Py<NonGroupMember>> = PyOnceLock::new();
+    let instance = INSTANCE.get_or_try_init(py, || Py::new(py, NonGroupMember))?;
+    Ok(instance.bind(py).clone().into_any())
+}

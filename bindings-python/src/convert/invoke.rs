@@ -1,0 +1,82 @@
+//! Calls that core runs, as for every other language: constructors, attributes, free functions, and
+//! methods of groups and stores. Knows nothing of what any of them does.
+
+use polyrank::calls::{self, Answer, Invocation, Object};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::answer::answer;
+use super::call::resolve;
+use super::detached::detached;
+use super::exception::raise;
+use super::handles::handle_of;
+use super::lease::releasing;
+use crate::classes::MadeByCore;
+
+/// Calls a free function.
+pub(crate) fn invoke<'py>(
+    py: Python<'py>,
+    key: &'static str,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    answer(py, invoked(py, None, key, positional, keywords)?)
+}
+
+/// Calls a method of `this`, which is a group or a store.
+pub(crate) fn invoke_on<'py>(
+    this: &Bound<'py, PyAny>,
+    key: &'static str,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    answer(py, invoked(py, handle_of(this), key, positional, keywords)?)
+}
+
+/// The value of an attribute of `this`, which is a group or a store.
+pub(crate) fn attribute<'py>(
+    this: &Bound<'py, PyAny>,
+    key: &'static str,
+) -> PyResult<Bound<'py, PyAny>> {
+    invoke_on(this, key, &PyTuple::empty(this.py()), None)
+}
+
+/// Makes an object.
+pub(crate) fn construct<T: MadeByCore>(
+    key: &'static str,
+    positional: &Bound<'_, PyTuple>,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyClassInitializer<T>> {
+    T::made_of(invoked(positional.py(), None, key, positional, keywords)?)
+}
+
+fn invoked<'py>(
+    py: Python<'py>,
+    this: Option<Object>,
+    key: &'static str,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Answer> {
+    let entry = calls::entry(key).map_err(|error| raise(py, &error))?;
+    run(py, resolve(py, entry.method, positional, keywords)?.invocation(key, this)?)
+}
+
+/// Runs a call: without the GIL if it may wait.
+pub(crate) fn run(py: Python<'_>, call: Invocation) -> PyResult<Answer> {
+    if call.is_left_out() {
+        warn_left_out(py, call.name())?;
+    }
+    if call.waits() {
+        return detached(py, || call.run());
+    }
+    releasing(py, || call.run()).map_err(|error| raise(py, &error))
+}
+
+/// Says that a call does nothing, as c10d does.
+pub(super) fn warn_left_out(py: Python<'_>, name: &str) -> PyResult<()> {
+    let rank = polyrank::distributed::get_rank().map_or(-1, i64::from);
+    let message =
+        format!("Running {name} on global rank {rank} which does not belong to the given group.");
+    py.import("warnings")?.call_method1("warn", (message,)).map(drop)
+}

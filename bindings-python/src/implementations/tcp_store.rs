@@ -1,0 +1,24 @@
+//! `TCPStore`: its constructor takes a socket that Python opened.
+
+use polyrank::Error;
+use polyrank::calls::Value;
+use polyrank::calls::parameters::tcp_store::new::MASTER_LISTEN_FD;
+use pyo3::prelude::*;
+
+use crate::classes::{MadeByCore, TCPStore};
+use crate::convert::{Call, listener_from_fd, raise, run};
+
+/// Connects, and serves if asked to.
+pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer<TCPStore>> {
+    let mut call = call.invocation("TCP_STORE_NEW", None)?;
+    if let Value::Int(fd) = *call.value(MASTER_LISTEN_FD) {
+        // No descriptor has such a number, as none has a negative one.
+        let number = i32::try_from(fd).unwrap_or(-1);
+        let listener = listener_from_fd(number).map_err(|error| {
+            let message = format!("master_listen_fd {fd} cannot be used: {error}");
+            raise(py, &Error::InvalidArgument { message })
+        })?;
+        call = call.with_listener(listener);
+    }
+    TCPStore::made_of(run(py, call)?)
+}

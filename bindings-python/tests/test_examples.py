@@ -1,0 +1,66 @@
+"""The Python programs of README and site: type-checked strictly, and run."""
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from ranks import PATIENCE_S
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = ["README.md", "site/index.md", "site/start/python.md", "site/start/mpi.md",
+         "site/start/nccl.md"]
+# What the examples use of PyTorch, which is not installed here.
+TORCH = """
+class Tensor:
+    def __dlpack__(self, *, stream: int | None = None) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+def ones(size: int, device: str = ...) -> Tensor: ...
+"""
+
+
+def program(page):
+    """All Python of a page: later examples go on where earlier ones ended."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"^```python.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+def test_every_page_with_python_is_here():
+    folders = [ROOT / "site", *(ROOT / "site" / name for name in ("start", "concepts", "demos"))]
+    pages = [ROOT / "README.md", *(page for folder in folders for page in folder.glob("*.md"))]
+    found = [page for page in pages if "```python" in page.read_text(encoding="utf-8")]
+    assert sorted(str(page.relative_to(ROOT)) for page in found) == sorted(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_types(page, tmp_path):
+    example = tmp_path / "example.py"
+    example.write_text(program(page), encoding="utf-8")
+    (tmp_path / "torch.pyi").write_text(TORCH, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(example)]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S * 3)
+    assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
+
+
+@pytest.mark.parametrize("page", ["README.md", "site/index.md", "site/start/python.md"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_runs(page, size):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program(page)],
+            env={**os.environ, **common, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(size)
+    ]
+    printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
+    total = float(sum(range(size)))
+    assert printed == [f"rank {rank} of {size}: {total}\n" for rank in range(size)]

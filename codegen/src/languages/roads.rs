@@ -1,0 +1,44 @@
+//! Which calls core runs for every language, and which each language makes on its own. Knows no
+//! language.
+
+use crate::model::{Api, Interface, Method, Role, Type};
+
+/// Whether core's dispatcher runs a method of an object that a language makes calls on, or a free
+/// function: not what takes tensors, or objects that each language makes on its own.
+pub(crate) fn is_run_by_core(api: &Api, method: &Method) -> bool {
+    !has_tensors(method) && !is_made_of_others(api, method)
+}
+
+/// Whether a language holds objects of it on which it makes calls: they, or those that inherit
+/// from it, are made by the user. What only operations return belongs to each language.
+pub(crate) fn is_object(api: &Api, interface: &Interface) -> bool {
+    let is_made = |it: &Interface| it.constructor.is_some() && !it.notes.handwritten;
+    let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
+    !interface.notes.unbuilt
+        && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
+}
+
+fn has_tensors(method: &Method) -> bool {
+    let is_tensor =
+        |role| matches!(role, Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut);
+    let mut parameters = method.overloads.iter().flat_map(|overload| &overload.parameters);
+    method.collective.is_some() || parameters.any(|parameter| is_tensor(parameter.role))
+}
+
+/// Whether it takes or returns an object that each language makes on its own.
+fn is_made_of_others(api: &Api, method: &Method) -> bool {
+    let is_other = |ty: &Type| is_other(api, ty);
+    method.overloads.iter().any(|overload| {
+        is_other(&overload.returns) || overload.parameters.iter().any(|it| is_other(&it.ty))
+    })
+}
+
+fn is_other(api: &Api, ty: &Type) -> bool {
+    match ty {
+        Type::Interface(name) => {
+            api.interfaces.iter().any(|it| it.name == *name && it.notes.handwritten)
+        }
+        Type::Sequence(inner) | Type::Nullable(inner) => is_other(api, inner),
+        _ => false,
+    }
+}
