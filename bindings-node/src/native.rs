@@ -1,6 +1,7 @@
 //! The functions that the JavaScript half calls. Knows nothing of classes and options.
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -27,6 +28,14 @@ pub fn platform() -> &'static str {
 #[napi]
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// Runs the `polyrank` command; the exit code. `arguments` is the command line, the name of the
+/// program first, `itself` the words that start the command again.
+#[napi]
+pub fn command(arguments: Vec<String>, itself: Vec<String>) -> i32 {
+    let words = |list: Vec<String>| list.into_iter().map(OsString::from).collect();
+    polyrank_cli::main(words(arguments), words(itself))
 }
 
 /// How long operations may still go on when their group is left, ms.

@@ -33,14 +33,15 @@ mod _core {
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
         module.setattr("_NON_GROUP_MEMBER", convert::non_group_member(module.py())?)?;
         module.setattr("_Memory", module.py().get_type::<convert::Memory>())?;
-        module.setattr("_launch", wrap_pyfunction!(launch, module)?)?;
+        module.setattr("_command", wrap_pyfunction!(command, module)?)?;
         ending::watch(module.py())?;
         generated::add(module)
     }
 }
 
 /// The `polyrank` command: runs the command line `arguments`, the name of the program first.
-#[pyfunction(name = "_launch")]
-fn launch(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
-    py.detach(|| polyrank_cli::main(arguments))
+/// `itself` are the words that start it again.
+#[pyfunction(name = "_command")]
+fn command(py: Python<'_>, arguments: Vec<OsString>, itself: Vec<OsString>) -> i32 {
+    py.detach(|| polyrank_cli::main(arguments, itself))
 }

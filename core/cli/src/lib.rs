@@ -1,15 +1,16 @@
 //! The `polyrank` command as a library, so that `cargo install`, pip and npm give the same one.
 //!
-//! | Subcommand         | What it does                                                    | Module    |
-//! |--------------------|-----------------------------------------------------------------|-----------|
-//! | `polyrank run`     | starts the ranks of a job on this host and watches them         | `launch`  |
-//! | `polyrank store`   | serves a store for ranks that come and go                       | `serve`   |
-//! | `polyrank bench`   | measures collectives, in any language, beside other libraries   | `bench`   |
-//! | `polyrank predict` | prices collectives on machines that are not here                | `predict` |
+//! | Subcommand         | What it does                                            | Module    |
+//! |--------------------|---------------------------------------------------------|-----------|
+//! | `polyrank run`     | starts the ranks of a job on this host and watches them | `launch`  |
+//! | `polyrank store`   | serves a store for ranks that come and go               | `serve`   |
+//! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
+//! | `polyrank predict` | prices collectives on machines that are not here        | `predict` |
 
 mod arguments;
 mod bench;
 mod chart;
+mod itself;
 mod launch;
 mod predict;
 mod random;
@@ -24,9 +25,11 @@ use arguments::{Command, CommandLine};
 
 /// Runs the `polyrank` command and returns its exit code.
 ///
-/// `args` is the whole command line, the name of the program first. `python -m polyrank.run` calls
-/// this with `["polyrank", "run", …]`. Call it from a thread that lives as long as the call (the
-/// main thread): the ranks are killed by the kernel when the thread that started them ends.
+/// `args` is the whole command line, the name of the program first: `python -m polyrank.run` calls
+/// this with `["polyrank", "run", …]`. `itself` are the words that start the command again, as
+/// `polyrank bench` does for its ranks: `["/usr/bin/python3", "-m", "polyrank"]`. Call it from a
+/// thread that lives as long as the call (the main thread): the ranks are killed by the kernel when
+/// the thread that started them ends.
 ///
 /// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
 ///
@@ -34,7 +37,8 @@ use arguments::{Command, CommandLine};
 /// first (128 plus the signal's number if a signal ended it), 127 when a program was not found, 126
 /// when it could not be started, and 2 for a wrong command line.
 #[must_use]
-pub fn main(args: Vec<OsString>) -> i32 {
+pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
+    itself::remember(itself);
     let matches = arguments::command().try_get_matches_from(args);
     let command_line = match matches.and_then(|found| CommandLine::from_arg_matches(&found)) {
         Ok(command_line) => command_line,

@@ -1,9 +1,14 @@
 //! The `polyrank` command; everything it does is in the library beside it.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let code = polyrank_cli::main(std::env::args_os().collect());
+    let arguments: Vec<_> = std::env::args_os().collect();
+    // Where the system does not tell, the name by which it was called is the best there is.
+    let itself = std::env::current_exe().map(OsString::from);
+    let itself = itself.ok().or_else(|| arguments.first().cloned()).into_iter().collect();
+    let code = polyrank_cli::main(arguments, itself);
     // Exit codes are one byte; a code that does not fit still must not read as success.
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }

@@ -310,3 +310,21 @@ fn help_shows_examples_and_mistakes_end_with_2() {
         "polyrank run: -n 0: a program runs as at least one rank, as in -n 1\n"
     );
 }
+
+#[test]
+fn what_ranks_started_does_not_outlive_a_killed_launcher() {
+    for ranks in [1, 3] {
+        let script = "sleep 600 & echo $! $$; exec sleep 600";
+        let words = ["-n", &ranks.to_string(), "--no-prefix", "sh", "-c", script];
+        let (mut launcher, mut output, first) = start_until_first_line(&words);
+        let mut pids = first;
+        for _ in 1..ranks {
+            output.read_line(&mut pids).unwrap();
+        }
+        kill_process(Pid::from_child(&launcher), Signal::KILL).unwrap();
+        launcher.wait().unwrap();
+        let pids: Vec<&str> = pids.split_whitespace().collect();
+        assert_eq!(pids.len(), 2 * ranks);
+        pids.into_iter().for_each(|pid| wait_until_dead(pid.parse().unwrap()));
+    }
+}

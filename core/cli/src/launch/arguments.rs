@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser};
 
 /// More ranks than this on one host are a typing mistake.
-const MOST_RANKS_PER_NODE: u32 = 4096;
+const MAX_RANKS_PER_NODE: u32 = 4096;
 /// The port of a job over several nodes, where no free one can be agreed on; PyTorch's choice too.
 const DEFAULT_PORT: u16 = 29500;
 
@@ -39,7 +39,8 @@ standard input unless that is a terminal; the others read nothing.";
 #[derive(Args)]
 pub(crate) struct RunArguments {
     /// Ranks on this host: a number, "cpu" (one per core) or "gpu" (one per GPU) [default: 1]
-    #[arg(short = 'n', long, alias = "nproc_per_node", value_name = "N|cpu|gpu")]
+    #[arg(short = 'n', long, aliases = ["nproc_per_node", "nproc", "np"])]
+    #[arg(value_name = "N|cpu|gpu")]
     nproc_per_node: Option<String>,
     /// Number of hosts; each runs this command once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -55,7 +56,7 @@ pub(crate) struct RunArguments {
     master_port: Option<u16>,
     /// Ranks of the job that join by URL from elsewhere, behind those that are started
     #[arg(long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_RANKS_PER_NODE)))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_RANKS_PER_NODE)))]
     external: u32,
     /// Name of this job, the same on every node [default: made up]
     #[arg(long)]
@@ -72,6 +73,12 @@ pub(crate) struct RunArguments {
     /// Append --local-rank=N to the program's arguments, as torch.distributed.launch did
     #[arg(long)]
     pass_local_rank: bool,
+    /// One host and a free port, as in torchrun: what happens anyway unless other options say more
+    #[arg(long, conflicts_with_all = ["nnodes", "node_rank", "master_addr", "master_port"])]
+    standalone: bool,
+    /// The program is the name of a Python module, to be run as `python -m` does
+    #[arg(short = 'm', long)]
+    module: bool,
     /// Have MPI's own launcher start the ranks, as the mpi backend needs it
     #[arg(long)]
     with_mpi: bool,
@@ -84,9 +91,11 @@ pub(crate) struct RunArguments {
 #[derive(Parser)]
 #[command(name = ":", no_binary_name = true, disable_help_flag = true)]
 struct PartArguments {
-    #[arg(short = 'n', long, alias = "nproc_per_node", value_name = "N|cpu|gpu")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(short = 'n', long, aliases = ["nproc_per_node", "nproc", "np"])]
+    #[arg(value_name = "N|cpu|gpu", allow_negative_numbers = true)]
     nproc_per_node: Option<String>,
+    #[arg(short = 'm', long)]
+    module: bool,
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]")]
     program: Vec<OsString>,
 }
@@ -161,7 +170,7 @@ impl RunArguments {
                 "--master-port 0 picks a port that other nodes cannot know; {advice}"
             ));
         }
-        let parts = parts(self.nproc_per_node.as_deref(), self.program)?;
+        let parts = parts(self.nproc_per_node.as_deref(), self.module, &self.program)?;
         let job = Job {
             parts,
             external_count: self.external,
@@ -177,16 +186,20 @@ impl RunArguments {
             with_mpi: self.with_mpi,
         };
         if job.parts.iter().map(|part| u64::from(part.rank_count)).sum::<u64>()
-            > u64::from(MOST_RANKS_PER_NODE)
+            > u64::from(MAX_RANKS_PER_NODE)
         {
-            return Err(format!("more than {MOST_RANKS_PER_NODE} ranks on one node"));
+            return Err(format!("more than {MAX_RANKS_PER_NODE} ranks on one node"));
         }
         Ok(job)
     }
 }
 
 /// Splits the words after the options at each lone ":".
-fn parts(first_count: Option<&str>, words: Vec<OsString>) -> Result<Vec<Part>, String> {
+fn parts(
+    first_count: Option<&str>,
+    first_is_module: bool,
+    words: &[OsString],
+) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     for (index, words) in words.split(|word| word == ":").enumerate() {
         if words.is_empty() {
@@ -197,37 +210,51 @@ fn parts(first_count: Option<&str>, words: Vec<OsString>) -> Result<Vec<Part>, S
             ));
         }
         parts.push(if index == 0 {
-            part(first_count, words)?
+            part(first_count, first_is_module, words)?
         } else {
             let arguments = PartArguments::try_parse_from(words)
                 .map_err(|error| format!("in program {} of the job: {error}", index + 1))?;
-            part(arguments.nproc_per_node.as_deref(), &arguments.program)?
+            part(arguments.nproc_per_node.as_deref(), arguments.module, &arguments.program)?
         });
     }
     Ok(parts)
 }
 
-fn part(count: Option<&str>, words: &[OsString]) -> Result<Part, String> {
+fn part(count: Option<&str>, is_module: bool, words: &[OsString]) -> Result<Part, String> {
     let rank_count = rank_count(count.unwrap_or("1"))?;
     let Some((program, arguments)) = words.split_first() else {
         return Err("a program is missing".to_owned());
     };
-    if let Some(interpreter) = interpreter(Path::new(program)) {
-        let mut with_script = vec![program.clone()];
-        with_script.extend_from_slice(arguments);
-        return Ok(Part { program: interpreter, arguments: with_script, rank_count });
-    }
-    Ok(Part { program: program.clone(), arguments: arguments.to_vec(), rank_count })
+    let (program, words) = match interpreter(Path::new(program)) {
+        _ if is_module => (PYTHON.program(), [&["-m".into()], words].concat()),
+        Some(interpreter) => (interpreter.program(), words.to_vec()),
+        None => (program.clone(), arguments.to_vec()),
+    };
+    Ok(Part { program, arguments: words, rank_count })
 }
 
-/// What runs a program that is a script; `python -m polyrank.run` names its own interpreter.
-fn interpreter(program: &Path) -> Option<OsString> {
-    let (variable, usual) = match program.extension().and_then(OsStr::to_str) {
-        Some("py") => ("POLYRANK_PYTHON", "python3"),
-        Some("js" | "mjs" | "cjs") => ("POLYRANK_NODE", "node"),
-        _ => return None,
-    };
-    Some(std::env::var_os(variable).unwrap_or_else(|| OsString::from(usual)))
+/// What runs scripts of one language; `python -m polyrank.run` names its own.
+struct Interpreter {
+    variable: &'static str,
+    usual: &'static str,
+}
+
+const PYTHON: Interpreter = Interpreter { variable: "POLYRANK_PYTHON", usual: "python3" };
+const NODE: Interpreter = Interpreter { variable: "POLYRANK_NODE", usual: "node" };
+
+impl Interpreter {
+    fn program(&self) -> OsString {
+        std::env::var_os(self.variable).unwrap_or_else(|| self.usual.into())
+    }
+}
+
+/// What runs a program that is a script.
+fn interpreter(program: &Path) -> Option<Interpreter> {
+    match program.extension().and_then(OsStr::to_str) {
+        Some("py") => Some(PYTHON),
+        Some("js" | "mjs" | "cjs") => Some(NODE),
+        _ => None,
+    }
 }
 
 fn rank_count(text: &str) -> Result<u32, String> {
@@ -242,14 +269,16 @@ fn rank_count(text: &str) -> Result<u32, String> {
             }
             count => count,
         },
+        // What clap makes of mpirun's word.
+        "p" => return Err("-np is not an option; the number of ranks is -n, as in -n 4".to_owned()),
         number => number.parse().map_err(|_| {
             format!("-n {number}: expected a number of ranks, \"cpu\" or \"gpu\", as in -n 4")
         })?,
     };
     match count {
         0 => Err("-n 0: a program runs as at least one rank, as in -n 1".to_owned()),
-        count if count > MOST_RANKS_PER_NODE => {
-            Err(format!("-n {count}: at most {MOST_RANKS_PER_NODE} ranks on one node, as in -n 4"))
+        count if count > MAX_RANKS_PER_NODE => {
+            Err(format!("-n {count}: at most {MAX_RANKS_PER_NODE} ranks on one node, as in -n 4"))
         }
         count => Ok(count),
     }
@@ -318,10 +347,21 @@ mod tests {
     fn scripts_run_under_their_interpreters() {
         for script in ["train.py", "train.mjs", "train.js", "train.cjs"] {
             let job = job(&format!("{script} --lr 1")).unwrap();
-            let interpreter = interpreter(Path::new(script)).unwrap();
+            let interpreter = interpreter(Path::new(script)).unwrap().program();
             let interpreter = interpreter.to_string_lossy().into_owned();
             assert_eq!(shape(&job), [(format!("{interpreter} {script} --lr 1"), 1)]);
         }
+    }
+
+    #[test]
+    fn the_words_of_torchrun_are_understood() {
+        let python = PYTHON.program().to_string_lossy().into_owned();
+        let one = job("--standalone --nproc 2 -m train.loop --lr 1").unwrap();
+        assert_eq!(shape(&one), [(format!("{python} -m train.loop --lr 1"), 2)]);
+        let two = job("--np 2 ./train : -m other").unwrap();
+        assert_eq!(shape(&two), [("./train".to_owned(), 2), (format!("{python} -m other"), 1)]);
+        assert!(job("-np 2 x").unwrap_err().contains("the number of ranks is -n"));
+        assert!(job("--standalone --nnodes 2 x").unwrap_err().contains("cannot be used with"));
     }
 
     #[test]

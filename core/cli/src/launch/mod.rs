@@ -17,6 +17,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod environment;
+mod guard;
 mod mpi;
 pub(crate) mod output;
 pub(crate) mod process;

@@ -14,6 +14,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use super::arguments::{Job, Part};
 use super::environment::Meeting;
+use super::guard::Guard;
 use super::output::{LastLines, Screen, Stream, forward};
 use super::process::{Process, wait_for_end};
 use super::report::{self, Ending, say, signal_name};
@@ -103,6 +104,8 @@ struct Supervisor<'job> {
     events: Sender<Event>,
     screen: Arc<Screen>,
     ranks: Vec<Rank>,
+    /// Ends the ranks if the launcher is killed; none where it could not be started.
+    guard: Option<Guard>,
     started: Instant,
     first_failure: Option<FirstFailure>,
     /// The signal that asked the launcher to stop.
@@ -123,6 +126,7 @@ impl<'job> Supervisor<'job> {
             events,
             screen: Arc::new(Screen::new(job.prefix)),
             ranks: Vec::new(),
+            guard: start_guard(),
             started: Instant::now(),
             first_failure: None,
             signalled: None,
@@ -160,6 +164,10 @@ impl<'job> Supervisor<'job> {
                     _ => 126,
                 },
             })?;
+        if let Some(error) = self.guard.as_mut().and_then(|guard| guard.add(process.pid()).err()) {
+            say_unguarded(&error);
+            self.guard = None;
+        }
         let last_lines = LastLines::default();
         if let Some((stdout, stderr)) = process.take_output() {
             self.read(rank, Stream::Stdout, stdout, &last_lines);
@@ -278,6 +286,9 @@ impl<'job> Supervisor<'job> {
     fn finish(&mut self, inbox: &Receiver<Event>) -> i32 {
         let endings: Vec<Ending> = self.ranks.iter().filter_map(|rank| rank.ending).collect();
         let (mut programs, mut last_lines) = (Vec::new(), Vec::new());
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
         for rank in self.ranks.drain(..) {
             rank.process.reap();
             programs.push((rank.rank, rank.program));
@@ -310,6 +321,14 @@ impl<'job> Supervisor<'job> {
             None => 1,
         }
     }
+}
+
+fn start_guard() -> Option<Guard> {
+    Guard::start().inspect_err(say_unguarded).ok()
+}
+
+fn say_unguarded(error: &std::io::Error) {
+    say(&format!("what the ranks start outlives this launcher if it is killed: /bin/sh: {error}"));
 }
 
 fn receive(inbox: &Receiver<Event>, deadline: Option<Instant>) -> Result<Event, RecvTimeoutError> {

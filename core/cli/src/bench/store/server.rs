@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::thread;
 
 use super::load::Door;
+use crate::itself;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::die_with_launcher;
 
@@ -47,10 +48,8 @@ pub(super) enum Lack {
 impl Server {
     /// A polyrank store.
     pub(super) fn polyrank() -> Result<Server, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let words = ["store", "--host", "127.0.0.1", "--port", "0"].map(OsString::from);
-        Server::start("polyrank", program.as_os_str().to_owned(), &words)
-            .map_err(|(Lack::Absence(why) | Lack::Failure(why))| why)
+        let words = itself::command(&["store", "--host", "127.0.0.1", "--port", "0"]);
+        Server::start("polyrank", words).map_err(|(Lack::Absence(why) | Lack::Failure(why))| why)
     }
 
     /// PyTorch's.
@@ -59,8 +58,8 @@ impl Server {
         let python = named
             .or_else(|| std::env::var_os("POLYRANK_BENCH_GLOO"))
             .unwrap_or_else(|| "python3".into());
-        let words = ["-c", TORCH].map(OsString::from);
-        Server::start("torch", python, &words).map_err(|lack| match lack {
+        let words = vec![python, "-c".into(), TORCH.into()];
+        Server::start("torch", words).map_err(|lack| match lack {
             Lack::Failure(why) if !why.contains("No module named 'torch'") => Lack::Failure(why),
             Lack::Absence(why) | Lack::Failure(why) => Lack::Absence(format!(
                 "{why}; python3 -m venv torch && torch/bin/pip install torch numpy, then --python \
@@ -77,7 +76,9 @@ impl Server {
     }
 
     /// Starts a program that says `tcp://…:PORT` when it listens.
-    fn start(name: &str, program: OsString, words: &[OsString]) -> Result<Server, Lack> {
+    fn start(name: &str, words: Vec<OsString>) -> Result<Server, Lack> {
+        let mut words = words.into_iter();
+        let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // However this process ends, its servers end with it.

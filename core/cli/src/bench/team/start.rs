@@ -14,6 +14,7 @@ use crate::bench::find::Found;
 use crate::bench::library::{Contender, Language, Library, Peer};
 use crate::bench::messages::Answer;
 use crate::bench::rank::{Assignment, VARIABLE};
+use crate::itself;
 use crate::launch::arguments::Part;
 use crate::launch::environment::reserve_port;
 use crate::launch::output::{LastLines, keep};
@@ -70,7 +71,7 @@ pub(super) fn start(
         waits: until == Until::Loaded,
     };
     let variables = variables(contender, &assignment).map_err(failed)?;
-    for part in programs(contender, found, ranks, terms).map_err(failed)? {
+    for part in programs(contender, found, ranks, terms) {
         let program = part.program.to_string_lossy().into_owned();
         let member = team.processes.len();
         let process = Process::start(&part, None, &variables, false).map_err(|error| {
@@ -84,45 +85,41 @@ pub(super) fn start(
 }
 
 /// The programs to start: one for each rank, or the launcher of all.
-fn programs(
-    contender: &Contender,
-    found: &Found,
-    ranks: u32,
-    terms: &Terms,
-) -> io::Result<Vec<Part>> {
+fn programs(contender: &Contender, found: &Found, ranks: u32, terms: &Terms) -> Vec<Part> {
     let script = terms.script.clone().into_os_string();
     let part = |words: Vec<OsString>| {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
         Part { program, arguments: words.collect(), rank_count: 1 }
     };
-    let itself = std::env::current_exe()?.into_os_string();
     let of_rank = |rank: u32| -> Vec<OsString> {
-        let number = OsString::from(rank.to_string());
+        let number = rank.to_string();
         let language = match &contender.library {
             Library::Polyrank(languages) => languages[rank as usize % languages.len()],
             Library::Peer(Peer::Memcpy) => Language::Rust,
             Library::Peer(_) => Language::Python,
         };
         match language {
-            Language::Rust => vec![itself.clone(), "bench-rank".into(), number],
-            Language::Python => vec![found.python.clone(), script.clone(), number],
+            Language::Rust => itself::command(&["bench-rank", &number]),
+            Language::Python => {
+                vec![found.python.clone(), script.clone(), number.into()]
+            }
             Language::Node => vec![
                 found.node.clone(),
                 "--input-type=module".into(),
                 "--eval".into(),
                 NODE_SCRIPT.into(),
                 "--".into(),
-                number,
+                number.into(),
             ],
         }
     };
     if found.launcher.is_empty() {
-        return Ok((0..ranks).map(|rank| part(of_rank(rank))).collect());
+        return (0..ranks).map(|rank| part(of_rank(rank))).collect();
     }
     let mut words = found.launcher.clone();
     words.extend([ranks.to_string().into(), found.python.clone(), script.clone()]);
-    Ok(vec![part(words)])
+    vec![part(words)]
 }
 
 fn variables(contender: &Contender, assignment: &Assignment) -> io::Result<Vec<(String, String)>> {
