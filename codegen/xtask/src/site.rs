@@ -49,11 +49,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     progress.clear("site")?;
     setup::node(&workspace, &progress)?;
-    wasm::build(&workspace, &progress, false)?;
+    setup::wasm_compiler(&progress)?;
+    wasm::build(&workspace, &progress, wasm::Build::Full)?;
     if arguments.test {
-        demand(&progress, &mut npm(&workspace, &["run", "check"]))?;
+        progress.demand("site", &mut npm(&workspace, &["run", "check"]))?;
     }
-    demand(&progress, &mut npm(&workspace, &["run", "build"]))?;
+    progress.demand("site", &mut npm(&workspace, &["run", "build"]))?;
     if arguments.build {
         return Ok(ExitCode::SUCCESS);
     }
@@ -66,10 +67,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The end-to-end tests; they start their own servers.
 fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
-    // With the features of the Rust suites, so that the library is compiled once for both.
-    let cargo = ["build", "-p", "polyrank-cli", "--bin", "polyrank", "--all-features"];
-    demand(progress, &mut workspace.cargo(&cargo))?;
-    node::build(workspace, progress, "dev")?;
+    progress.demand("site", &mut workspace.cargo_for_suites("build", &["--lib", "--bins"]))?;
+    node::place(workspace, "debug")?;
     let mut tests = npm(workspace, &["test"]);
     tests.env("POLYRANK", workspace.target("debug/polyrank"));
     let status = tests.status().context("cannot start npm")?;
@@ -79,7 +78,7 @@ fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
 /// Serves until one of the two servers ends, which is an error, or an interrupt ends both.
 fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> Result<ExitCode> {
     let cargo = ["build", "--release", "-p", "polyrank-cli", "--bin", "polyrank"];
-    demand(progress, &mut workspace.cargo(&cargo))?;
+    progress.demand("site", &mut workspace.cargo(&cargo))?;
     let Arguments { port, store_port, .. } = *arguments;
     let mut store = workspace.command(workspace.target("release/polyrank"));
     store.args(["store", "--host", "127.0.0.1", "--port", &store_port.to_string()]);
@@ -152,10 +151,4 @@ fn npm(workspace: &Workspace, words: &[&str]) -> Command {
     let mut command = workspace.command("npm");
     command.args(words).current_dir(workspace.path(FOLDER));
     command
-}
-
-fn demand(progress: &Progress, command: &mut Command) -> Result<()> {
-    let finished = progress.run("site", command)?;
-    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    Ok(())
 }

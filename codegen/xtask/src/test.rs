@@ -296,7 +296,7 @@ mod tests {
     fn steps_bring_what_they_need_in_order() {
         let steps = steps(&Workspace::find().unwrap()).unwrap();
         let chosen = choose(&steps, &["pytest".to_owned()]).unwrap();
-        assert_eq!(chosen, ["pytest", "double", "setup", "extension"]);
+        assert_eq!(chosen, ["pytest", "build", "setup", "extension"]);
         assert!(choose(&steps, &["nonsense".to_owned()]).is_err());
         for (index, step) in steps.iter().enumerate() {
             for need in step.needs {

@@ -1,6 +1,7 @@
 //! `cargo xtask wasm`: builds the browser package's WebAssembly: the compiler, the JavaScript glue,
 //! the optimiser, and the limit on its size. Knows the tools; nothing of what the module does.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,6 +17,8 @@ use crate::workspace::Workspace;
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Where the module and its glue go; not checked in.
 const OUTPUT: &str = "bindings-wasm/js/wasm";
+/// Beside the module: the profile that it was built with.
+const PROFILE_STAMP: &str = "profile.txt";
 /// What the files are called.
 const NAME: &str = "polyrank";
 /// The optimiser of the npm package `binaryen`.
@@ -51,21 +54,57 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let progress = Progress::new(workspace.target("xtask"))?;
     progress.clear("wasm")?;
     setup::node(&workspace, &progress)?;
-    build(&workspace, &progress, arguments.force)?;
+    setup::wasm_compiler(&progress)?;
+    if arguments.force {
+        let stamp = workspace.path(OUTPUT).join(PROFILE_STAMP);
+        ensure!(
+            !stamp.exists() || fs::remove_file(&stamp).is_ok(),
+            "{}: cannot remove",
+            stamp.display()
+        );
+    }
+    build(&workspace, &progress, Build::Full)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// As [`run`], where Node packages are in place.
+/// How much time a build may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As long as it takes to make the module small, as it is published.
+    Full,
+    /// Little: somebody waits. The module is several times as large.
+    Quick,
+}
+
+impl Build {
+    /// Cargo's profile, and the name of its folder.
+    fn profile(self) -> &'static str {
+        match self {
+            Build::Full => "wasm",
+            Build::Quick => "wasm-quick",
+        }
+    }
+}
+
+/// As [`run`], where the compiler and the Node packages are in place.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn build(workspace: &Workspace, progress: &Progress, force: bool) -> Result<()> {
-    let compiled = compile(workspace, progress)?;
+pub(crate) fn build(workspace: &Workspace, progress: &Progress, how: Build) -> Result<()> {
+    let compiled = compile(workspace, progress, how)?;
     let output = workspace.path(OUTPUT);
     let module = output.join(format!("{NAME}_bg.wasm"));
-    if force || !is_newer(&module, &compiled) {
+    let stamp = output.join(PROFILE_STAMP);
+    let is_same = fs::read_to_string(&stamp).is_ok_and(|profile| profile == how.profile());
+    if !is_same || !is_newer(&module, &compiled) {
         glue(&compiled, &output)?;
-        optimise(workspace, progress, &module)?;
+        if how == Build::Full {
+            optimise(workspace, progress, &module)?;
+        }
+        fs::write(&stamp, how.profile())?;
+    }
+    if how == Build::Quick {
+        return Ok(());
     }
     let (raw, zipped) = sizes(&module)?;
     let kib = |bytes: u64| bytes.div_ceil(1024);
@@ -76,17 +115,16 @@ pub(crate) fn build(workspace: &Workspace, progress: &Progress, force: bool) -> 
 }
 
 /// Compiles the crate; where the module lies.
-fn compile(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
-    setup::wasm_compiler(progress)?;
+fn compile(workspace: &Workspace, progress: &Progress, how: Build) -> Result<PathBuf> {
+    let profile = how.profile();
     let (mut cargo, target) = if has_target() {
         (workspace.cargo(&["build"]), workspace.target(""))
     } else {
         debian_cargo(workspace)
     };
-    cargo.args(["--profile", "wasm", "--target", TARGET, "-p", "polyrank-wasm"]);
-    let finished = progress.run("wasm", &mut cargo)?;
-    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    Ok(target.join(TARGET).join("wasm/polyrank_wasm.wasm"))
+    cargo.args(["--profile", profile, "--target", TARGET, "-p", "polyrank-wasm"]);
+    progress.demand("wasm", &mut cargo)?;
+    Ok(target.join(TARGET).join(profile).join("polyrank_wasm.wasm"))
 }
 
 /// Whether the toolchain has a standard library for the target. Its folder is named even where
@@ -136,7 +174,7 @@ fn debian_cargo(workspace: &Workspace) -> (Command, PathBuf) {
 
 /// Writes the module and its JavaScript glue.
 fn glue(compiled: &Path, output: &Path) -> Result<()> {
-    std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
     let mut bindgen = Bindgen::new();
     bindgen.input_path(compiled).out_name(NAME).typescript(false);
     // Without the default path, the module cannot be loaded without saying where it lies.
@@ -157,9 +195,7 @@ fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result
     optimiser.args(["--enable-nontrapping-float-to-int", "--enable-mutable-globals"]);
     optimiser.args(["--enable-reference-types", "--enable-multivalue"]);
     optimiser.arg(module).arg("-o").arg(module);
-    let finished = progress.run("wasm", &mut optimiser)?;
-    ensure!(finished.success, "this failed:\n{}", finished.output.trim_end());
-    Ok(())
+    progress.demand("wasm", &mut optimiser)
 }
 
 /// Bytes of the module, and of the module after gzip.

@@ -1,6 +1,7 @@
 //! Where things lie, and the environment in which the tools run. Knows nothing of the tasks.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,6 +56,8 @@ impl Workspace {
             .env("PATH", self.search_path())
             .env("VIRTUAL_ENV", self.path(".venv"))
             .env("PYO3_PYTHON", self.python())
+            // The interpreter that loads the extension brings Python's symbols, as maturin says.
+            .env("PYO3_BUILD_EXTENSION_MODULE", "1")
             .env("POLYRANK_PYTHON", self.python())
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_TERM_COLOR", "never");
@@ -66,6 +69,28 @@ impl Workspace {
         let mut command = self.command("cargo");
         command.args(words);
         command
+    }
+
+    /// A Cargo command, as `build` or `test`, for everything that the Rust suites are made of, with
+    /// one set of features, so that the core is compiled once for all of them. Python's package
+    /// can only be linked by what loads it into Python.
+    pub(crate) fn cargo_for_suites(&self, command: &str, words: &[&str]) -> Command {
+        let all = [command, "--workspace", "--exclude", "polyrank-python", "--all-features"];
+        self.cargo(&[&all[..], words].concat())
+    }
+
+    /// Copies the dynamic library `name` that Cargo built in this folder below `target` to
+    /// `output`.
+    ///
+    /// # Errors
+    /// It was not built, or cannot be copied.
+    pub(crate) fn place_library(&self, folder: &str, name: &str, output: &Path) -> Result<()> {
+        let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let built = self.target(&format!("{folder}/{start}{name}{end}"));
+        // A process that runs may have the old file mapped: it is replaced, not written over.
+        let beside = output.with_extension("new");
+        fs::copy(&built, &beside).with_context(|| format!("cannot copy {}", built.display()))?;
+        fs::rename(&beside, output).with_context(|| format!("cannot write {}", output.display()))
     }
 
     fn search_path(&self) -> OsString {

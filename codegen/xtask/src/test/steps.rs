@@ -118,32 +118,33 @@ impl Tools<'_> {
     fn builds(&self) -> Vec<Step> {
         vec![
             step(
+                "build",
+                "build the command, the Node package and what stands for NCCL",
+                &["setup"],
+                Action::Run(self.workspace.cargo_for_suites(
+                    "build",
+                    &["--lib", "--bins", "--examples"],
+                )),
+            ),
+            step(
                 "extension",
                 "build the Python package into .venv",
                 &["setup"],
-                self.python(&["maturin", "develop"]),
+                // With the features that the suites' core has: it is compiled already.
+                self.python(&["maturin", "develop", "--features", "polyrank/ndarray"]),
             ),
             step(
-                "double",
-                "build what stands for NCCL",
-                &["setup"],
-                Action::Run(self.cargo(&[
-                    "build",
-                    "-p",
-                    "polyrank-tests",
-                    "--all-features",
-                    "--examples",
-                ])),
+                "node",
+                "put the Node package in its place",
+                &["build"],
+                self.own(&["node", "--place"]),
             ),
-            step("node", "build the Node package", &["setup"], self.own(&["node"])),
             step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
         ]
     }
 
     /// What runs in Rust, or starts what it needs from there, and what crosses languages.
     fn suites(&self) -> Vec<Step> {
-        // One set of features for all suites, so that the library is compiled once for them.
-        let rust = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
         let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
         let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
@@ -153,7 +154,7 @@ impl Tools<'_> {
                 "Rust suites, and those that cross languages",
                 // Those that cross languages say what they miss; the others still tell.
                 &["setup"],
-                Action::Run(self.cargo(&[&rust[..], &["--no-fail-fast"]].concat())),
+                Action::Run(self.workspace.cargo_for_suites("test", &["--no-fail-fast"])),
             ),
             self.over_tcp(),
             step(
@@ -212,10 +213,8 @@ impl Tools<'_> {
     /// What ranks of one host use only if asked to.
     fn over_tcp(&self) -> Step {
         let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
-        let mut over_tcp = self.cargo(
-            &[&["test", "-p", "polyrank-tests", "--all-features", "--no-fail-fast"], &suites[..]]
-                .concat(),
-        );
+        let words = [&["--no-fail-fast"], &suites[..]].concat();
+        let mut over_tcp = self.workspace.cargo_for_suites("test", &words);
         over_tcp.env("POLYRANK_TRANSPORT", "tcp");
         let what =
             "conformance and failures over TCP, which ranks of one host use only if asked to";
@@ -253,7 +252,7 @@ impl Tools<'_> {
             step(
                 "pytest",
                 "Python suite",
-                &["extension", "double"],
+                &["extension", "build"],
                 self.python(&["pytest", "-q", "-rs"]),
             ),
             step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
