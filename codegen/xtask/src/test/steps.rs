@@ -121,10 +121,9 @@ impl Tools<'_> {
                 "build",
                 "build the command, the Node package and what stands for NCCL",
                 &["setup"],
-                Action::Run(self.workspace.cargo_for_suites(
-                    "build",
-                    &["--lib", "--bins", "--examples"],
-                )),
+                Action::Run(
+                    self.workspace.cargo_for_suites("build", &["--lib", "--bins", "--examples"]),
+                ),
             ),
             step(
                 "extension",
