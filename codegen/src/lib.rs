@@ -6,6 +6,7 @@ pub mod files;
 pub mod idl;
 pub mod languages;
 pub mod model;
+pub mod reference;
 
 use annotate_snippets::Renderer;
 

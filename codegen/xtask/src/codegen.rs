@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use polyrank_codegen::files::{self, Change, Files};
 use polyrank_codegen::languages::LANGUAGES;
 use polyrank_codegen::model::Api;
+use polyrank_codegen::reference;
 
 use crate::workspace::Workspace;
 
@@ -128,6 +129,7 @@ fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
             }
         }
     }
+    all.extend(reference::files(api));
     Ok(all)
 }
 

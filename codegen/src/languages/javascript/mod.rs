@@ -11,6 +11,7 @@ mod declarations;
 mod docs;
 mod forms;
 mod index;
+mod signatures;
 mod spelling;
 mod types;
 mod values;
@@ -20,6 +21,8 @@ use askama::Template;
 use crate::files::Files;
 use crate::languages::stamp;
 use crate::model::Api;
+
+pub(crate) use signatures::signatures;
 
 /// The packages: for Node and for browsers. Their layers are the same text.
 const PACKAGES: [&str; 2] = ["bindings-node", "bindings-wasm"];

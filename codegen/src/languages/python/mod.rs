@@ -8,6 +8,7 @@ mod classes;
 mod enums;
 mod errors;
 mod options;
+mod signatures;
 mod spelling;
 mod stub;
 
@@ -15,6 +16,8 @@ use askama::Template;
 
 use crate::files::Files;
 use crate::model::Api;
+
+pub(crate) use signatures::{exception_class, signatures};
 
 const RUST: &str = "bindings-python/src/generated";
 const PYTHON: &str = "bindings-python/python/polyrank";

@@ -63,18 +63,18 @@ struct Property {
     doc: String,
 }
 
-struct Function {
+pub(super) struct Function {
     name: String,
     is_overloaded: bool,
     is_static: bool,
-    forms: Vec<Form>,
+    pub(super) forms: Vec<Form>,
     /// Other names of it.
     aliases: Vec<String>,
 }
 
-struct Form {
-    parameters: String,
-    returns: String,
+pub(super) struct Form {
+    pub(super) parameters: String,
+    pub(super) returns: String,
     doc: String,
 }
 
@@ -274,7 +274,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
     }
 }
 
-fn function(api: &Api, method: &Method, receiver: &str, indent: &str) -> Function {
+pub(super) fn function(api: &Api, method: &Method, receiver: &str, indent: &str) -> Function {
     let is_function = receiver.is_empty();
     let receiver = if method.is_static { "" } else { receiver };
     let mut forms = Vec::new();

@@ -9,6 +9,7 @@ mod errors;
 mod options;
 mod parameters;
 mod roles;
+mod signatures;
 mod surface;
 mod values;
 
@@ -17,6 +18,8 @@ use askama::Template;
 use super::stamp;
 use crate::files::Files;
 use crate::model::Api;
+
+pub(crate) use signatures::signatures;
 
 const FOLDER: &str = "core/src/generated";
 

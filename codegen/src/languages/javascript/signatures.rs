@@ -1,0 +1,28 @@
+//! How JavaScript writes calls, for pages that show several languages.
+
+use super::LANGUAGE;
+use super::forms::{Named, Place, forms};
+use super::spelling::name;
+use crate::model::{Api, Interface, Method};
+
+/// The forms of a method of `class`, of its constructor, or of a free function.
+pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
+    let is_out = |class: &&Interface| class.notes.is_out_of(LANGUAGE);
+    if method.notes.is_out_of(LANGUAGE) || class.as_ref().is_some_and(is_out) {
+        return Vec::new();
+    }
+    let spelt = name(&method.name, &method.notes);
+    let (place, call) = match (class, &method.notes.factory) {
+        (Some(class), Some(factory)) if method.name == "new" => {
+            (Place::Factory, format!("await {}.{factory}", class.name))
+        }
+        (Some(class), None) if method.name == "new" => {
+            (Place::Constructor, format!("new {}", class.name))
+        }
+        (Some(class), _) if method.is_static => (Place::Class, format!("{}.{spelt}", class.name)),
+        (Some(class), _) => (Place::Class, format!("{}#{spelt}", class.name)),
+        (None, _) => (Place::Module, spelt),
+    };
+    let forms = forms(api, method, place, &mut Named::new());
+    forms.into_iter().map(|form| format!("{call}{}", form.signature)).collect()
+}

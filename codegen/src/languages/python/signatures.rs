@@ -1,0 +1,35 @@
+//! How Python writes calls, for pages that show several languages.
+
+use super::spelling::{exception, name};
+use super::stub::function;
+use crate::model::{Api, Interface, Method};
+
+/// The forms of a method of `class`, of its constructor, or of a free function.
+pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
+    if method.notes.is_out_of("python") {
+        return Vec::new();
+    }
+    let spelt = name(&method.name, &method.notes);
+    let is_constructor = class.is_some() && method.name == "new";
+    let receiver = if class.is_some() && !is_constructor { "self" } else { "" };
+    let call = match class {
+        Some(class) if is_constructor => class.name.clone(),
+        Some(class) => format!("{}.{spelt}", class.name),
+        None => spelt.to_owned(),
+    };
+    let forms = function(api, method, receiver, "").forms.into_iter();
+    let written = forms.map(|form| {
+        let parameters = form.parameters.strip_prefix("self").unwrap_or(&form.parameters);
+        let parameters = parameters.trim_start_matches(", ");
+        match is_constructor {
+            true => format!("{call}({parameters})"),
+            false => format!("{call}({parameters}) -> {}", form.returns),
+        }
+    });
+    written.collect()
+}
+
+/// The class of a kind of error.
+pub(crate) fn exception_class(api: &Api, kind: &str) -> String {
+    exception(api, kind)
+}

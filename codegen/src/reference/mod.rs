@@ -1,0 +1,114 @@
+//! The reference pages of the site: what the IDL offers, a page for each of its topics, with the
+//! forms of each call in all languages side by side. Knows how each language writes a call by
+//! asking it, and nothing of how a page is shown.
+
+mod page;
+mod prose;
+
+use std::collections::BTreeMap;
+
+use crate::files::Files;
+use crate::languages::stamp;
+use crate::model::{Api, Source};
+use page::Page;
+
+/// Where the pages lie.
+const FOLDER: &str = "site/reference";
+
+/// Topics in the order in which a reader needs them: IDL file without ending, title.
+const TOPICS: [(&str, &str); 13] = [
+    ("distributed", "The default group and its functions"),
+    ("distributed_collectives", "Collectives as functions"),
+    ("point_to_point", "Messages"),
+    ("object_collectives", "Collectives of objects"),
+    ("process_group", "ProcessGroup"),
+    ("collectives", "Collectives as methods"),
+    ("prepared", "Prepared operations"),
+    ("work", "Work and Future"),
+    ("store", "Stores"),
+    ("backend", "Backends"),
+    ("options", "Options"),
+    ("types", "Types"),
+    ("errors", "Errors"),
+];
+
+/// The pages, one for each topic that holds something that is built, and their list.
+pub fn files(api: &Api) -> Files {
+    let mut pages: BTreeMap<&str, Page> = BTreeMap::new();
+    for known in &api.namespaces {
+        for function in known.functions.iter().filter(|it| !it.notes.unbuilt) {
+            page_of(&mut pages, &function.source).function(api, function);
+        }
+    }
+    for known in api.interfaces.iter().filter(|it| !it.notes.unbuilt) {
+        page_of(&mut pages, &known.source).class(api, known);
+        for method in known.methods.iter().filter(|it| !it.notes.unbuilt) {
+            page_of(&mut pages, &method.source).method(api, known, method);
+        }
+    }
+    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt) {
+        page_of(&mut pages, &known.source).dictionary(known);
+    }
+    for known in api.enums.iter().filter(|it| !it.notes.unbuilt) {
+        page_of(&mut pages, &known.source).enumeration(known);
+    }
+    for known in &api.errors {
+        page_of(&mut pages, &known.source).error(api, known);
+    }
+    let mut files = Files::new();
+    let mut list = Vec::new();
+    for (topic, page) in pages.into_iter().filter(|(_, page)| !page.is_empty()) {
+        let (position, title) = title_of(topic);
+        let name = topic.replace('_', "-");
+        list.push((position, title.clone(), name.clone(), page.names()));
+        let text = page.text(&stamp(&format!("idl/{topic}.webidl")), &title);
+        files.insert(format!("{FOLDER}/{name}.md"), text);
+    }
+    let values = page::values(api, &stamp("idl/*.webidl"));
+    list.push((TOPICS.len(), VALUES.1.to_owned(), VALUES.0.to_owned(), Vec::new()));
+    files.insert(format!("{FOLDER}/{}.md", VALUES.0), values);
+    list.sort();
+    files.insert(format!("{FOLDER}/index.md"), index(&list));
+    files
+}
+
+/// The page of `DType` and `ReduceOp`, which are namespaces of numbers: file, title.
+const VALUES: (&str, &str) = ("values", "Element types and reduction operators");
+
+fn page_of<'a, 'api>(
+    pages: &'a mut BTreeMap<&'api str, Page>,
+    source: &'api Source,
+) -> &'a mut Page {
+    let file = source.file.rsplit('/').next().unwrap_or(&source.file);
+    pages.entry(file.trim_end_matches(".webidl")).or_default()
+}
+
+/// Where a topic stands in the list, and its title; a topic that is new stands last, under the
+/// name of its file.
+fn title_of(topic: &str) -> (usize, String) {
+    let found = TOPICS.iter().position(|(known, _)| *known == topic);
+    let title = found.map_or_else(|| topic.replace('_', " "), |at| TOPICS[at].1.to_owned());
+    (found.unwrap_or(TOPICS.len()), title)
+}
+
+/// The list of all pages, with the names that each holds.
+fn index(list: &[(usize, String, String, Vec<String>)]) -> String {
+    let mut text = format!("<!-- {} -->\n\n# Reference\n\n", stamp("idl/*.webidl"));
+    text.push_str(
+        "Everything that polyrank offers, in all languages side by side. Names are those of c10d;\n\
+         JavaScript spells them in camelCase. Rust is shown where its calls are generated from the\n\
+         same description; the rest of the crate's API stands in its own documentation.\n",
+    );
+    for (_, title, name, names) in list {
+        text.push_str(&format!("\n- [{title}](./{name})"));
+        if !names.is_empty() {
+            let links: Vec<String> = names
+                .iter()
+                .map(|it| format!("[`{it}`](./{name}#{})", prose::anchor(it)))
+                .collect();
+            text.push_str(&format!(": {}", links.join(", ")));
+        }
+    }
+    text.push('\n');
+    text
+}

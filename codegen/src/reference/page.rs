@@ -1,0 +1,167 @@
+//! One page of the reference: its entries, in the order in which they are added.
+
+use super::prose::{anchor, cell, paragraphs};
+use crate::languages::{javascript, python, rust};
+use crate::model::{Api, Dictionary, Enum, ErrorKind, Interface, Member, Method};
+
+/// The entries of a topic.
+#[derive(Default)]
+pub(super) struct Page {
+    /// Heading and text of each.
+    entries: Vec<(String, String)>,
+}
+
+impl Page {
+    /// Whether nothing of the topic is built.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The headings of the entries.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.entries.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The whole page.
+    pub(super) fn text(&self, stamp: &str, title: &str) -> String {
+        let mut text = format!("<!-- {stamp} -->\n\n# {title}\n");
+        for (name, entry) in &self.entries {
+            text.push_str(&format!("\n## `{name}` {{#{}}}\n\n{}\n", anchor(name), entry.trim()));
+        }
+        text
+    }
+
+    /// A free function.
+    pub(super) fn function(&mut self, api: &Api, function: &Method) {
+        let entry = callable(api, None, function);
+        self.entries.push((function.name.clone(), entry));
+    }
+
+    /// A class: what it is, how it is made, and its attributes.
+    pub(super) fn class(&mut self, api: &Api, class: &Interface) {
+        let mut text = format!("{}\n", paragraphs(&class.doc));
+        if let Some(base) = &class.inherits {
+            text.push_str(&format!("\nA [`{base}`](#{}).\n", anchor(base)));
+        }
+        if let Some(constructor) = &class.constructor {
+            text.push_str(&forms(api, Some(class), constructor));
+        }
+        if !class.attributes.is_empty() {
+            text.push_str("\n| attribute | | |\n| --- | --- | --- |\n");
+        }
+        for attribute in &class.attributes {
+            let (name, ty, doc) = (&attribute.name, &attribute.ty, cell(&attribute.doc));
+            text.push_str(&format!("| `{name}` | `{}` | {doc} |\n", cell(&ty.to_string())));
+        }
+        self.entries.push((class.name.clone(), text));
+    }
+
+    /// A method of a class.
+    pub(super) fn method(&mut self, api: &Api, class: &Interface, method: &Method) {
+        let entry = callable(api, Some(class), method);
+        self.entries.push((format!("{}.{}", class.name, method.name), entry));
+    }
+
+    /// Options, or a result with several parts.
+    pub(super) fn dictionary(&mut self, known: &Dictionary) {
+        let members = table(known.members.iter(), "member");
+        self.entries.push((known.name.clone(), format!("{}\n{members}", paragraphs(&known.doc))));
+    }
+
+    /// A set of strings.
+    pub(super) fn enumeration(&mut self, known: &Enum) {
+        let mut text = format!("{}\n\n| value | |\n| --- | --- |\n", paragraphs(&known.doc));
+        for value in &known.values {
+            text.push_str(&format!("| `{}` | {} |\n", value.value, cell(&value.doc)));
+        }
+        self.entries.push((known.name.clone(), text));
+    }
+
+    /// A kind of error.
+    pub(super) fn error(&mut self, api: &Api, error: &ErrorKind) {
+        let rust = error.notes.rust.as_ref().unwrap_or(&error.name);
+        let class = python::exception_class(api, &error.name);
+        let mut text = format!("{}\n", paragraphs(&error.doc));
+        text.push_str(&format!(
+            "\nRust: `Error::{rust}`. Python and JavaScript: `{class}`{}.\n",
+            match &error.parent {
+                Some(parent) => format!(", a `{}`", python::exception_class(api, parent)),
+                None => String::new(),
+            }
+        ));
+        text.push_str(&format!("\nMessage: `{}`\n", error.message));
+        text.push_str(&table(error.fields.iter(), "field"));
+        self.entries.push((class, text));
+    }
+}
+
+/// The page of element types and reduction operators.
+pub(super) fn values(api: &Api, stamp: &str) -> String {
+    let mut text = format!("<!-- {stamp} -->\n\n# Element types and reduction operators\n");
+    text.push_str(&format!("\n## DType\n\n{}\n", paragraphs(&api.dtype_doc)));
+    text.push_str("\n| name | bytes | class | |\n| --- | --- | --- | --- |\n");
+    for dtype in &api.dtypes {
+        let (name, bytes, class) = (&dtype.name, dtype.size_bytes, &dtype.class);
+        text.push_str(&format!("| `{name}` | {bytes} | {class} | {} |\n", cell(&dtype.doc)));
+    }
+    text.push_str(&format!("\n## ReduceOp\n\n{}\n", paragraphs(&api.reduce_op_doc)));
+    let names: Vec<String> = api.dtypes.iter().map(|dtype| format!("`{}`", dtype.name)).collect();
+    let lines = "| --- ".repeat(names.len() + 2);
+    text.push_str(&format!("\n| operator | | {} |\n{lines}|\n", names.join(" | ")));
+    for op in &api.reduce_ops {
+        let marks = api.dtypes.iter().map(|it| if op.dtypes.contains(&it.name) { "✓" } else { "" });
+        let marks: Vec<&str> = marks.collect();
+        let row = format!("| `{}` | {} | {} |\n", op.name, cell(&op.doc), marks.join(" | "));
+        text.push_str(&row);
+    }
+    text
+}
+
+/// What a call does, its forms in every language, and the errors that it can end with.
+fn callable(api: &Api, class: Option<&Interface>, method: &Method) -> String {
+    let mut text = format!("{}\n", paragraphs(&method.doc));
+    text.push_str(&forms(api, class, method));
+    let aliases: Vec<String> = method.notes.aliases.iter().map(|it| format!("`{it}`")).collect();
+    if !aliases.is_empty() {
+        text.push_str(&format!("\nAlso called {}.\n", aliases.join(", ")));
+    }
+    let raised = method.notes.throws.iter();
+    let raised = raised.map(|kind| python::exception_class(api, kind));
+    let raised: Vec<String> =
+        raised.map(|class| format!("[`{class}`](./errors#{})", anchor(&class))).collect();
+    if !raised.is_empty() {
+        text.push_str(&format!("\nErrors: {}.\n", raised.join(", ")));
+    }
+    if !method.notes.backends.is_empty() {
+        text.push_str(&format!("\nBackends: {}.\n", method.notes.backends.join(", ")));
+    }
+    text
+}
+
+/// The forms of a call, a tab for each language that has it.
+fn forms(api: &Api, class: Option<&Interface>, method: &Method) -> String {
+    let tabs = [
+        ("python", "Python", python::signatures(api, class, method)),
+        ("ts", "JavaScript", javascript::signatures(api, class, method)),
+        ("rust", "Rust", rust::signatures(api, class, method)),
+    ];
+    let mut text = String::new();
+    for (language, title, forms) in tabs.into_iter().filter(|(_, _, forms)| !forms.is_empty()) {
+        text.push_str(&format!("\n```{language} [{title}]\n{}\n```\n", forms.join("\n")));
+    }
+    if text.is_empty() { text } else { format!("\n::: code-group\n{text}\n:::\n") }
+}
+
+fn table<'a>(members: impl Iterator<Item = &'a Member>, what: &str) -> String {
+    let mut text = String::new();
+    for member in members {
+        if text.is_empty() {
+            text = format!("\n| {what} | type | default | |\n| --- | --- | --- | --- |\n");
+        }
+        let default = member.default.as_ref();
+        let default = default.map_or(String::new(), |value| format!("`{value}`"));
+        let (name, ty) = (&member.name, cell(&member.ty.to_string()));
+        text.push_str(&format!("| `{name}` | `{ty}` | {default} | {} |\n", cell(&member.doc)));
+    }
+    text
+}

@@ -1,0 +1,39 @@
+//! Doc comments as Markdown. Knows nothing of what they are about.
+
+/// A doc comment as a paragraph of Markdown. What looks like a tag is shown, not obeyed.
+pub(super) fn paragraphs(doc: &str) -> String {
+    let mut in_code = false;
+    let escape = |letter: char| {
+        if letter == '`' {
+            in_code = !in_code;
+        }
+        match letter {
+            '<' if !in_code => "&lt;".to_owned(),
+            '{' if !in_code => "&#123;".to_owned(),
+            other => other.to_string(),
+        }
+    };
+    doc.trim().chars().map(escape).collect()
+}
+
+/// A doc comment in a cell of a table.
+pub(super) fn cell(doc: &str) -> String {
+    paragraphs(doc).replace('\n', " ").replace('|', "\\|")
+}
+
+/// The anchor of a heading, as the site makes it of a name.
+pub(super) fn anchor(heading: &str) -> String {
+    heading.to_ascii_lowercase().replace(['.', '_'], "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_outside_of_code_are_shown() {
+        assert_eq!(paragraphs("a <b> and `Vec<T>`\n"), "a &lt;b> and `Vec<T>`");
+        assert_eq!(cell("a | b\nc"), "a \\| b c");
+        assert_eq!(anchor("ProcessGroup.all_reduce"), "processgroup-all-reduce");
+    }
+}
