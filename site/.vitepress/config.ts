@@ -1,9 +1,15 @@
 // What VitePress needs to know: navigation, search, and how the demos are bundled.
 
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** The generated pages of the reference, in the order of their list. */
+const topics = [
+  ...readFileSync(`${root}site/reference/index.md`, "utf8").matchAll(/^- \[(.+?)\]\(\.\/(.+?)\)/gm),
+].map(([, text, name]) => ({ text, link: `/reference/${name}` }));
 
 export default defineConfig({
   title: "polyrank",
@@ -19,6 +25,7 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/start/", activeMatch: "^/start/" },
       { text: "Concepts", link: "/concepts/groups", activeMatch: "^/concepts/" },
+      { text: "Reference", link: "/reference/", activeMatch: "^/reference/" },
       { text: "Demos", link: "/demos/", activeMatch: "^/demos/" },
       { text: "Speed", link: "/speed/", activeMatch: "^/speed/" },
     ],
@@ -28,6 +35,7 @@ export default defineConfig({
           text: "Getting started",
           items: [
             { text: "Which language?", link: "/start/" },
+            { text: "Install", link: "/start/install" },
             { text: "Rust", link: "/start/rust" },
             { text: "Python", link: "/start/python" },
             { text: "Node", link: "/start/node" },
@@ -47,8 +55,14 @@ export default defineConfig({
             { text: "Schedules", link: "/concepts/schedules" },
             { text: "What backends can do", link: "/concepts/backends" },
             { text: "Errors", link: "/concepts/errors" },
+            { text: "Troubleshooting", link: "/concepts/troubleshooting" },
+            { text: "Differences from torch.distributed", link: "/concepts/differences" },
           ],
         },
+      ],
+      "/reference/": [
+        { text: "Reference", items: [{ text: "All names", link: "/reference/" }, ...topics] },
+        { text: "Around it", items: [{ text: "Command line", link: "/reference/command-line" }] },
       ],
     },
     footer: { message: "MIT or Apache-2.0, as you like." },

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::files::Files;
 use crate::languages::stamp;
-use crate::model::{Api, Source};
+use crate::model::{Api, Source, Type};
 use page::Page;
 
 /// Where the pages lie.
@@ -46,7 +46,7 @@ pub fn files(api: &Api) -> Files {
             page_of(&mut pages, &method.source).method(api, known, method);
         }
     }
-    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt) {
+    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt && is_used(api, &it.name)) {
         page_of(&mut pages, &known.source).dictionary(known);
     }
     for known in api.enums.iter().filter(|it| !it.notes.unbuilt) {
@@ -70,6 +70,23 @@ pub fn files(api: &Api) -> Files {
     list.sort();
     files.insert(format!("{FOLDER}/index.md"), index(&list));
     files
+}
+
+/// Whether something that is built takes or gives a value of this type.
+fn is_used(api: &Api, name: &str) -> bool {
+    let functions = api.namespaces.iter().flat_map(|known| &known.functions);
+    let methods =
+        api.interfaces.iter().flat_map(|known| known.methods.iter().chain(&known.constructor));
+    let built = functions.chain(methods).filter(|method| !method.notes.unbuilt);
+    let base_of = |ty: &Type| {
+        let known = api.dictionaries.iter().find(|known| Some(known.name.as_str()) == ty.named());
+        known.is_some_and(|known| api.extensions(&known.name).any(|it| it.name == name))
+    };
+    let is_meant = |ty: &Type| ty.named() == Some(name) || base_of(ty);
+    let mut overloads = built.flat_map(|method| &method.overloads);
+    overloads.any(|it| {
+        is_meant(&it.returns) || it.parameters.iter().any(|parameter| is_meant(&parameter.ty))
+    })
 }
 
 /// The page of `DType` and `ReduceOp`, which are namespaces of numbers: file, title.

@@ -24,5 +24,12 @@ pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) 
         (None, _) => (Place::Module, spelt),
     };
     let forms = forms(api, method, place, &mut Named::new());
-    forms.into_iter().map(|form| format!("{call}{}", form.signature)).collect()
+    forms.into_iter().map(|form| format!("{call}{}", on_one_line(&form.signature))).collect()
+}
+
+/// A signature without the comments in it.
+fn on_one_line(signature: &str) -> String {
+    let lines = signature.lines().map(str::trim);
+    let code = lines.filter(|line| !line.starts_with("/*") && !line.starts_with('*'));
+    code.collect::<Vec<_>>().join(" ")
 }

@@ -4,6 +4,9 @@ use super::spelling::{exception, name};
 use super::stub::function;
 use crate::model::{Api, Interface, Method};
 
+/// The stub's aliases for what several types can stand for.
+const ALIASES: [&str; 3] = ["Tensor", "Bytes", "Duration"];
+
 /// The forms of a method of `class`, of its constructor, or of a free function.
 pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
     if method.notes.is_out_of("python") {
@@ -20,13 +23,19 @@ pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) 
     let forms = function(api, method, receiver, "").forms.into_iter();
     let written = forms.map(|form| {
         let parameters = form.parameters.strip_prefix("self").unwrap_or(&form.parameters);
-        let parameters = parameters.trim_start_matches(", ");
+        let parameters = public(parameters.trim_start_matches(", "));
         match is_constructor {
             true => format!("{call}({parameters})"),
             false => format!("{call}({parameters}) -> {}", form.returns),
         }
     });
     written.collect()
+}
+
+/// The stub's aliases are private; a reader knows the things by their names.
+fn public(parameters: &str) -> String {
+    let rename = |text: String, alias: &&str| text.replace(&format!("_{alias}"), alias);
+    ALIASES.iter().fold(parameters.to_owned(), rename)
 }
 
 /// The class of a kind of error.
