@@ -68,5 +68,6 @@ def test_rust_ranks_of_the_benchmark_are_this_command_again(tmp_path, way):
 
 
 def test_predictions_need_no_ranks():
-    answer = run([*WAYS["module"], "predict", "allreduce", "--ranks", "1024", "--bytes", "1M", "--json"])
+    words = ["predict", "allreduce", "--ranks", "1024", "--bytes", "1M", "--json"]
+    answer = run([*WAYS["module"], *words])
     assert json.loads(answer)
