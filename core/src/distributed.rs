@@ -13,10 +13,11 @@ use crate::backend::BackendOptions;
 use crate::backend::registry::BackendName;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
+use crate::clock::Instant;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
-use crate::rendezvous::{self, Rendezvous, incarnation};
+use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
 use crate::sorted::sort;
-use crate::store::{PrefixStore, Store};
+use crate::store::Store;
 use crate::{Device, Error, Result};
 
 pub use crate::generated::distributed::*;
@@ -117,6 +118,8 @@ struct World {
     /// The store in which the world met, and whether it ends with this process.
     store: Arc<dyn Store>,
     hosting: bool,
+    /// This rank's place in it.
+    claim: RankClaim,
     group: ProcessGroup,
     /// Those of [`new_group`], and the default group, in the order in which they were made.
     groups: Vec<ProcessGroup>,
@@ -134,7 +137,7 @@ impl World {
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
     async fn leave(self, way: Way) -> Result<()> {
-        let World { store, hosting, group, groups, .. } = self;
+        let World { store, hosting, claim, group, groups, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
         for group in groups.into_iter().rev() {
@@ -148,6 +151,14 @@ impl World {
                 rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await
             }
             found => found,
+        };
+        // A store that ended has forgotten it.
+        let left = match left {
+            Ok(()) => claim.release().await.or_else(|error| match error {
+                Error::Network { .. } => Ok(()),
+                error => Err(error),
+            }),
+            left => left,
         };
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
@@ -217,20 +228,32 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     group_options.device = options.device;
     group_options.backend_options = options.backend_options.clone();
     group_options.check()?;
-    let (met, prefix) =
-        incarnation::meet(timeout, async |left| meet(&options, &spec, left).await).await?;
-    let Rendezvous { store, rank, world_size, hosting, .. } = met;
-    if options.store.is_none() {
-        store.set_timeout(timeout);
-    }
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix, store));
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
-    let group = ProcessGroup::new_async(store.clone(), rank, world_size, name, group_options)
-        .await
-        .map_err(|error| incarnation::lost(error, hosting))?;
+    let start = Instant::now();
+    let find = async |left| meet(&options, &spec, left).await;
+    let (met, mut claim) = incarnation::meet(timeout, name, find).await?;
+    if options.store.is_none() {
+        met.store.set_timeout(timeout);
+    }
+    let Rendezvous { rank, world_size, hosting, .. } = met;
+    let (store, group) = loop {
+        let (store, options) = (claim.scoped_store(), group_options.clone());
+        match ProcessGroup::new_async(store.clone(), rank, world_size, name, options).await {
+            Ok(group) => break (store, group),
+            Err(error) => {
+                let is_superseded = claim.is_superseded().await;
+                // Where the store is lost, it is free with this process's connection.
+                let _ = claim.release().await;
+                if !is_superseded {
+                    return Err(incarnation::lost(error, hosting));
+                }
+            }
+        }
+        claim = incarnation::enter(&met, name, incarnation::remaining(timeout, start)).await?;
+    };
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
-    let made = World { process_id, store, hosting, group: group.clone(), groups };
+    let made = World { process_id, store, hosting, claim, group: group.clone(), groups };
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_in(way).await;

@@ -71,6 +71,28 @@ impl Environment {
     }
 }
 
+/// The name of the run that this process belongs to, if anything names it: the ranks of two runs
+/// that come to one store are kept apart by it.
+pub fn run_id() -> Option<String> {
+    run_id_from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// As [`run_id`], from `lookup` in place of the process's environment. The first of
+/// `POLYRANK_RUN_ID` (also `polyrank run --run-id`), `TORCHELASTIC_RUN_ID`, and Slurm's job with
+/// its step. In Kubernetes nothing names a job: its author sets `POLYRANK_RUN_ID`.
+fn run_id_from(lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+    // What torchrun says if nobody named its run.
+    let torch = || text("TORCHELASTIC_RUN_ID").filter(|name| name != "none");
+    let slurm = || {
+        // The components of a heterogeneous job have numbers of their own beside the job's.
+        let job = text("SLURM_HET_JOB_ID").or_else(|| text("SLURM_JOB_ID"))?;
+        let step = text("SLURM_STEP_ID").map(|step| format!(".{step}")).unwrap_or_default();
+        Some(format!("slurm-{job}{step}"))
+    };
+    text("POLYRANK_RUN_ID").or_else(torch).or_else(slurm)
+}
+
 /// What the environment says about ranks that are reached by WebSocket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -235,6 +257,29 @@ mod tests {
             ..Environment::default()
         };
         assert_eq!(environment.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_run_has_the_name_that_the_nearest_launcher_gave_it() {
+        let slurm = [("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")];
+        let torch = ("TORCHELASTIC_RUN_ID", "torch");
+        let ours = ("POLYRANK_RUN_ID", "ours");
+        for (variables, expected) in [
+            (vec![], None),
+            (vec![("POLYRANK_RUN_ID", "")], None),
+            (vec![("TORCHELASTIC_RUN_ID", "none")], None),
+            (slurm[..1].to_vec(), Some("slurm-12")),
+            (slurm.to_vec(), Some("slurm-12.3")),
+            (vec![slurm[0], slurm[1], ("SLURM_HET_JOB_ID", "11")], Some("slurm-11.3")),
+            (vec![slurm[0], torch], Some("torch")),
+            (vec![slurm[0], torch, ours], Some("ours")),
+        ] {
+            let lookup = |name: &str| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(run_id_from(lookup).as_deref(), expected, "{variables:?}");
+        }
     }
 
     #[test]

@@ -92,12 +92,12 @@ fn ranks_of_the_second_node_follow_those_of_the_first() {
 
 #[test]
 fn external_ranks_count_and_get_urls() {
-    let words = ["--external", "2", "--master-port", "4712", "-n", "2"];
+    let words = ["--external", "2", "--master-port", "4712", "--run-id", "a job", "-n", "2"];
     let output =
         run(&[&words[..], &["sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_WORLD_SIZE"]].concat());
     assert_eq!(sorted_lines(&output.stdout), ["[rank 0] 0 4 2", "[rank 1] 1 4 2"]);
     let said = [2, 3].map(|rank| {
-        let url = format!("ws://127.0.0.1:4712/?rank={rank}&world_size=4");
+        let url = format!("ws://127.0.0.1:4712/?rank={rank}&world_size=4&run_id=a%20job");
         format!("polyrank run: rank {rank} joins from elsewhere: {url}")
     });
     assert_eq!(sorted_lines(&output.stderr), said);

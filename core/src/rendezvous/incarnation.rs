@@ -1,10 +1,10 @@
-//! Default groups that meet one after another: which of them a store is for, and whether it is
-//! about to end with the one before. Knows nothing of how a store is found.
+//! Default groups that meet one after another: whether a store that was found is about to end with
+//! the group before. Knows nothing of how a store is found.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Rendezvous;
+use super::{RankClaim, Rendezvous};
 use crate::clock::{self, Instant};
 use crate::{Error, Result, random};
 
@@ -14,47 +14,44 @@ const IDENTITY: &str = "polyrank/identity";
 /// Pause before a store that just ended is looked for again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often this process met in which store.
-static MET: Mutex<Vec<(Vec<u8>, u32)>> = Mutex::new(Vec::new());
+/// The stores in which this process met.
+static MET: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// Meets by calling `find` with the time that is left, again if what it found was the store of a
-/// group that ended. Returns a prefix that keeps the keys of this default group apart from those
-/// of earlier ones in the same store, after a destroy or a restart of the ranks.
+/// group that ended. Returns this rank's place in the default group `name`, whose keys are kept
+/// apart from those of earlier groups in the same store.
 ///
 /// # Errors
-/// Those of `find`; [`Error::RendezvousTimeout`] if rank 0 still hosts the store of an earlier
-/// group when the time is up; [`Error::Network`] if the store ends.
+/// Those of `find` and of [`RankClaim::take`]; [`Error::RendezvousTimeout`] if rank 0 has not come
+/// when the time is up; [`Error::Network`] if the store ends.
 pub(crate) async fn meet(
     timeout: Duration,
+    name: &str,
     mut find: impl AsyncFnMut(Duration) -> Result<Rendezvous>,
-) -> Result<(Rendezvous, String)> {
+) -> Result<(Rendezvous, RankClaim)> {
     let start = Instant::now();
     let mut left = timeout;
     loop {
         let met = find(left).await?;
         let may_end = met.hosted && !met.hosting && !lock().is_empty();
-        match enter(&met, left).await {
-            Ok(prefix) => return Ok((met, prefix)),
+        match enter(&met, name, left).await {
+            Ok(claim) => return Ok((met, claim)),
             Err(Error::Network { .. }) if may_end && (timeout.is_zero() || left > PAUSE) => {
                 drop(met);
                 clock::sleep(PAUSE).await;
-                if !timeout.is_zero() {
-                    // Zero is no limit at all, so a limit that is used up is not zero.
-                    let unused = timeout.saturating_sub(start.elapsed());
-                    left = unused.max(Duration::from_millis(1));
-                }
+                left = remaining(timeout, start);
             }
-            Err(Error::StoreTimeout { .. }) => {
-                let message = format!(
-                    "rank 0 of {} did not join within {timeout:?}: it still hosts the store of an \
-                     earlier group",
-                    met.world_size
-                );
-                return Err(Error::RendezvousTimeout { message });
-            }
-            Err(error) => return Err(lost(error, met.hosting)),
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// What is left of `timeout`. Zero is no limit at all, so a limit that is used up is not zero.
+pub(crate) fn remaining(timeout: Duration, start: Instant) -> Duration {
+    if timeout.is_zero() {
+        return timeout;
+    }
+    timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1))
 }
 
 /// A failure after the store was found: if it ended, so did its host.
@@ -70,36 +67,44 @@ pub(crate) fn lost(error: Error, hosting: bool) -> Error {
     }
 }
 
-/// The prefix for this time in the store. What this process did in other stores does not count, as
-/// other ranks may not have been there.
-async fn enter(met: &Rendezvous, left: Duration) -> Result<String> {
-    let identity = met.store.compare_set_async(IDENTITY, b"", &random_name()?).await?;
-    let times = {
-        let mut met = lock();
-        match met.iter_mut().find(|(known, _)| *known == identity) {
-            Some((_, times)) => {
-                *times += 1;
-                *times
-            }
-            None => {
-                met.push((identity, 1));
-                1
-            }
+/// Takes this rank's place in the group `name`, within `left`.
+pub(crate) async fn enter(met: &Rendezvous, name: &str, left: Duration) -> Result<RankClaim> {
+    take_place(met, name, left).await.map_err(|error| match error {
+        Error::StoreTimeout { .. } => {
+            let message = format!(
+                "rank 0 of {} did not join within {left:?}; this rank is back in the store of an \
+                 earlier group",
+                met.world_size
+            );
+            Error::RendezvousTimeout { message }
         }
-    };
-    let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
-    let prefix = format!("world{restarts}.{}", times - 1);
-    let open = format!("polyrank/{prefix}/open");
-    if met.rank == 0 && met.hosted {
-        met.store.set_async(&open, b"1").await?;
-    } else if met.hosted && times > 1 {
-        // Either rank 0 goes on with this store or it has not left yet, and the store ends then.
-        met.store.wait_async(&[&open], Some(left)).await?;
-    }
-    Ok(prefix)
+        error => lost(error, met.hosting),
+    })
 }
 
-fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, u32)>> {
+async fn take_place(met: &Rendezvous, name: &str, left: Duration) -> Result<RankClaim> {
+    let is_back = note(&met.store.compare_set_async(IDENTITY, b"", &random_name()?).await?);
+    let claim = RankClaim::take(met, name).await?;
+    if met.rank == 0 && met.hosted {
+        met.store.set_async(&claim.opened(), b"1").await?;
+    } else if met.hosted && is_back {
+        // Either rank 0 goes on with this store or it has not left yet, and the store ends then.
+        met.store.wait_async(&[&claim.opened()], Some(left)).await?;
+    }
+    Ok(claim)
+}
+
+/// Notes that this process is in the store `identity`; whether it was before.
+fn note(identity: &[u8]) -> bool {
+    let mut met = lock();
+    let is_back = met.iter().any(|known| known == identity);
+    if !is_back {
+        met.push(identity.to_vec());
+    }
+    is_back
+}
+
+fn lock() -> MutexGuard<'static, Vec<Vec<u8>>> {
     MET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -115,21 +120,9 @@ mod tests {
 
     use super::*;
     use crate::blocking::block_on;
-    use crate::store::{HashStore, TcpStore, TcpStoreOptions};
+    use crate::store::{TcpStore, TcpStoreOptions};
 
     const LIMIT: Duration = Duration::from_secs(20);
-
-    #[test]
-    fn each_time_in_a_store_has_its_own_prefix_whatever_happened_in_others() {
-        for _ in 0..2 {
-            let store = Arc::new(HashStore::new());
-            for time in 0..3 {
-                let find = async |_| Rendezvous::new(store.clone(), 0, 1);
-                let (_, prefix) = block_on(meet(LIMIT, find)).unwrap();
-                assert!(prefix.ends_with(&format!(".{time}")), "{prefix}");
-            }
-        }
-    }
 
     #[test]
     fn who_returns_before_rank_0_has_left_waits_for_its_next_store() {
@@ -140,14 +133,21 @@ mod tests {
         let client = |port| -> Result<Rendezvous> {
             let options = TcpStoreOptions::new("127.0.0.1", port).timeout(LIMIT);
             let store = Arc::new(TcpStore::without_waiting(options)?);
-            Ok(Rendezvous { store, rank: 1, world_size: 2, hosting: false, hosted: true })
+            Ok(Rendezvous {
+                store,
+                rank: 1,
+                world_size: 2,
+                hosting: false,
+                hosted: true,
+                run_id: None,
+            })
         };
         let (first, second) = (serve(), serve());
         let (first_port, second_port) = (first.port(), second.port());
-        block_on(meet(LIMIT, async |_| client(first_port))).unwrap();
+        block_on(meet(LIMIT, "g", async |_| client(first_port))).unwrap();
         let mut finds = 0;
         let mut first = Some(first);
-        let (met, prefix) = block_on(meet(LIMIT, async |_| {
+        let (met, _claim) = block_on(meet(LIMIT, "g", async |_| {
             finds += 1;
             let met = client(if finds == 1 { first_port } else { second_port });
             // The host leaves when the rank is back in its old store.
@@ -156,7 +156,6 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(finds, 2);
-        assert!(prefix.ends_with(".0"), "{prefix}");
         assert_eq!(met.rank, 1);
     }
 }

@@ -13,10 +13,13 @@ use crate::{Error, Result};
 
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";
-/// First byte of a verdict: somebody did not come in time.
+/// First byte of a verdict: somebody did not come in time. The number of those who had come then
+/// and a blank stand between it and the message.
 const TIMED_OUT: u8 = b't';
 /// First byte of a verdict: a mistake.
 const MISTAKE: u8 = b'm';
+/// The verdict when a rank of the group is gone, and has come anew: to another one.
+const SUPERSEDED: &[u8] = b"superseded";
 /// First byte of a verdict: a rank cannot join, and said why.
 const REFUSED: u8 = b'r';
 /// How long a rank that failed stays for the others to hear why, as it may host the store.
@@ -63,12 +66,18 @@ pub async fn join_async(
 ) -> Result<()> {
     super::check_rank(rank, world_size)?;
     let keys = Keys { group_name };
-    let verdict = match enter(store, &keys, rank, world_size).await? {
-        Some(mistake) => decide(store, &keys, &verdict_of(MISTAKE, &mistake)).await?,
-        None => await_verdict(store, &keys, world_size, timeout).await?,
+    let (verdict, order) = match enter(store, &keys, rank, world_size).await? {
+        Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
+        Entry::Entered { order } => {
+            (await_verdict(store, &keys, world_size, timeout).await?, order)
+        }
     };
     let (kind, message) = match verdict.split_first() {
         _ if verdict == JOINED => return Ok(()),
+        _ if verdict == SUPERSEDED => {
+            let message = format!("a rank of group '{group_name}' is gone, and has come anew");
+            return Err(Error::Rendezvous { message });
+        }
         Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
         None => (MISTAKE, "the store lost what the ranks agreed on".into()),
     };
@@ -77,7 +86,17 @@ pub async fn join_async(
         _ => linger(store, &keys).await,
     }
     Err(match kind {
-        TIMED_OUT => Error::RendezvousTimeout { message },
+        TIMED_OUT => {
+            let (came, absence) = message.split_once(' ').unwrap_or_default();
+            let message = match came.parse::<i64>() {
+                Ok(came) if order > came => format!(
+                    "rank {rank} came to group '{group_name}' after the others had given up: \
+                     {absence}"
+                ),
+                _ => absence.to_owned(),
+            };
+            Error::RendezvousTimeout { message }
+        }
         _ => Error::Rendezvous { message },
     })
 }
@@ -99,6 +118,24 @@ pub(crate) async fn refuse(
         // It would only hide why this rank does not join.
         tracing::debug!(%error, "could not tell the others why this rank does not join");
     }
+}
+
+/// Ends the wait of those who wait for the group to be complete: they are to look for another.
+pub(super) async fn supersede(store: &dyn Store, group_name: &str) -> Result<()> {
+    let verdict = Keys { group_name }.of("verdict");
+    store.compare_set_async(&verdict, b"", SUPERSEDED).await.map(drop)
+}
+
+/// Whether [`supersede`] ended the group.
+pub(super) async fn is_superseded(store: &dyn Store, group_name: &str) -> Result<bool> {
+    let verdict = Keys { group_name }.of("verdict");
+    Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == SUPERSEDED)
+}
+
+/// Fails those who wait for the group to be complete with `why`.
+pub(super) async fn fail(store: &dyn Store, group_name: &str, why: &str) -> Result<()> {
+    let verdict = Keys { group_name }.of("verdict");
+    store.compare_set_async(&verdict, b"", &verdict_of(MISTAKE, why)).await.map(drop)
 }
 
 async fn tell(
@@ -205,33 +242,37 @@ impl Keys<'_> {
     }
 }
 
-/// Writes this rank down. A message if it is one too many.
-async fn enter(
-    store: &dyn Store,
-    keys: &Keys<'_>,
-    rank: u32,
-    world_size: u32,
-) -> Result<Option<String>> {
+/// What came of writing this rank down.
+enum Entry {
+    /// It is one of the group, and came as the one with this number, from 1.
+    Entered { order: i64 },
+    /// It is one too many, for the reason given.
+    Mistake(String),
+}
+
+/// Writes this rank down.
+async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -> Result<Entry> {
     let ours = world_size.to_string().into_bytes();
     let theirs = store.compare_set_async(&keys.of("world_size"), b"", &ours).await?;
     let group_name = keys.group_name;
     if theirs != ours {
         let theirs = String::from_utf8_lossy(&theirs).into_owned();
-        return Ok(Some(format!(
+        return Ok(Entry::Mistake(format!(
             "rank {rank} came to group '{group_name}' with world size {world_size}, but another \
              rank with {theirs}"
         )));
     }
     if store.add_async(&keys.of(rank), 1).await? > 1 {
-        return Ok(Some(format!(
+        return Ok(Entry::Mistake(format!(
             "rank {rank} joined twice: two processes came to group '{group_name}' with the same \
              rank, or the name was used before"
         )));
     }
-    if store.add_async(&keys.of("count"), 1).await? >= i64::from(world_size) {
+    let order = store.add_async(&keys.of("count"), 1).await?;
+    if order >= i64::from(world_size) {
         store.compare_set_async(&keys.of("verdict"), b"", JOINED).await?;
     }
-    Ok(None)
+    Ok(Entry::Entered { order })
 }
 
 async fn await_verdict(
@@ -245,7 +286,9 @@ async fn await_verdict(
         Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
             let absence = match missing(store, keys, world_size).await? {
-                Some(missing) => missing.tell(world_size, timeout),
+                Some(missing) => {
+                    format!("{} {}", missing.came, missing.tell(world_size, timeout))
+                }
                 // The last rank has come between the end of the wait and now.
                 None => return decide(store, keys, JOINED).await,
             };
@@ -268,6 +311,8 @@ fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
 
 /// Who did not come.
 struct Missing {
+    /// How many came.
+    came: i64,
     /// The first of them.
     named: Vec<u32>,
     others: u32,
@@ -301,7 +346,7 @@ async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<
     let saw_all = from == world_size && named.len() < NAMED_RANKS;
     // There are never more names than ranks.
     let others = if saw_all { 0 } else { missing.saturating_sub(named.len() as u32) };
-    Ok((!named.is_empty() || others > 0).then_some(Missing { named, others }))
+    Ok((!named.is_empty() || others > 0).then_some(Missing { came, named, others }))
 }
 
 impl Missing {

@@ -1,6 +1,7 @@
 //! From a URL to a store that all ranks share, and the ranks' meeting in it.
 //! Knows nothing of process groups or transports.
 
+mod claim;
 pub(crate) mod incarnation;
 mod join;
 #[cfg(all(test, feature = "tcp"))]
@@ -19,6 +20,7 @@ use crate::store::Store;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
+pub(crate) use claim::RankClaim;
 pub(crate) use join::{find_store_free, leave_at_once, refuse};
 pub use join::{join, join_async, leave, leave_async};
 use url::Url;
@@ -38,6 +40,8 @@ pub struct Rendezvous {
     pub hosting: bool,
     /// Whether the store ends with rank 0.
     pub hosted: bool,
+    /// The run that this rank belongs to, if that has a name: ranks of another run are refused.
+    pub run_id: Option<String>,
 }
 
 impl Rendezvous {
@@ -47,7 +51,7 @@ impl Rendezvous {
     /// [`Error::Rendezvous`] if `rank` is not below `world_size`.
     pub fn new(store: Arc<dyn Store>, rank: u32, world_size: u32) -> Result<Self> {
         check_rank(rank, world_size)?;
-        Ok(Self { store, rank, world_size, hosting: false, hosted: false })
+        Ok(Self { store, rank, world_size, hosting: false, hosted: false, run_id: None })
     }
 }
 
@@ -97,6 +101,10 @@ static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(
 ///   `&reconnect_grace_ms=60000` is how long the others wait for a rank that lost its WebSocket.
 /// * what [`register_rendezvous_handler`] has added.
 ///
+/// `run_id=` in the query of any of them names the run that the rank belongs to; the default is
+/// `POLYRANK_RUN_ID`, `TORCHELASTIC_RUN_ID` or Slurm's job and step, the first that is set. Ranks
+/// of two runs do not form a group; one that knows no name belongs to any.
+///
 /// A browser reaches the store through `ws://` and `wss://` only.
 ///
 /// The ranks have not met yet: [`join`] does that.
@@ -126,19 +134,29 @@ pub async fn rendezvous_async(
     let parsed =
         Url::parse(url).ok_or_else(|| failed(format!("No rendezvous handler for {url}")))?;
     let request = RendezvousRequest { url, rank, world_size, timeout };
+    let mut met = find(&parsed, request).await?;
+    if met.run_id.is_none() {
+        let in_url = parsed.decoded_parameter("run_id").filter(|id| !id.is_empty());
+        met.run_id = in_url.or_else(crate::env::run_id);
+    }
+    Ok(met)
+}
+
+/// What the scheme's part of [`rendezvous_async`] finds.
+async fn find(parsed: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous> {
     match parsed.scheme {
         #[cfg(feature = "tcp")]
-        "env" => from_environment(&parsed, request, &Environment::read()?),
+        "env" => from_environment(parsed, request, &Environment::read()?),
         #[cfg(feature = "tcp")]
-        "tcp" => from_tcp(&parsed, request, &Environment::read()?),
+        "tcp" => from_tcp(parsed, request, &Environment::read()?),
         #[cfg(not(target_family = "wasm"))]
-        "file" => from_file(&parsed, request),
+        "file" => from_file(parsed, request),
         #[cfg(target_family = "wasm")]
         scheme @ ("env" | "tcp" | "file") => Err(Error::Unsupported {
             who: "a browser".into(),
             operation: format!("{scheme}:// rendezvous; use ws:// or wss://, or give a store"),
         }),
-        "ws" | "wss" => websocket::meet(&parsed, request).await,
+        "ws" | "wss" => websocket::meet(parsed, request).await,
         scheme => {
             let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
             let handler = handlers.as_ref().and_then(|handlers| handlers.get(scheme)).cloned();
@@ -261,10 +279,7 @@ fn meet_at(
         .timeout(timeout);
     let advise = |error| match error {
         Error::Network { message } if hosting => Error::Network {
-            message: format!(
-                "rank 0 of {world_size} cannot host the store: {message}. Another process, perhaps \
-                 another rank 0, may use the port; choose a free one"
-            ),
+            message: format!("rank 0 of {world_size} cannot host the store: {message}"),
         },
         Error::Network { message } if !launchers => Error::Network {
             message: format!("found no store of rank 0 of {world_size} to join: {message}"),
@@ -279,7 +294,7 @@ fn meet_at(
         }
         _ => store,
     };
-    Ok(Rendezvous { store, rank, world_size, hosting, hosted: !launchers })
+    Ok(Rendezvous { store, rank, world_size, hosting, hosted: !launchers, run_id: None })
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -299,7 +314,8 @@ fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous
         url.path
     };
     let store = crate::store::membership::join(path.as_ref(), rank, world_size, request.timeout)?;
-    Ok(Rendezvous { store: Arc::new(store), rank, world_size, hosting: false, hosted: false })
+    let store = Arc::new(store);
+    Ok(Rendezvous { store, rank, world_size, hosting: false, hosted: false, run_id: None })
 }
 
 /// Most ranks of a group: each publishes a card that all others read.

@@ -1,6 +1,7 @@
 //! URLs, handlers, and ranks that meet, or do not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod claims;
 mod counting;
 
 use std::net::TcpListener;
@@ -58,6 +59,20 @@ fn everyone_who_is_there_hears_who_is_not() {
     let expected = "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more of \
                     100 did not join within 1 s";
     assert_eq!(many.to_string(), expected);
+}
+
+#[test]
+fn a_rank_that_comes_too_late_is_told_so() {
+    let store = HashStore::new();
+    let expected = "rank 0 of 2 did not join within 50 ms";
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| join(&store, "g", 1, 2, SHORT));
+        store.wait(&["polyrank/g/join/verdict"], Some(LIMIT)).unwrap();
+        let late = join(&store, "g", 0, 2, LIMIT).unwrap_err().to_string();
+        let said = "rank 0 came to group 'g' after the others had given up: ";
+        assert_eq!(late, format!("{said}{expected}"));
+        assert_eq!(early.join().unwrap().unwrap_err().to_string(), expected);
+    });
 }
 
 #[test]

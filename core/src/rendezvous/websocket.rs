@@ -46,7 +46,7 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
         Some(room) => Arc::new(PrefixStore::new(format!("room/{room}"), store)),
         None => store,
     };
-    Ok(Rendezvous { store, rank, world_size, hosting, hosted: true })
+    Ok(Rendezvous { store, rank, world_size, hosting, hosted: true, run_id: None })
 }
 
 /// The store of the server at `url`, a `ws://` or `wss://` address.

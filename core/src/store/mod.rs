@@ -7,6 +7,7 @@ mod deadline;
 mod file;
 mod hash;
 mod interrupt;
+pub(crate) mod member;
 mod options;
 mod prefix;
 #[cfg_attr(

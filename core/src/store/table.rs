@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::member::scope_of;
+
 /// What a stored value costs beside its bytes: the map's entry and the allocations.
 const ENTRY_BYTES: usize = 160;
 
@@ -63,6 +65,8 @@ impl Drop for Value {
 pub(crate) struct Table {
     values: HashMap<Vec<u8>, Arc<Value>>,
     queues: HashMap<Vec<u8>, VecDeque<Arc<Value>>>,
+    /// The number of member keys of each scope.
+    members: HashMap<Vec<u8>, usize>,
     account: Arc<AtomicUsize>,
     limit_bytes: usize,
 }
@@ -73,6 +77,7 @@ impl Table {
         Self {
             values: HashMap::new(),
             queues: HashMap::new(),
+            members: HashMap::new(),
             account: Arc::default(),
             limit_bytes,
         }
@@ -184,9 +189,22 @@ impl Table {
         }
     }
 
-    /// Removes the value of `key`; whether there was one. Queues stay.
+    /// Removes the value of `key`; whether there was one. Queues stay. Everything in a scope goes
+    /// with its last member key.
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
-        self.values.remove(key).is_some()
+        let was_there = self.values.remove(key).is_some();
+        if was_there
+            && let Some(scope) = scope_of(key)
+            && let Some(members) = self.members.get_mut(scope)
+        {
+            *members -= 1;
+            if *members == 0 {
+                self.values.retain(|key, _| !key.starts_with(scope));
+                self.queues.retain(|key, _| !key.starts_with(scope));
+                self.members.retain(|other, _| !other.starts_with(scope));
+            }
+        }
+        was_there
     }
 
     /// Appends `value` to the queue `key`.
@@ -225,6 +243,9 @@ impl Table {
         }
         let value = Value::new(key.len(), value.to_vec(), &self.account);
         self.values.insert(key.to_vec(), value);
+        if let Some(scope) = scope_of(key) {
+            *self.members.entry(scope.to_vec()).or_default() += 1;
+        }
         Ok(())
     }
 
@@ -283,6 +304,31 @@ mod tests {
         table.set(b"b", &[3; 300]).unwrap();
         assert!(table.delete(b"a") && table.delete(b"b"));
         assert_eq!(table.account.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn everything_in_a_scope_goes_with_its_last_member() {
+        let key = |scope: &str, token: u8| {
+            let token = format!("{token:032x}");
+            crate::store::member::member_key(scope, &token).into_bytes()
+        };
+        let mut table = Table::new(usize::MAX);
+        for (scope, token) in [("g", 1), ("g/0", 1), ("g", 2), ("g/0", 2), ("g1", 3)] {
+            table.add(&key(scope, token), 1).unwrap();
+        }
+        for name in [&b"g/0/a"[..], b"g/b", b"g1/c", b"g"] {
+            table.set(name, b"value").unwrap();
+        }
+        table.push(b"g/0/queue", b"element").unwrap();
+        assert!(table.delete(&key("g/0", 1)) && !table.delete(&key("g/0", 1)));
+        assert!(table.has(b"g/0/a") && table.has(b"g/0/queue"));
+        assert!(table.delete(&key("g/0", 2)));
+        assert!(!table.has(b"g/0/a") && !table.has(b"g/0/queue") && table.has(b"g/b"));
+        assert!(table.delete(&key("g", 1)) && table.delete(&key("g", 2)));
+        let mut left: Vec<_> = table.keys().collect();
+        left.sort_unstable();
+        assert_eq!(left, [b"g", &b"g1/\x01member/00000000000000000000000000000003"[..], b"g1/c"]);
+        assert_eq!(table.members.len(), 1);
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl Tools<'_> {
                     "tests/javascript/hostile.test.mjs",
                     "tests/javascript/closed_tab.test.mjs",
                     "tests/javascript/encrypted.test.mjs",
+                    "tests/javascript/standing_store.test.mjs",
                 ]),
             ),
             step(

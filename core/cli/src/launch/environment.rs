@@ -28,7 +28,8 @@ impl Meeting {
         let run_id = match &job.run_id {
             Some(name) => name.clone(),
             // Every node must come to the same name without talking to the others.
-            None if job.node_count > 1 => format!("{}-{master_port}", job.master_addr),
+            // The address may be spelled in another way on each.
+            None if job.node_count > 1 => format!("port-{master_port}"),
             None => {
                 let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
@@ -47,7 +48,10 @@ impl Meeting {
             true => format!("[{master_addr}]"),
             false => master_addr.clone(),
         };
-        let url = |rank| format!("ws://{host}:{master_port}/?rank={rank}&world_size={size}");
+        let run_id = encoded(&self.run_id);
+        let url = |rank| {
+            format!("ws://{host}:{master_port}/?rank={rank}&world_size={size}&run_id={run_id}")
+        };
         (job.started_world_size()..size).map(|rank| (rank, url(rank))).collect()
     }
 
@@ -76,6 +80,20 @@ impl Meeting {
         variables.extend(unless_set.into_iter().map(|(name, value)| (name, value.to_owned())));
         variables
     }
+}
+
+/// `text` as a part of a URL's query.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
 }
 
 /// Finds a free port and holds on to it without listening.

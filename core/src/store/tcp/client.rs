@@ -6,12 +6,14 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Fault};
-use super::exchange::{get_at_once, plain_get, pop, stop_waiting, stored, wait};
+use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::turn::{Refusal, Taken, Turn};
 use crate::store::deadline::Expired;
+use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
 use crate::store::{Deadline, expired, from_millis, to_millis};
@@ -40,16 +42,25 @@ pub(super) struct Client {
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
     /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
     pipelines: AtomicBool,
+    /// The member keys that the server holds for this client. It must have them from another
+    /// connection before it loses this one.
+    members: Mutex<Vec<String>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum State {
     Open(Connection),
-    /// This side gave the connection up in the middle of a reply; the next request opens another.
-    #[default]
-    Abandoned,
+    /// This side gave the connection up in the middle of a reply, and has it still if it is not
+    /// known what the server did with the requests; the next request opens another.
+    Abandoned(Option<Connection>),
     /// The server is gone.
     Lost(String),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Abandoned(None)
+    }
 }
 
 impl Client {
@@ -93,6 +104,7 @@ impl Client {
             state: Turn::new(State::Open(connection)),
             timeout_ms: AtomicU64::new(to_millis(timeout)),
             pipelines: AtomicBool::new(true),
+            members: Mutex::default(),
         })
     }
 
@@ -141,7 +153,7 @@ impl Client {
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state("wait", &[key], &deadline)?;
         if self.pipelines.load(Ordering::Relaxed) {
-            match get_at_once(self.usable(&mut state)?, key, &deadline) {
+            match get_at_once(usable(&mut state)?, key, &deadline) {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(why)) => return Err(wait_expired(why, &[key], &deadline)),
                 Err(Fault::Closed(why)) => {
@@ -153,7 +165,7 @@ impl Client {
                 Err(fault) => return Err(self.fail(&mut state, fault, "wait", &[key], &deadline)),
             }
         }
-        let connection = self.usable(&mut state)?;
+        let connection = usable(&mut state)?;
         let value = wait(connection, &[key], &deadline).and_then(|waited| match waited {
             Ok(()) => plain_get(connection, key, &deadline).map(Ok),
             Err(why) => Ok(Err(why)),
@@ -167,13 +179,19 @@ impl Client {
 
     pub(super) fn add(&self, key: &str, amount: i64) -> Result<i64> {
         check_keys(&[key])?;
-        self.add_at(&[PREFIX, key.as_bytes()], key, amount)
+        let sum = self.add_at(&[PREFIX, key.as_bytes()], key, amount)?;
+        if scope_of(key.as_bytes()).is_some() {
+            let mut members = self.members();
+            members.retain(|known| known != key);
+            members.push(key.to_owned());
+        }
+        Ok(sum)
     }
 
     fn add_at(&self, wire_key: &[&[u8]], key: &str, amount: i64) -> Result<i64> {
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state("add", &[key], &deadline)?;
-        let connection = self.usable(&mut state)?;
+        let connection = usable(&mut state)?;
         connection.request.kind(Kind::Add);
         connection.request.blob(wire_key);
         connection.request.number(amount);
@@ -184,7 +202,7 @@ impl Client {
                 if !self.come_back(&mut state) {
                     return Err(self.lost(&mut state, why));
                 }
-                let present = self.usable(&mut state).ok().and_then(|connection| {
+                let present = usable(&mut state).ok().and_then(|connection| {
                     let check = Deadline::uninterrupted(RETURN_GRACE);
                     stored(connection, wire_key, &check).ok().flatten()
                 });
@@ -229,6 +247,7 @@ impl Client {
     }
 
     pub(super) fn delete_key(&self, key: &str) -> Result<bool> {
+        self.members().retain(|known| known != key);
         Ok(self.ask(Kind::DeleteKey, "delete_key", key)? > 0)
     }
 
@@ -240,7 +259,7 @@ impl Client {
         check_keys(keys)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
         let mut state = self.state("wait", keys, &deadline)?;
-        let waited = wait(self.usable(&mut state)?, keys, &deadline);
+        let waited = wait(usable(&mut state)?, keys, &deadline);
         waited
             .map_err(|fault| self.fail(&mut state, fault, "wait", keys, &deadline))?
             .map_err(|why| wait_expired(why, keys, &deadline))
@@ -255,7 +274,7 @@ impl Client {
         check_keys(&[key])?;
         let deadline = Deadline::after(timeout.unwrap_or_else(|| self.timeout()));
         let mut state = self.state("barrier", &[key], &deadline)?;
-        let connection = self.usable(&mut state)?;
+        let connection = usable(&mut state)?;
         connection.request.kind(Kind::Barrier);
         connection.request.blob(&[PREFIX, key.as_bytes()]);
         connection.request.number(i64::from(world_size));
@@ -268,7 +287,7 @@ impl Client {
         check_keys(keys)?;
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state("multi_get", keys, &deadline)?;
-        let connection = self.usable(&mut state)?;
+        let connection = usable(&mut state)?;
         let values = wait(connection, keys, &deadline).and_then(|waited| {
             let Ok(()) = waited else { return Ok(waited.map(|()| Vec::new())) };
             connection.request.kind(Kind::MultiGet);
@@ -331,7 +350,7 @@ impl Client {
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state("queue_pop", &[key], &deadline)?;
         loop {
-            let connection = self.usable(&mut state)?;
+            let connection = usable(&mut state)?;
             let waited = if block { wait(connection, &[key], &deadline) } else { Ok(Ok(())) };
             let popped = waited.and_then(|waited| match waited {
                 Ok(()) => pop(connection, key, &deadline).map(Ok),
@@ -356,7 +375,7 @@ impl Client {
         check_value(value)?;
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state("set", &[key], &deadline)?;
-        let connection = self.usable(&mut state)?;
+        let connection = usable(&mut state)?;
         connection.request.kind(kind);
         connection.request.blob(&[PREFIX, key.as_bytes()]);
         let sent = if value.len() <= INLINE_BYTES {
@@ -388,39 +407,77 @@ impl Client {
     ) -> Result<T> {
         let deadline = Deadline::after(self.timeout());
         let mut state = self.state(operation, keys, &deadline)?;
-        run(self.usable(&mut state)?, &deadline)
+        run(usable(&mut state)?, &deadline)
             .map_err(|fault| self.fail(&mut state, fault, operation, keys, &deadline))
     }
 
-    /// The connection, as soon as no other thread has it.
+    /// The connection, as soon as no other thread has it and the server has caught up: opened again
+    /// if this side gave the last one up.
     fn state(
         &self,
         operation: &str,
         keys: &[&str],
         deadline: &Deadline,
     ) -> Result<Taken<'_, State>> {
-        self.state.take(deadline).map_err(|why| match why {
-            Refusal::Expired(why) if operation == "wait" => wait_expired(why, keys, deadline),
-            Refusal::Expired(why) => expired(why, operation, keys, deadline),
+        let mut state = self.state.take(deadline).map_err(|why| match why {
+            Refusal::Expired(why) => given_up(why, operation, keys, deadline),
             Refusal::InTheMiddle => Error::InvalidArgument { message: in_the_middle(operation) },
-        })
+        })?;
+        let fault = match &mut *state {
+            State::Open(connection) => match settle(connection, deadline) {
+                Ok(Ok(())) => return Ok(state),
+                // The server is still silent; the connection is as good as before.
+                Ok(Err(why)) => return Err(given_up(why, operation, keys, deadline)),
+                Err(fault) => fault,
+            },
+            State::Abandoned(last) => {
+                let last = last.take();
+                match self.succeed(last, deadline) {
+                    Ok(connection) => {
+                        *state = State::Open(connection);
+                        return Ok(state);
+                    }
+                    Err(Succession { last, fault }) => {
+                        *state = State::Abandoned(last);
+                        fault
+                    }
+                }
+            }
+            State::Lost(_) => return Ok(state),
+        };
+        Err(self.fail(&mut state, fault, operation, keys, deadline))
     }
 
-    /// The connection, opened again if this side gave the last one up.
-    fn usable<'a>(&self, state: &'a mut State) -> Result<&'a mut Connection> {
-        if matches!(state, State::Abandoned) && !self.come_back(state) {
-            self.lost(state, "the server is gone".into());
+    /// A connection in place of `last`, as soon as the server has run every request that was sent
+    /// over that: they must not come after those that follow.
+    fn succeed(
+        &self,
+        last: Option<Connection>,
+        deadline: &Deadline,
+    ) -> std::result::Result<Connection, Succession> {
+        let mut last = last;
+        let opened = self.open_another(deadline).and_then(|next| match &mut last {
+            None => Ok(next),
+            Some(last) => last.finish(deadline).map(|()| next),
+        });
+        opened.map_err(|fault| Succession { last, fault })
+    }
+
+    /// Another connection to the same server, which holds this client's member keys for it.
+    fn open_another(&self, deadline: &Deadline) -> Result<Connection, Fault> {
+        let mut connection = Connection::attempt(&self.host, self.port, deadline)?;
+        for key in self.members().iter() {
+            connection.request.kind(Kind::Add);
+            connection.request.blob(&[PREFIX, key.as_bytes()]);
+            connection.request.number(0);
+            connection.send(&[], deadline)?;
+            connection.number(deadline)?;
         }
-        match state {
-            State::Open(connection) => {
-                connection.request.clear();
-                Ok(connection)
-            }
-            State::Lost(why) => Err(Error::Network { message: why.clone() }),
-            State::Abandoned => {
-                Err(Error::Network { message: "The connection was given up".into() })
-            }
-        }
+        Ok(connection)
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<String>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error of an exchange that ended early; the connection cannot be used for another.
@@ -436,8 +493,11 @@ impl Client {
             Fault::Closed(why) | Fault::Malformed(why) => self.lost(state, why),
             Fault::NoFiles => self.lost(state, NO_FILES.into()),
             Fault::Expired(why) => {
-                *state = State::Abandoned;
-                expired(why, operation, keys, deadline)
+                *state = match std::mem::take(state) {
+                    State::Open(connection) => State::Abandoned(Some(connection)),
+                    other => other,
+                };
+                given_up(why, operation, keys, deadline)
             }
         }
     }
@@ -451,8 +511,7 @@ impl Client {
 
     /// One attempt at a new connection.
     fn come_back(&self, state: &mut State) -> bool {
-        let deadline = Deadline::uninterrupted(RETURN_GRACE);
-        match Connection::attempt(&self.host, self.port, &deadline) {
+        match self.open_another(&Deadline::uninterrupted(RETURN_GRACE)) {
             Ok(connection) => {
                 *state = State::Open(connection);
                 true
@@ -462,12 +521,40 @@ impl Client {
     }
 }
 
+/// The open connection.
+fn usable(state: &mut State) -> Result<&mut Connection> {
+    match state {
+        State::Open(connection) => {
+            connection.request.clear();
+            Ok(connection)
+        }
+        State::Lost(why) => Err(Error::Network { message: why.clone() }),
+        State::Abandoned(_) => {
+            Err(Error::Network { message: "The connection was given up".into() })
+        }
+    }
+}
+
+/// Why no connection took the place of `last`.
+struct Succession {
+    last: Option<Connection>,
+    fault: Fault,
+}
+
 /// What a signal's handler, or whatever else interrupts a thread, is told.
 fn in_the_middle(operation: &str) -> String {
     format!(
         "{operation}: this thread is in the middle of another request on this store, which a \
          signal's handler has interrupted; use another connection there, as clone() makes it"
     )
+}
+
+/// The error of an operation that stopped waiting.
+fn given_up(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
+    match operation {
+        "wait" => wait_expired(why, keys, deadline),
+        _ => expired(why, operation, keys, deadline),
+    }
 }
 
 fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {

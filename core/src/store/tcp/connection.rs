@@ -2,7 +2,7 @@
 //! a deadline. Knows the handshake, no other request.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use super::exchange::Owed;
 use super::lookout::Lookout;
 use super::open_files;
 use crate::store::deadline::{Deadline, Expired, SLICE};
@@ -62,6 +63,8 @@ pub(super) struct Connection {
     input: Box<[u8]>,
     /// The part of `input` that was received and not yet taken.
     unread: std::ops::Range<usize>,
+    /// What the server owes of an exchange that this side gave up.
+    pub(super) owed: Option<Owed>,
     /// The request being written; kept for its memory.
     pub(super) request: Vec<u8>,
 }
@@ -158,6 +161,7 @@ impl Connection {
             lookout: Lookout::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
+            owed: None,
             request: Vec::with_capacity(256),
         };
         let nonce = std::process::id().to_le_bytes();
@@ -216,11 +220,32 @@ impl Connection {
         Ok(())
     }
 
-    /// The next `N` bytes.
-    pub(super) fn array<const N: usize>(&mut self, deadline: &Deadline) -> Result<[u8; N], Fault> {
-        while self.unread.len() < N {
+    /// Sends no more, and waits until the server has run what was sent: it hangs up then. What it
+    /// answers is not read.
+    pub(super) fn finish(&mut self, deadline: &Deadline) -> Result<(), Fault> {
+        // A connection that is broken is finished, too.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        self.unread = 0..0;
+        loop {
+            match receive(&self.socket, &mut self.lookout, &mut self.input, deadline) {
+                Ok(_) => {}
+                Err(Fault::Closed(_)) => return Ok(()),
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Waits until the next `bytes` bytes are there to be taken, few enough for `input`.
+    pub(super) fn await_bytes(&mut self, bytes: usize, deadline: &Deadline) -> Result<(), Fault> {
+        while self.unread.len() < bytes {
             self.fill(deadline)?;
         }
+        Ok(())
+    }
+
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self, deadline: &Deadline) -> Result<[u8; N], Fault> {
+        self.await_bytes(N, deadline)?;
         let mut taken = [0; N];
         taken.copy_from_slice(&self.input[self.unread.start..self.unread.start + N]);
         self.unread.start += N;

@@ -8,8 +8,18 @@ use crate::store::Deadline;
 use crate::store::deadline::Expired;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
-/// How long a server may take to confirm that a wait is cancelled.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long the confirmation that a wait is cancelled is waited for: whoever waits is not to wait
+/// longer than it may. A server that takes longer owes it; the next request reads it first.
+const CANCEL_GRACE: Duration = Duration::from_millis(200);
+
+/// What a server owes that has not yet confirmed a cancellation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owed {
+    /// The confirmation, perhaps behind the end of the wait.
+    Cancellation,
+    /// That, behind the answer of a GET that was sent together with the wait.
+    CancellationOfGet,
+}
 
 /// A wait that ended: because the keys came, or because it was cancelled.
 pub(super) type Waited = std::result::Result<(), Expired>;
@@ -35,29 +45,9 @@ pub(super) fn get_at_once(
             bytes => connection.bytes(bytes, deadline).map(Ok),
         },
         Ok([other, ..]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel_get(connection).map(|()| Err(why)),
+        Err(Fault::Expired(why)) => cancel(connection, Owed::CancellationOfGet).map(|()| Err(why)),
         Err(fault) => Err(fault),
     }
-}
-
-/// Takes back a WAIT and a GET that were sent together.
-fn cancel_get(connection: &mut Connection) -> Result<(), Fault> {
-    let grace = Deadline::uninterrupted(CANCEL_GRACE);
-    connection.request.kind(Kind::CancelWait);
-    let read = connection.send(&[], &grace).and_then(|()| {
-        let [first, length @ ..] = connection.array::<9>(&grace)?;
-        // GET's empty answer, and the cancellation's.
-        if [first] == [0] && length == [0, 0, 0, 0, 0, 0, 0, WAIT_CANCELED] {
-            return Ok(());
-        }
-        // Otherwise the wait ended as well, before or after GET was answered.
-        connection.bytes(u64::from_le_bytes(length), &grace)?;
-        match connection.array(&grace)? {
-            [WAIT_CANCELED] => Ok(()),
-            [other] => Err(unexpected(other)),
-        }
-    });
-    read.map_err(not_cancelled)
 }
 
 /// The value of a key that is there.
@@ -123,30 +113,60 @@ pub(super) fn stop_waiting(
     match connection.array(deadline) {
         Ok([STOP_WAITING]) => Ok(Ok(())),
         Ok([other]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel(connection).map(|()| Err(why)),
+        Err(Fault::Expired(why)) => cancel(connection, Owed::Cancellation).map(|()| Err(why)),
         Err(fault) => Err(fault),
     }
 }
 
-fn cancel(connection: &mut Connection) -> Result<(), Fault> {
+/// Takes a WAIT back, whose confirmation the server may owe afterwards.
+fn cancel(connection: &mut Connection, owed: Owed) -> Result<(), Fault> {
     let grace = Deadline::uninterrupted(CANCEL_GRACE);
     connection.request.kind(Kind::CancelWait);
-    let read = connection.send(&[], &grace).and_then(|()| match connection.array(&grace)? {
+    connection.send(&[], &grace)?;
+    connection.owed = Some(owed);
+    settle(connection, &grace).map(drop)
+}
+
+/// Reads what the server owes, if it owes anything. It may be silent still: it owes it then.
+pub(super) fn settle(connection: &mut Connection, deadline: &Deadline) -> Result<Waited, Fault> {
+    let Some(owed) = connection.owed else { return Ok(Ok(())) };
+    let wanted_bytes = match owed {
+        Owed::Cancellation => 1,
+        Owed::CancellationOfGet => 9,
+    };
+    match connection.await_bytes(wanted_bytes, deadline) {
+        Ok(()) => {}
+        Err(Fault::Expired(why)) => return Ok(Err(why)),
+        Err(fault) => return Err(fault),
+    }
+    match owed {
+        Owed::Cancellation => read_cancellation(connection, deadline)?,
+        Owed::CancellationOfGet => {
+            let [first, length @ ..] = connection.array::<9>(deadline)?;
+            // GET's empty answer, and the cancellation's. Otherwise the wait ended as well, before
+            // or after GET was answered.
+            if [first] != [0] || length != [0, 0, 0, 0, 0, 0, 0, WAIT_CANCELED] {
+                connection.bytes(u64::from_le_bytes(length), deadline)?;
+                match connection.array(deadline)? {
+                    [WAIT_CANCELED] => {}
+                    [other] => return Err(unexpected(other)),
+                }
+            }
+        }
+    }
+    connection.owed = None;
+    Ok(Ok(()))
+}
+
+fn read_cancellation(connection: &mut Connection, deadline: &Deadline) -> Result<(), Fault> {
+    match connection.array(deadline)? {
         [WAIT_CANCELED] => Ok(()),
         // The end of the wait had crossed the cancellation.
-        [STOP_WAITING] => match connection.array(&grace)? {
+        [STOP_WAITING] => match connection.array(deadline)? {
             [WAIT_CANCELED] => Ok(()),
             [other] => Err(unexpected(other)),
         },
         [other] => Err(unexpected(other)),
-    });
-    read.map_err(not_cancelled)
-}
-
-fn not_cancelled(fault: Fault) -> Fault {
-    match fault {
-        Fault::Expired(_) => Fault::Closed("The server no longer answers".into()),
-        other => other,
     }
 }
 

@@ -20,6 +20,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use super::deadline::Expired;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::wire::origin::AllowedOrigins;
@@ -27,7 +29,7 @@ use crate::{Error, Result};
 use client::Client;
 #[cfg(all(feature = "internals", target_os = "linux"))]
 pub use open_files::make_room as raise_open_files;
-use server::{Keeper, Server, Settings};
+use server::{BACKLOG, Keeper, Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -39,8 +41,9 @@ const WORKER_POLL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TcpStoreOptions {
-    /// Name or address under which all clients reach the server. The hosting process listens on
-    /// the loopback addresses only if this is one of them, else on all addresses.
+    /// Name or address under which all clients reach the server. The hosting process listens at
+    /// its addresses on this host; where it has none here (a service's address, or one that is
+    /// translated), at those of `POLYRANK_IFNAME`, and at all where that is not set.
     pub host: String,
     /// The server's port; 0 lets the hosting process take any free one.
     pub port: u16,
@@ -54,7 +57,7 @@ pub struct TcpStoreOptions {
     pub wait_for_workers: bool,
     /// Whether stores of this process on the same port share one server.
     pub multi_tenant: bool,
-    /// A socket that listens already, for the server to take over.
+    /// A socket that is bound to an address, for the server to take over.
     pub listener: Option<TcpListener>,
     /// Accepted for compatibility; there is one server.
     pub use_libuv: bool,
@@ -176,6 +179,11 @@ impl TcpStore {
     /// As [`TcpStore::new`], but the master does not wait for the others; it is counted as they
     /// are.
     pub(crate) fn without_waiting(mut options: TcpStoreOptions) -> Result<Self> {
+        if options.world_size == Some(0) {
+            let message = "TCPStore world size cannot be 0; leave it out if the number of clients \
+                           is not known";
+            return Err(Error::InvalidArgument { message: message.into() });
+        }
         let server = if options.is_master { Some(start(&mut options)?) } else { None };
         let (host, port) = match &server {
             None => (options.host.clone(), options.port),
@@ -236,6 +244,9 @@ fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
     };
     let prepared = listener.local_addr().and_then(|address| {
         listener.set_nonblocking(true)?;
+        // One that is bound and does not listen yet would be waited at in vain; PyTorch's server
+        // begins to listen, too.
+        SockRef::from(&listener).listen(BACKLOG)?;
         Ok(address.port())
     });
     let port = prepared.map_err(|error| Error::Network {

@@ -17,10 +17,11 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
 use super::Settings;
+use super::holders::Holder;
 use super::linger::Activity;
 use super::output::Output;
 use super::presence::Presence;
-use super::service::Service;
+use super::service::{Caller, Service};
 use super::socket::{From as Incoming, To as Outgoing};
 use super::waiters::{ClientId, Woken};
 use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
@@ -169,7 +170,10 @@ impl Host {
             }
         }
         self.clients.borrow_mut().remove(&id);
-        self.service.borrow_mut().leave(id);
+        self.with_service(|service| {
+            service.leave(id);
+            service.release(Holder::Connection(id));
+        });
         self.buffered_bytes.set(self.buffered_bytes.get() - input.charged);
         self.tell_woken(Some(id));
     }
@@ -243,7 +247,9 @@ impl Host {
                 Decoded::Request { request, used } => {
                     let mut output = client.output.borrow_mut();
                     let mut service = self.service.borrow_mut();
-                    let served = service.serve(client.id, request, &mut output);
+                    let caller =
+                        Caller { client: client.id, holder: Holder::Connection(client.id) };
+                    let served = service.serve(caller, request, &mut output);
                     drop((output, service));
                     self.tell_woken(Some(client.id));
                     served.map_err(End::Refused)?;
@@ -317,7 +323,6 @@ impl Host {
     }
 
     /// What clients ask, as long as `act` lasts.
-    #[cfg(feature = "websocket")]
     pub(super) fn with_service<T>(&self, act: impl FnOnce(&mut Service) -> T) -> T {
         act(&mut self.service.borrow_mut())
     }

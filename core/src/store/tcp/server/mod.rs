@@ -2,6 +2,7 @@
 
 mod accept;
 mod connection;
+mod holders;
 mod linger;
 #[cfg(target_os = "linux")]
 mod local;
@@ -15,7 +16,7 @@ mod websocket;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
-use crate::env::WebSocketEnvironment;
+use crate::env::{TransportEnvironment, WebSocketEnvironment};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
@@ -33,7 +34,7 @@ pub(super) use presence::Keeper;
 use presence::Presence;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 /// How long the end of the server may take, so that clients hear what there is to say.
 #[cfg(feature = "websocket")]
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -92,11 +93,18 @@ static SHARED: Mutex<Option<HashMap<u16, Weak<Server>>>> = Mutex::new(None);
 impl Server {
     /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
     pub(super) fn start(host: &str, port: u16, settings: Settings) -> Result<Self> {
-        let listeners = listen(host, port).map_err(|error| Error::Network {
-            message: format!(
+        let listeners = listen(host, port).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    ". Another process, perhaps another rank 0, uses the port; choose a free one"
+                }
+                _ => "",
+            };
+            let message = format!(
                 "The server socket has failed to listen on any local network address. host: \
-                 {host}, port: {port}, message: {error}"
-            ),
+                 {host}, port: {port}, message: {error}{advice}"
+            );
+            Error::Network { message }
         })?;
         Self::start_on(listeners, settings)
     }
@@ -231,7 +239,7 @@ fn run(
     });
 }
 
-/// Sockets that listen for clients of `host`: the loopback addresses if it is one, else all.
+/// Sockets that listen for clients of `host`, where that lies: at its addresses on this host.
 fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     // To listen everywhere for a name that is mistyped would open the store to the network.
     let addresses: Vec<SocketAddr> = (host, port)
@@ -244,18 +252,59 @@ fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
             io::Error::new(error.kind(), why)
         })?
         .collect();
-    if !addresses.iter().all(|address| address.ip().is_loopback()) {
-        let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        let listener = bind(all).or_else(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Err(error),
-            // No IPv6 on this host.
-            _ => bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
-        })?;
-        return Ok(vec![listener]);
+    let interfaces = TransportEnvironment::read().map_err(io::Error::other)?.interfaces;
+    let chosen = match interfaces {
+        Some((variable, list)) => {
+            let toward = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip);
+            crate::transport::tcp::addresses(variable, &list, toward).map_err(io::Error::other)?
+        }
+        None => Vec::new(),
+    };
+    let places = places(&addresses, &chosen, is_own);
+    match places.as_slice() {
+        [place] if place.ip() == Ipv6Addr::UNSPECIFIED => {
+            let listener = bind(*place).or_else(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => Err(error),
+                // No IPv6 on this host.
+                _ => bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+            })?;
+            Ok(vec![listener])
+        }
+        places => bind_all(places, port),
     }
+}
+
+/// Where to listen for clients that come to `addresses`: at those that are this host's. Where none
+/// is (a service's address, or one that is translated), at the interfaces that the user has
+/// `chosen`, else everywhere: clients may come through any.
+fn places(
+    addresses: &[SocketAddr],
+    chosen: &[IpAddr],
+    is_own: impl Fn(IpAddr) -> bool,
+) -> Vec<SocketAddr> {
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let everywhere = vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))];
+    if addresses.iter().any(|address| address.ip() == Ipv6Addr::UNSPECIFIED) {
+        return everywhere;
+    }
+    let own: Vec<SocketAddr> =
+        addresses.iter().copied().filter(|address| is_own(address.ip())).collect();
+    match (own.is_empty(), chosen.is_empty()) {
+        (false, _) => own,
+        (true, false) => chosen.iter().map(|address| SocketAddr::new(*address, port)).collect(),
+        (true, true) => everywhere,
+    }
+}
+
+/// Whether this host has the address.
+fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+fn bind_all(addresses: &[SocketAddr], port: u16) -> io::Result<Vec<TcpListener>> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     let mut last = None;
-    for mut address in addresses {
+    for mut address in addresses.iter().copied() {
         if let Some(first) = listeners.first() {
             address.set_port(first.local_addr()?.port());
         }
@@ -288,4 +337,46 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_server_listens_where_it_was_told() {
+        let address = |text: &str| SocketAddr::new(text.parse().unwrap(), 7);
+        let own = |own: IpAddr| {
+            ["127.0.0.1", "10.0.0.1", "::1"].map(|text| text.parse().ok()).contains(&Some(own))
+        };
+        let chosen: [IpAddr; 1] = ["10.9.8.7".parse().unwrap()];
+        for (addresses, chosen, expected) in [
+            (&["10.0.0.1"][..], &chosen[..], &["10.0.0.1"][..]),
+            (&["127.0.0.1", "::1"], &[], &["127.0.0.1", "::1"]),
+            (&["192.0.2.1", "10.0.0.1"], &[], &["10.0.0.1"]),
+            (&["192.0.2.1"], &chosen, &["10.9.8.7"]),
+            (&["192.0.2.1"], &[], &["::"]),
+            (&["::"], &chosen, &["::"]),
+        ] {
+            let addresses: Vec<_> = addresses.iter().copied().map(address).collect();
+            let expected: Vec<_> = expected.iter().copied().map(address).collect();
+            assert_eq!(places(&addresses, chosen, own), expected);
+        }
+    }
+
+    #[test]
+    fn a_server_of_one_address_is_at_no_other() {
+        let listeners = listen("127.0.0.2", 0).unwrap();
+        let places: Vec<_> = listeners.iter().map(|it| it.local_addr().unwrap().ip()).collect();
+        assert_eq!(places, ["127.0.0.2".parse::<IpAddr>().unwrap()]);
+        // The host's own address toward the network, if it has one.
+        if let Some(own) = crate::store::tcp::interface_toward("192.0.2.1") {
+            let listeners = listen(&own.to_string(), 0).unwrap();
+            assert_eq!(listeners[0].local_addr().unwrap().ip(), own);
+            let port = listeners[0].local_addr().unwrap().port();
+            assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+        }
+    }
 }

@@ -5,12 +5,22 @@ use std::collections::HashMap;
 #[cfg(feature = "websocket")]
 use std::collections::HashSet;
 
+use super::holders::{Holder, Holders};
 use super::output::Output;
 use super::waiters::{ClientId, Waiters, Woken};
 use crate::store::protocol::{
     Encode, LOCAL_NAME, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED,
 };
 use crate::store::table::{Refusal, Table};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// Who waits, where that is asked for.
+    pub(super) client: ClientId,
+    /// Whose the member keys are that the request makes.
+    pub(super) holder: Holder,
+}
 
 /// Everything that the clients of a server share.
 #[derive(Debug)]
@@ -23,6 +33,7 @@ pub(super) struct Service {
     woken: Vec<Woken>,
     /// What stands at the key [`LOCAL_NAME`], which nobody can change.
     local_name: Option<Vec<u8>>,
+    holders: Holders,
     /// The sessions that there are, by number.
     #[cfg(feature = "websocket")]
     sessions: HashSet<u64>,
@@ -37,6 +48,7 @@ impl Service {
             waiters: Waiters::default(),
             fetching: HashMap::new(),
             woken: Vec::new(),
+            holders: Holders::default(),
             #[cfg(feature = "websocket")]
             sessions: HashSet::new(),
         }
@@ -52,13 +64,20 @@ impl Service {
     #[cfg(feature = "websocket")]
     pub(super) fn exit(&mut self, session: u64) {
         self.sessions.remove(&session);
+        self.release(Holder::Session(session));
     }
 
-    /// Carries out `request` of `client`, whose reply goes to `output`. A refusal costs the
-    /// client its connection.
+    /// Notes whether the session with this number has lost its socket, and may come back.
+    #[cfg(feature = "websocket")]
+    pub(super) fn set_away(&mut self, session: u64, is_away: bool) {
+        self.holders.set_away(Holder::Session(session), is_away);
+    }
+
+    /// Runs `request` of `client`, which holds keys as `holder`; its reply goes to `output`. A
+    /// refusal costs the client its connection.
     pub(super) fn serve(
         &mut self,
-        client: ClientId,
+        Caller { client, holder }: Caller,
         request: Request<'_>,
         output: &mut Output,
     ) -> Result<(), Refusal> {
@@ -81,17 +100,23 @@ impl Service {
             }
             Request::Get { key } => output.value(self.table.get(key)),
             Request::Add { key, amount } => {
+                if !self.holders.note(holder, key) {
+                    return Err(Refusal::Full);
+                }
                 let sum = self.table.add(key, amount)?;
                 self.written(key);
                 output.tail.number(sum);
             }
             Request::Check { mut keys } => {
-                let ready = keys.all(|key| self.table.has(key) || self.is_present(key));
+                let ready = keys.all(|key| {
+                    self.table.has(key) && !self.holders.are_away(key) || self.is_present(key)
+                });
                 output.tail.push(if ready { READY } else { NOT_READY });
             }
             Request::Wait { keys } => self.wait(client, keys, output),
             Request::NumKeys => output.tail.number(self.table.num_keys() as i64),
             Request::DeleteKey { key } => {
+                self.holders.forget(key);
                 output.tail.number(i64::from(self.table.delete(key)));
             }
             Request::Append { key, value } => {
@@ -122,10 +147,17 @@ impl Service {
         Ok(())
     }
 
-    /// Forgets `client`, which is gone.
+    /// Forgets what `client` waits for: it is gone, or its request is over.
     pub(super) fn leave(&mut self, client: ClientId) {
         self.waiters.cancel(client);
         self.pass_on(client);
+    }
+
+    /// Removes the member keys that only `holder` held, which is gone.
+    pub(super) fn release(&mut self, holder: Holder) {
+        for key in self.holders.release(holder) {
+            self.table.delete(&key);
+        }
     }
 
     /// Whether `client` waits.

@@ -133,6 +133,71 @@ fn a_server_that_lies_or_dies_is_an_error_and_no_hang() {
 }
 
 #[test]
+fn a_silent_server_costs_a_request_its_own_time_and_nothing_more() {
+    let (speak, may_speak) = std::sync::mpsc::channel::<()>();
+    let store = imitation(move |stream| {
+        let mut expect = |expected: &[u8]| {
+            let mut received = vec![0; expected.len()];
+            stream.read_exact(&mut received).unwrap();
+            assert_eq!(received, expected);
+        };
+        expect(b"\x06\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0/k");
+        expect(b"\x03\x02\0\0\0\0\0\0\0/k");
+        expect(b"\x0c");
+        // Until the client has given up twice.
+        may_speak.recv().unwrap();
+        // The value came while nobody listened.
+        stream.write_all(b"\0\x03\0\0\0\0\0\0\0one\x01").unwrap();
+        let delete = b"\x08\x02\0\0\0\0\0\0\0/k";
+        let mut received = [0; 11];
+        stream.read_exact(&mut received).unwrap();
+        assert_eq!(received, *delete);
+        stream.write_all(&1i64.to_le_bytes()).unwrap();
+    });
+    store.set_timeout(Duration::from_millis(30));
+    for _ in 0..2 {
+        let error = store.get("k").unwrap_err();
+        assert_eq!(error.to_string(), "wait timeout after 30ms, keys: /k");
+    }
+    store.set_timeout(Duration::from_secs(60));
+    speak.send(()).unwrap();
+    assert!(store.delete_key("k").unwrap());
+}
+
+#[test]
+fn what_was_sent_over_a_connection_that_was_given_up_comes_first() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            greet(&mut stream);
+            // A request whose answer does not come in time.
+            let mut check = [0; 19];
+            stream.read_exact(&mut check).unwrap();
+            let (mut next, _) = listener.accept().unwrap();
+            greet(&mut next);
+            // The client sends no more over the first, and nothing over the second until that is
+            // hung up.
+            assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
+            next.set_nonblocking(true).unwrap();
+            let early = next.peek(&mut [0]).unwrap_err();
+            assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+            next.set_nonblocking(false).unwrap();
+            drop(stream);
+            next.read_exact(&mut check).unwrap();
+            next.write_all(&[0]).unwrap();
+        });
+        let store = TcpStore::new(TcpStoreOptions::new("127.0.0.1", port)).unwrap();
+        store.set_timeout(Duration::from_millis(30));
+        let error = store.check(&["k"]).unwrap_err();
+        assert_eq!(error.to_string(), "check timeout after 30ms, keys: k");
+        store.set_timeout(Duration::from_secs(60));
+        assert!(store.check(&["k"]).unwrap());
+    });
+}
+
+#[test]
 fn a_worker_that_a_server_lets_in_while_it_ends_finds_the_next() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

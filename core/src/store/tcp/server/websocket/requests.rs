@@ -6,8 +6,9 @@ use std::io;
 
 use crate::store::protocol::{Decoded, Decoder, MAX_KEY_LIST_BYTES, STOP_WAITING};
 use crate::store::table::Refusal;
+use crate::store::tcp::server::holders::Holder;
 use crate::store::tcp::server::output::Output;
-use crate::store::tcp::server::service::Service;
+use crate::store::tcp::server::service::{Caller, Service};
 use crate::store::tcp::server::waiters::ClientId;
 use crate::wire::channel::{MAX_REQUESTS, STORE_CHANNEL, StoreFlag, StoreHeader};
 use crate::wire::session::Message;
@@ -34,6 +35,7 @@ pub(super) struct Requests {
 #[derive(Debug)]
 struct Request {
     client: ClientId,
+    holder: Holder,
     decoder: Decoder,
     /// What arrived and is not carried out.
     pending: Vec<u8>,
@@ -66,6 +68,8 @@ pub(super) enum Fault {
 pub(super) trait Clients {
     /// A number for request `id` of the session in question.
     fn enter(&mut self, id: u32) -> ClientId;
+    /// The session in question.
+    fn session(&self) -> u64;
     /// The client is gone.
     fn leave(&mut self, client: ClientId);
 }
@@ -95,7 +99,8 @@ impl Requests {
             if self.by_id.len() == MAX_REQUESTS {
                 return Err(Fault::TooMany);
             }
-            self.by_id.insert(id, Request::new(clients.enter(id)));
+            let holder = Holder::Session(clients.session());
+            self.by_id.insert(id, Request::new(clients.enter(id), holder));
         }
         let request = self.by_id.get_mut(&id).filter(|it| !it.complete).ok_or(Fault::Malformed)?;
         request.pending.extend_from_slice(bytes);
@@ -195,9 +200,10 @@ impl Requests {
 }
 
 impl Request {
-    fn new(client: ClientId) -> Request {
+    fn new(client: ClientId, holder: Holder) -> Request {
         Request {
             client,
+            holder,
             decoder: Decoder::after_validate(),
             pending: Vec::new(),
             needed: 0,
@@ -234,7 +240,8 @@ impl Request {
                 }
                 Decoded::Request { request, used } => {
                     at += used;
-                    let served = service.serve(self.client, request, &mut self.output);
+                    let caller = Caller { client: self.client, holder: self.holder };
+                    let served = service.serve(caller, request, &mut self.output);
                     self.waiting = service.is_waiting(self.client);
                     match served {
                         Ok(()) => {}
@@ -271,6 +278,10 @@ mod tests {
         fn enter(&mut self, _id: u32) -> ClientId {
             self.0 += 1;
             self.0
+        }
+
+        fn session(&self) -> u64 {
+            1
         }
 
         fn leave(&mut self, _client: ClientId) {}

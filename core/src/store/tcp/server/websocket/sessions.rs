@@ -216,6 +216,7 @@ impl Sessions {
             peer.session.resume(&hello)?;
             (peer.socket, peer.source) = (Some(socket), source);
             self.away.remove(number);
+            service.set_away(number, false);
             // The socket before it hears that it is no longer the session's.
             peer.waker.take().into_iter().for_each(Waker::wake);
             self.touched.insert(number);
@@ -342,6 +343,7 @@ impl Sessions {
         (peer.socket, peer.waker) = (None, None);
         let due_ms = now_ms.saturating_add(u64::from(peer.session.grace_ms()));
         self.away.add(number, due_ms, peer.source);
+        service.set_away(number, true);
         if self.away.sessions() > MAX_AWAY {
             self.give_one_up(service);
         }
@@ -512,6 +514,10 @@ impl Clients for Members<'_> {
         self.roster.last += 1;
         self.roster.requests.insert(self.roster.last, (self.number, id));
         self.roster.last
+    }
+
+    fn session(&self) -> u64 {
+        self.number
     }
 
     fn leave(&mut self, client: ClientId) {

@@ -29,6 +29,23 @@ impl<'a> Url<'a> {
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
+    /// As [`Url::parameter`], with what was written as %XX read as a browser reads it.
+    pub(super) fn decoded_parameter(&self, name: &str) -> Option<String> {
+        let text = self.parameter(name)?.as_bytes();
+        let (mut decoded, mut at) = (Vec::new(), 0);
+        while let Some(byte) = text.get(at) {
+            let digits = text.get(at + 1..at + 3).and_then(|it| std::str::from_utf8(it).ok());
+            let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            let (byte, bytes) = match escaped.filter(|_| *byte == b'%') {
+                Some(escaped) => (escaped, 3),
+                None => (*byte, 1),
+            };
+            decoded.push(byte);
+            at += bytes;
+        }
+        Some(String::from_utf8_lossy(&decoded).into_owned())
+    }
+
     /// The host and the port, if there is one. An IPv6 address stands in brackets.
     pub(super) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
         if let Some((host, rest)) =
@@ -56,6 +73,10 @@ mod tests {
         assert_eq!(url.parameter("rank"), Some("1"));
         assert_eq!(url.parameter("world_size"), Some("2"));
         assert_eq!(url.parameter("size"), None);
+        let url = Url::parse("ws://h?run_id=a%20b%2f100%&x=%e4%").unwrap();
+        assert_eq!(url.decoded_parameter("run_id").as_deref(), Some("a b/100%"));
+        assert_eq!(url.decoded_parameter("x").as_deref(), Some("\u{fffd}%"));
+        assert_eq!(url.decoded_parameter("y"), None);
         let url = Url::parse("file:///tmp/a file?rank=0").unwrap();
         assert_eq!((url.authority, url.path), ("", "/tmp/a file"));
         for (text, host, port) in [
