@@ -206,7 +206,7 @@ pub async fn leave_async(
     loop {
         match store.wait_async(&left, Some(slice)).await {
             // Ranks that ended without a word, by `sys.exit` as well as by a signal.
-            Err(Error::StoreTimeout { .. }) if hosting && store.is_deserted() => return Ok(()),
+            Err(Error::StoreTimeout { .. }) if hosting && store.has_no_clients() => return Ok(()),
             // The host has heard of all, this rank among them, and is gone before its answer.
             Err(Error::Network { .. }) if !hosting => return Ok(()),
             Err(error @ Error::StoreTimeout { .. }) => match deadline.slice(LOOK_AROUND) {

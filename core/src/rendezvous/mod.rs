@@ -6,7 +6,6 @@ pub(crate) mod incarnation;
 mod join;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
-mod url;
 mod websocket;
 
 use std::collections::HashMap;
@@ -17,13 +16,13 @@ use crate::blocking::block_on;
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
 use crate::store::Store;
+use crate::store::url::Url;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{find_store_free, leave_at_once, refuse};
 pub use join::{join, join_async, leave, leave_async};
-use url::Url;
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 

@@ -192,18 +192,18 @@ fn the_host_does_not_wait_for_ranks_that_are_gone() {
     let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).wait_for_workers(false);
     let store = Arc::new(TcpStore::new(options).unwrap());
     // The store itself came over TCP first.
-    while !store.is_deserted() {
+    while !store.has_no_clients() {
         std::thread::yield_now();
     }
     let other = TcpStore::new(TcpStoreOptions::new("127.0.0.1", store.port())).unwrap();
-    assert!(!store.is_deserted());
+    assert!(!store.has_no_clients());
     let clone = store.clone_store().unwrap();
     let store = PrefixStore::new("p", store);
     let host_leaves = |limit| leave(&store, "g", (0, 2), true, limit);
     assert!(matches!(host_leaves(SHORT), Err(Error::StoreTimeout { .. })));
     drop(other);
     host_leaves(LIMIT).unwrap();
-    assert!(clone.is_deserted());
+    assert!(clone.has_no_clients());
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::url::Url;
 use super::{Rendezvous, RendezvousRequest, check_rank, rejected, who};
+use crate::store::url::Url;
 use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
 use crate::{Error, Result};
 

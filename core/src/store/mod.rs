@@ -21,6 +21,7 @@ pub(crate) mod suite;
 mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
+pub(crate) mod url;
 
 #[cfg(any(target_family = "wasm", feature = "websocket"))]
 pub mod websocket;
@@ -120,7 +121,7 @@ pub trait Store: Send + Sync {
     }
     /// Whether this store hosts its server and nobody is connected to that but this store and its
     /// clones, so that nobody is left who could need it; `false` where that is not known.
-    fn is_deserted(&self) -> bool {
+    fn has_no_clients(&self) -> bool {
         false
     }
     /// Another handle on the same data, which does not wait for this one's requests.

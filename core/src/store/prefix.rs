@@ -160,8 +160,8 @@ impl Store for PrefixStore {
         self.store.reconnect_grace()
     }
 
-    fn is_deserted(&self) -> bool {
-        self.store.is_deserted()
+    fn has_no_clients(&self) -> bool {
+        self.store.has_no_clients()
     }
 
     fn clone_store(&self) -> Result<Arc<dyn Store>> {

@@ -1,20 +1,20 @@
-//! Rendezvous URLs taken apart: `scheme://host:port/path?rank=0&world_size=2`.
+//! URLs of stores and meetings taken apart: `scheme://host:port/path?rank=0&world_size=2`.
 //! Knows nothing of what they stand for.
 
 /// A URL's parts. Nothing is decoded: c10d takes paths as they are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Url<'a> {
-    pub(super) scheme: &'a str,
+pub(crate) struct Url<'a> {
+    pub(crate) scheme: &'a str,
     /// Between "//" and the next "/".
-    pub(super) authority: &'a str,
+    pub(crate) authority: &'a str,
     /// From that "/" on, without the query.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     query: &'a str,
 }
 
 impl<'a> Url<'a> {
     /// Takes `text` apart; `None` if it has no scheme.
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let rest = rest.split('#').next().unwrap_or(rest);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -24,13 +24,13 @@ impl<'a> Url<'a> {
     }
 
     /// The value of the query's parameter `name`.
-    pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// As [`Url::parameter`], with what was written as %XX read as a browser reads it.
-    pub(super) fn decoded_parameter(&self, name: &str) -> Option<String> {
+    pub(crate) fn decoded_parameter(&self, name: &str) -> Option<String> {
         let text = self.parameter(name)?.as_bytes();
         let (mut decoded, mut at) = (Vec::new(), 0);
         while let Some(byte) = text.get(at) {
@@ -47,7 +47,7 @@ impl<'a> Url<'a> {
     }
 
     /// The host and the port, if there is one. An IPv6 address stands in brackets.
-    pub(super) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
+    pub(crate) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
         if let Some((host, rest)) =
             self.authority.strip_prefix('[').and_then(|rest| rest.split_once(']'))
         {

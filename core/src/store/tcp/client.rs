@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
-use super::turn::{Refusal, Taken, Turn};
+use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
 use crate::store::deadline::Expired;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
@@ -36,8 +36,8 @@ pub(super) struct Client {
     host: String,
     port: u16,
     local_address: Option<IpAddr>,
-    /// For the thread whose turn it is.
-    state: Turn<State>,
+    /// For one thread at a time.
+    state: TimedMutex<State>,
     timeout_ms: AtomicU64,
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
     /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
@@ -101,7 +101,7 @@ impl Client {
             host: host.to_owned(),
             port,
             local_address: connection.local_address(),
-            state: Turn::new(State::Open(connection)),
+            state: TimedMutex::new(State::Open(connection)),
             timeout_ms: AtomicU64::new(to_millis(timeout)),
             pipelines: AtomicBool::new(true),
             members: Mutex::default(),
@@ -418,10 +418,10 @@ impl Client {
         operation: &str,
         keys: &[&str],
         deadline: &Deadline,
-    ) -> Result<Taken<'_, State>> {
-        let mut state = self.state.take(deadline).map_err(|why| match why {
-            Refusal::Expired(why) => given_up(why, operation, keys, deadline),
-            Refusal::InTheMiddle => Error::InvalidArgument { message: in_the_middle(operation) },
+    ) -> Result<TimedMutexGuard<'_, State>> {
+        let mut state = self.state.lock(deadline).map_err(|why| match why {
+            LockError::Expired(why) => given_up(why, operation, keys, deadline),
+            LockError::Reentrant => Error::InvalidArgument { message: in_the_middle(operation) },
         })?;
         let fault = match &mut *state {
             State::Open(connection) => match settle(connection, deadline) {

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use super::adaptive_poll::AdaptivePoll;
 use super::exchange::Owed;
-use super::lookout::Lookout;
 use super::open_files;
 use crate::store::deadline::{Deadline, Expired, SLICE};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
@@ -27,10 +27,10 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 /// First pause between rounds of attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause, for a server that thousands may look for at the same time over a network.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause for a server of this host: clients that come before it must not lose time, and
 /// an attempt costs 50 µs.
-const LONGEST_LOCAL_PAUSE: Duration = Duration::from_millis(20);
+const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server may take to answer the handshake before the attempt is given up.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
@@ -57,7 +57,7 @@ impl From<Expired> for Fault {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
-    lookout: Lookout,
+    poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
     local_address: Option<IpAddr>,
     input: Box<[u8]>,
@@ -91,7 +91,7 @@ impl Connection {
                 Err(fault @ Fault::NoFiles) => return Err(fault),
             };
             match deadline.sleep(jittered(pause)) {
-                Ok(()) => pause = (pause * 3 / 2).min(longest_pause(host, port)),
+                Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
                 Err(Expired::TimedOut) => {
                     let waited_ms = deadline.limit_ms();
                     return Err(Fault::Closed(format!(
@@ -158,7 +158,7 @@ impl Connection {
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
             socket,
-            lookout: Lookout::default(),
+            poll_policy: AdaptivePoll::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
             owed: None,
@@ -227,7 +227,7 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Write);
         self.unread = 0..0;
         loop {
-            match receive(&self.socket, &mut self.lookout, &mut self.input, deadline) {
+            match receive(&self.socket, &mut self.poll_policy, &mut self.input, deadline) {
                 Ok(_) => {}
                 Err(Fault::Closed(_)) => return Ok(()),
                 Err(fault) => return Err(fault),
@@ -284,7 +284,7 @@ impl Connection {
                 let at = taken.len();
                 taken.resize(at + missing.min(FIRST_RESERVE_BYTES), 0);
                 let received =
-                    receive(&self.socket, &mut self.lookout, &mut taken[at..], deadline)?;
+                    receive(&self.socket, &mut self.poll_policy, &mut taken[at..], deadline)?;
                 taken.truncate(at + received);
             }
         }
@@ -301,7 +301,7 @@ impl Connection {
         }
         let end = self.unread.end;
         self.unread.end +=
-            receive(&self.socket, &mut self.lookout, &mut self.input[end..], deadline)?;
+            receive(&self.socket, &mut self.poll_policy, &mut self.input[end..], deadline)?;
         Ok(())
     }
 }
@@ -309,12 +309,12 @@ impl Connection {
 /// Receives at least one byte.
 fn receive(
     socket: &Socket,
-    lookout: &mut Lookout,
+    poll_policy: &mut AdaptivePoll,
     buffer: &mut [u8],
     deadline: &Deadline,
 ) -> Result<usize, Fault> {
     let failed = |error: Errno| Fault::Closed(format!("Failed to recv: {error}"));
-    if let Some(result) = lookout.receive(socket, buffer) {
+    if let Some(result) = poll_policy.receive(socket, buffer) {
         return received(result.map_err(failed)?);
     }
     loop {
@@ -424,12 +424,12 @@ fn in_progress(error: &io::Error) -> bool {
 }
 
 /// The longest pause between attempts to reach this server.
-fn longest_pause(host: &str, port: u16) -> Duration {
+fn max_pause(host: &str, port: u16) -> Duration {
     let is_here = (host, port).to_socket_addrs().is_ok_and(|addresses| {
         let mut addresses = addresses.peekable();
         addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
     });
-    if is_here { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE }
+    if is_here { MAX_LOCAL_PAUSE } else { MAX_PAUSE }
 }
 
 /// `pause` times a half to one, so that many clients do not come back at the same moment.
@@ -447,8 +447,8 @@ mod tests {
 
     #[test]
     fn a_server_of_this_host_is_looked_for_more_often() {
-        assert_eq!(longest_pause("127.0.0.1", 1), LONGEST_LOCAL_PAUSE);
-        assert_eq!(longest_pause("::1", 1), LONGEST_LOCAL_PAUSE);
-        assert_eq!(longest_pause("192.0.2.1", 1), LONGEST_PAUSE);
+        assert_eq!(max_pause("127.0.0.1", 1), MAX_LOCAL_PAUSE);
+        assert_eq!(max_pause("::1", 1), MAX_LOCAL_PAUSE);
+        assert_eq!(max_pause("192.0.2.1", 1), MAX_PAUSE);
     }
 }

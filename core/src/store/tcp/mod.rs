@@ -1,18 +1,18 @@
 //! The store over TCP, in PyTorch's protocol: either side may be PyTorch's.
 //! Knows nothing of process groups.
 
+mod adaptive_poll;
 mod client;
 mod connection;
-mod crowd;
+mod cpu_contention;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;
-mod lookout;
 mod open_files;
 mod server;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod timed_mutex;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs, UdpSocket};
 #[cfg(feature = "tls")]
@@ -29,7 +29,7 @@ use crate::{Error, Result};
 use client::Client;
 #[cfg(all(feature = "internals", target_os = "linux"))]
 pub use open_files::make_room as raise_open_files;
-use server::{BACKLOG, Keeper, Server, Settings};
+use server::{BACKLOG, HostGuard, Server, Settings};
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -149,7 +149,7 @@ impl TcpStoreOptions {
 #[derive(Debug)]
 pub struct TcpStore {
     /// That `client` is not somebody else's. First, as it is dropped before the client is.
-    keeper: Option<Keeper>,
+    host_guard: Option<HostGuard>,
     host: String,
     port: u16,
     client: Client,
@@ -194,8 +194,8 @@ impl TcpStore {
             None => Client::connect(&host, port, options.timeout)?,
         };
         let port = server.as_ref().map_or(options.port, |server| server.port());
-        let keeper = server.as_ref().map(|server| server.keep());
-        Ok(Self { keeper, host: options.host, port, client, server })
+        let host_guard = server.as_ref().map(|server| server.host_guard());
+        Ok(Self { host_guard, host: options.host, port, client, server })
     }
 
     /// The name or address of the server, as it was given.
@@ -364,15 +364,15 @@ impl Store for TcpStore {
         self.client.set_timeout(timeout);
     }
 
-    fn is_deserted(&self) -> bool {
-        self.keeper.as_ref().is_some_and(Keeper::is_deserted)
+    fn has_no_clients(&self) -> bool {
+        self.host_guard.as_ref().is_some_and(HostGuard::has_no_clients)
     }
 
     /// A second connection to the same server, which a clone of the hosting store keeps alive.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let client = self.client.connect_again()?;
         Ok(Arc::new(Self {
-            keeper: self.server.as_ref().map(|server| server.keep()),
+            host_guard: self.server.as_ref().map(|server| server.host_guard()),
             host: self.host.clone(),
             port: self.port,
             client,

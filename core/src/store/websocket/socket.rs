@@ -17,7 +17,7 @@ use crate::transport::websocket::Closed;
 use crate::wire::session::{Packet, Violation};
 
 /// How long the last words may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a socket ended.
 #[derive(Debug)]
@@ -44,15 +44,15 @@ pub(super) async fn run(client: &Client, stream: Stream, stop: impl Future<Outpu
         })
         .await
     };
-    let farewell = match &end {
+    let reason = match &end {
         End::Stopped => (CloseCode::Normal, "the client is done"),
         End::Closed(_) => (CloseCode::Policy, "the session is over"),
         End::Lost(_) => return end,
     };
-    let said = tokio::time::timeout(FAREWELL, async {
+    let said = tokio::time::timeout(CLOSE_LIMIT, async {
         flush(client, &mut socket).await;
-        let frame = CloseFrame { code: farewell.0, reason: farewell.1.into() };
-        // Whoever is gone needs no farewell.
+        let frame = CloseFrame { code: reason.0, reason: reason.1.into() };
+        // Whoever is gone needs no goodbye.
         let _ = socket.stream().close(Some(frame)).await;
         while poll_fn(|context| Pin::new(socket.stream()).poll_next(context)).await.is_some() {}
     });

@@ -1,5 +1,6 @@
-//! The URLs of WebSockets taken apart. Knows nothing of what answers there.
+//! The URLs of WebSockets: what a socket needs of them. Knows nothing of what answers there.
 
+use crate::store::url::Url;
 use crate::{Error, Result};
 
 /// `ws://host:port/path` or `wss://…`.
@@ -22,33 +23,28 @@ impl SocketUrl {
     /// [`Error::InvalidArgument`] if it is none.
     pub(crate) fn parse(url: &str) -> Result<SocketUrl> {
         let wrong = |why: &str| Error::InvalidArgument {
-            message: format!("'{url}' is no address of a store: {why}; write ws://host:port"),
+            message: format!("'{url}' is not the address of a store: {why}; write ws://host:port"),
         };
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
-        let secure = match scheme.to_ascii_lowercase().as_str() {
+        let parsed = Url::parse(url).ok_or_else(|| wrong("it has no scheme"))?;
+        let secure = match parsed.scheme.to_ascii_lowercase().as_str() {
             "ws" => false,
             "wss" => true,
             other => return Err(wrong(&format!("its scheme is {other}, not ws or wss"))),
         };
-        let rest = rest.split(['#', '?']).next().unwrap_or(rest);
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (authority, path) = (parsed.authority, parsed.path);
         if authority.contains('@') {
             return Err(wrong("it has a user's name"));
         }
-        let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => match authority.rsplit_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (authority, None),
-            },
-        };
+        let (host, port) = parsed.host_and_port();
         let is_clean = |text: &str| text.chars().all(|char| char.is_ascii_graphic());
         if host.is_empty() || !is_clean(authority) || !is_clean(path) {
             return Err(wrong("its host is missing, or it has characters that a URL cannot have"));
         }
-        let port = match port.filter(|port| !port.is_empty()) {
+        let port = match port {
             None => 80 + 363 * u16::from(secure),
-            Some(port) => port.parse().map_err(|_| wrong("its port is no number up to 65535"))?,
+            Some(port) => {
+                port.parse().map_err(|_| wrong("its port is not a number up to 65535"))?
+            }
         };
         let path = if path.is_empty() { "/" } else { path };
         let scheme = if secure { "wss" } else { "ws" };

@@ -15,7 +15,7 @@ use crate::store::protocol::{NO_ROOM, VALIDATE_BYTES};
 use crate::store::tcp::open_files;
 
 /// How long a client that is sent away may take to say what it is.
-const FAREWELL: Duration = Duration::from_millis(200);
+const REFUSAL_LIMIT: Duration = Duration::from_millis(200);
 /// A client's first bytes: VALIDATE and PING.
 const GREETING_BYTES: usize = VALIDATE_BYTES + 5;
 
@@ -77,12 +77,12 @@ fn complain() {
 
 /// Tells a client that there is no room; it may come again.
 async fn send_away(mut stream: TcpStream) {
-    let farewell = async {
+    let refusal = async {
         let mut greeting = [0; GREETING_BYTES];
         // What was not read when a socket is closed would cost the client the answer.
         stream.read_exact(&mut greeting).await?;
         stream.write_all(&NO_ROOM).await
     };
     // Whether it hears it is its own affair.
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    let _ = tokio::time::timeout(REFUSAL_LIMIT, refusal).await;
 }

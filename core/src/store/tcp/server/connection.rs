@@ -17,10 +17,10 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
 use super::Settings;
+use super::busy_poll::Activity;
+use super::client_count::ClientCount;
 use super::holders::Holder;
-use super::linger::Activity;
 use super::output::Output;
-use super::presence::Presence;
 use super::service::{Caller, Service};
 use super::socket::{From as Incoming, To as Outgoing};
 use super::waiters::{ClientId, Woken};
@@ -50,7 +50,7 @@ pub(super) struct Host {
     scratch: RefCell<Box<[u8]>>,
     /// That clients asked for something.
     pub(super) activity: Activity,
-    presence: Presence,
+    client_count: ClientCount,
 }
 
 #[derive(Debug)]
@@ -103,27 +103,27 @@ impl Host {
     /// `local_name`.
     pub(super) fn new(
         settings: Settings,
-        presence: Presence,
+        client_count: ClientCount,
         local_name: Option<Vec<u8>>,
     ) -> Rc<Self> {
         #[cfg(not(feature = "websocket"))]
         let _ = settings;
         Rc::new(Self {
             #[cfg(feature = "websocket")]
-            web: super::websocket::Web::new(settings, presence.clone()),
+            web: super::websocket::Web::new(settings, client_count.clone()),
             service: RefCell::new(Service::new(MAX_STORED_BYTES, local_name)),
             clients: RefCell::default(),
             next_client: Cell::new(0),
             buffered_bytes: Cell::new(0),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             activity: Activity::default(),
-            presence,
+            client_count,
         })
     }
 
     /// Serves a client that may want a WebSocket, until it leaves or is sent away.
     pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
-        let _present = self.presence.enter();
+        let _guard = self.client_count.enter();
         #[cfg(feature = "websocket")]
         let stream = match super::websocket::serve(&self, stream).await {
             Some(stream) => stream,
@@ -136,7 +136,7 @@ impl Host {
     /// Serves a client of this host until it leaves or is sent away.
     #[cfg(target_os = "linux")]
     pub(super) async fn serve_local(self: Rc<Self>, from: Incoming, to: Outgoing) {
-        let _present = self.presence.enter();
+        let _guard = self.client_count.enter();
         self.serve_between(from, to).await;
     }
 

@@ -1,13 +1,13 @@
 //! A TCPStore server: sockets that listen, one thread, and its end. Knows nothing of requests.
 
 mod accept;
+mod busy_poll;
+mod client_count;
 mod connection;
 mod holders;
-mod linger;
 #[cfg(target_os = "linux")]
 mod local;
 mod output;
-mod presence;
 mod service;
 mod socket;
 mod waiters;
@@ -29,15 +29,15 @@ use crate::env::{TransportEnvironment, WebSocketEnvironment};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
+use client_count::ClientCount;
+pub(super) use client_count::HostGuard;
 use connection::Host;
-pub(super) use presence::Keeper;
-use presence::Presence;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
 pub(super) const BACKLOG: i32 = 4096;
 /// How long the end of the server may take, so that clients hear what there is to say.
 #[cfg(feature = "websocket")]
-const FAREWELL: Duration = Duration::from_millis(500);
+const END_LIMIT: Duration = Duration::from_millis(500);
 /// Pause after an accept that failed, as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Server {
     address: SocketAddr,
     stop: Arc<Notify>,
-    presence: Presence,
+    clients: ClientCount,
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
@@ -134,17 +134,17 @@ impl Server {
             .ok_or(io::Error::from(io::ErrorKind::AddrNotAvailable))
             .and_then(TcpListener::local_addr)
             .map_err(|error| failed("listen", error))?;
-        let (stop, presence) = (Arc::new(Notify::new()), Presence::default());
+        let (stop, clients) = (Arc::new(Notify::new()), ClientCount::default());
         let (started, result) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("polyrank-store".into())
             .spawn({
-                let (stop, presence) = (stop.clone(), presence.clone());
-                move || run(listeners, (settings, presence), &stop, &started)
+                let (stop, clients) = (stop.clone(), clients.clone());
+                move || run(listeners, (settings, clients), &stop, &started)
             })
             .map_err(|error| failed("start its thread", error))?;
         let process = std::process::id();
-        let server = Self { address, stop, presence, thread: Some(thread), process };
+        let server = Self { address, stop, clients, thread: Some(thread), process };
         match result.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(error)) => Err(failed("start", error)),
@@ -158,8 +158,8 @@ impl Server {
     }
 
     /// Counts a store that keeps this server alive and is connected to it.
-    pub(super) fn keep(&self) -> Keeper {
-        self.presence.keep()
+    pub(super) fn host_guard(&self) -> HostGuard {
+        self.clients.host()
     }
 
     /// An address under which this very process reaches it.
@@ -191,7 +191,7 @@ impl Drop for Server {
 /// The server's thread.
 fn run(
     listeners: Vec<TcpListener>,
-    (settings, presence): (Settings, Presence),
+    (settings, clients): (Settings, ClientCount),
     stop: &Notify,
     started: &mpsc::SyncSender<io::Result<()>>,
 ) {
@@ -211,9 +211,9 @@ fn run(
         #[cfg(target_os = "linux")]
         let local = local::listen();
         #[cfg(target_os = "linux")]
-        let host = Host::new(settings, presence, local.as_ref().map(|(_, name)| name.clone()));
+        let host = Host::new(settings, clients, local.as_ref().map(|(_, name)| name.clone()));
         #[cfg(not(target_os = "linux"))]
-        let host = Host::new(settings, presence, None);
+        let host = Host::new(settings, clients, None);
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {
@@ -225,8 +225,8 @@ fn run(
                 tokio::task::spawn_local(local::accept(listener, host.clone()));
             }
         });
-        let lingering = host.clone();
-        tokio::task::spawn_local(async move { linger::linger(&lingering).await });
+        let polling = host.clone();
+        tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling).await });
         #[cfg(feature = "websocket")]
         tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();
@@ -234,7 +234,7 @@ fn run(
         if goes_on {
             stop.notified().await;
             #[cfg(feature = "websocket")]
-            let _ = tokio::time::timeout(FAREWELL, websocket::end(&host)).await;
+            let _ = tokio::time::timeout(END_LIMIT, websocket::end(&host)).await;
         }
     });
 }

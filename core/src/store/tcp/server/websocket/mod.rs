@@ -1,8 +1,7 @@
 //! The WebSocket side of a store's server, on the same port as the other one: who may connect, one
 //! socket's packets, and how long a lost one is waited for. Knows nothing of what packets mean.
 
-mod away;
-mod ledger;
+mod disconnected;
 mod relay;
 mod requests;
 mod sessions;
@@ -11,6 +10,7 @@ mod socket;
 mod tests;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
+mod unread;
 mod upgrade;
 
 use std::cell::{Cell, RefCell};
@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 
 use super::Settings;
+use super::client_count::ClientCount;
 use super::connection::Host;
-use super::presence::Presence;
 use super::service::Service;
 use super::waiters::ClientId;
 use crate::store::websocket::{Measured, PacketSocket, Unfinished};
@@ -62,10 +62,10 @@ pub(super) struct Web {
 }
 
 impl Web {
-    pub(super) fn new(settings: Settings, presence: Presence) -> Web {
+    pub(super) fn new(settings: Settings, client_count: ClientCount) -> Web {
         let grace_ms = settings.grace_ms.unwrap_or(DEFAULT_GRACE_MS);
         Web {
-            sessions: RefCell::new(Sessions::new(grace_ms, presence)),
+            sessions: RefCell::new(Sessions::new(grace_ms, client_count)),
             origins: settings.origins,
             #[cfg(feature = "tls")]
             identity: settings.identity,

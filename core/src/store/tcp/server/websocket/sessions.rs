@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::task::Waker;
 
-use super::away::Away;
-use super::ledger::{Cause, Ledger};
+use super::disconnected::DisconnectedSessions;
 use super::relay::{self, Pipes, Verdict};
 use super::requests::{self, Clients, Requests};
-use crate::store::tcp::server::presence::{Presence, Present};
+use super::unread::{Cause, UnreadMessages};
+use crate::store::tcp::server::client_count::{ClientCount, ClientGuard};
 use crate::store::tcp::server::service::Service;
 use crate::store::tcp::server::waiters::ClientId;
 use crate::transport::websocket::close_code;
@@ -43,10 +43,10 @@ pub(super) struct Sessions {
     tokens: HashMap<ResumeToken, u64>,
     clients: Roster,
     pipes: Pipes,
-    away: Away,
+    away: DisconnectedSessions,
     last_number: u64,
     grace_ms: u32,
-    presence: Presence,
+    client_count: ClientCount,
     /// Sessions that may have something to send.
     touched: BTreeSet<u64>,
     /// Sockets whose sessions were ended for what these did not bring, and why; until they know.
@@ -121,12 +121,12 @@ struct Peer {
     /// Where its client connected from last.
     source: Option<IpAddr>,
     /// What its client has not taken.
-    unread: Ledger,
+    unread: UnreadMessages,
     /// Who moves the socket's packets.
     waker: Option<Waker>,
     /// What of [`Sessions::held_bytes`] is this session's.
     held_bytes: usize,
-    _present: Present,
+    _present: ClientGuard,
 }
 
 /// Which client of the service is which request of which session.
@@ -174,17 +174,17 @@ impl From<requests::Fault> for Fault {
 
 impl Sessions {
     /// No sessions. Clients that ask for nothing else get `grace_ms` after a lost socket.
-    pub(super) fn new(grace_ms: u32, presence: Presence) -> Sessions {
+    pub(super) fn new(grace_ms: u32, client_count: ClientCount) -> Sessions {
         Sessions {
             peers: HashMap::new(),
             tokens: HashMap::new(),
             // Clients of sessions count from the middle, those with connections from 0.
             clients: Roster { requests: HashMap::new(), last: 1 << 63 },
             pipes: Pipes::default(),
-            away: Away::default(),
+            away: DisconnectedSessions::default(),
             last_number: 0,
             grace_ms,
-            presence,
+            client_count,
             touched: BTreeSet::new(),
             ended: HashMap::new(),
             deaf: BTreeSet::new(),
@@ -238,10 +238,10 @@ impl Sessions {
             requests: Requests::default(),
             socket: Some(socket),
             source,
-            unread: Ledger::default(),
+            unread: UnreadMessages::default(),
             waker: None,
             held_bytes: 0,
-            _present: self.presence.enter(),
+            _present: self.client_count.enter(),
         };
         self.peers.insert(number, peer);
         service.enter(number);

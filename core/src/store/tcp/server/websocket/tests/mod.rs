@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use super::sessions::{Fault, Newcomer, Sessions};
 use crate::Result;
 use crate::blocking::block_on;
-use crate::store::tcp::server::presence::Presence;
+use crate::store::tcp::server::client_count::ClientCount;
 use crate::store::tcp::server::service::Service;
 use crate::store::websocket::Client;
 use crate::store::{StoreReply, StoreRequest};
@@ -55,7 +55,7 @@ impl World {
             to_client: VecDeque::new(),
         };
         let mut world = World {
-            sessions: Sessions::new(1500, Presence::default()),
+            sessions: Sessions::new(1500, ClientCount::default()),
             service: Service::new(usize::MAX, None),
             clients: (0..clients).map(side).collect(),
             sockets: 0,

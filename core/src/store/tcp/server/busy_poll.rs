@@ -1,4 +1,4 @@
-//! The server looks for the next request a moment longer before its thread sleeps: to wake a
+//! The server busy-polls for the next request for a moment before its thread sleeps: to wake a
 //! thread takes longer than to answer a request, and who asked once mostly asks again. Knows
 //! nothing of requests.
 
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::connection::Host;
-use crate::store::tcp::crowd;
+use crate::store::tcp::cpu_contention;
 
-/// How long a server looks on after the last request. Others that want the core get it meanwhile.
+/// How long a server busy-polls after the last request. Others that want the core get it meanwhile.
 ///
 /// It pays over TCP as well, where a client sleeps until it is answered. One that asked again and
 /// again got 41,000 to 44,000 answers a second on an idle machine of two cores, 12,000 from a
 /// server that sleeps at once and as many from PyTorch's; 56,000, 48,000 and 45,000 where client
 /// and server shared a core; 47,000, 52,000 and 52,000 where somebody else computed on one of them.
-const LINGER: Duration = Duration::from_micros(50);
+const POLL_LIMIT: Duration = Duration::from_micros(50);
 
 /// Whether there was a request lately.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     requests: Cell<u64>,
-    /// Whether [`linger`] sleeps until there is a request.
+    /// Whether [`busy_poll`] sleeps until there is a request.
     sleeps: Cell<bool>,
     wake: Notify,
 }
@@ -38,13 +38,16 @@ impl Activity {
 }
 
 /// Keeps the thread awake for a moment after every request, as long as the server lives.
-pub(super) async fn linger(host: &Host) {
+pub(super) async fn busy_poll(host: &Host) {
     let activity = &host.activity;
     loop {
         activity.sleeps.set(true);
         activity.wake.notified().await;
         let (mut last, mut since) = (activity.requests.get(), Instant::now());
-        while since.elapsed() < LINGER && !crowd::is_there() && crowd::yield_core() {
+        while since.elapsed() < POLL_LIMIT
+            && !cpu_contention::is_contended()
+            && cpu_contention::yield_core()
+        {
             // Every turn of the runtime looks at the sockets, without sleep as there is this task.
             tokio::task::yield_now().await;
             if activity.requests.get() != last {

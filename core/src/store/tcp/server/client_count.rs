@@ -7,51 +7,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One client, in the count of both.
 const CLIENT: u64 = 1 << 32;
 /// One store that keeps the server alive, in the count of both.
-const KEEPER: u64 = 1;
+const HOST: u64 = 1;
 
 /// How many clients there are, and how many stores that keep the server alive. One number, as the
-/// two belong together: the client of a keeper is counted before and after it, and hides no other.
+/// two belong together: the client of a host is counted before and after it, and hides no other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Presence(Arc<AtomicU64>);
+pub(super) struct ClientCount(Arc<AtomicU64>);
 
 /// A client, as long as this lives.
 #[derive(Debug)]
-pub(super) struct Present(Presence);
+pub(super) struct ClientGuard(ClientCount);
 
 /// A store that keeps the server alive and is connected to it, as long as this lives.
 #[derive(Debug)]
-pub(in crate::store::tcp) struct Keeper(Presence);
+pub(in crate::store::tcp) struct HostGuard(ClientCount);
 
-impl Presence {
+impl ClientCount {
     /// Counts a client from now on.
-    pub(super) fn enter(&self) -> Present {
+    pub(super) fn enter(&self) -> ClientGuard {
         self.0.fetch_add(CLIENT, Ordering::AcqRel);
-        Present(self.clone())
+        ClientGuard(self.clone())
     }
 
     /// Counts a store that keeps the server alive, whose client was counted before.
-    pub(super) fn keep(&self) -> Keeper {
-        self.0.fetch_add(KEEPER, Ordering::AcqRel);
-        Keeper(self.clone())
+    pub(super) fn host(&self) -> HostGuard {
+        self.0.fetch_add(HOST, Ordering::AcqRel);
+        HostGuard(self.clone())
     }
 }
 
-impl Keeper {
+impl HostGuard {
     /// Whether the server has no other client. One that is about to leave may count.
-    pub(in crate::store::tcp) fn is_deserted(&self) -> bool {
+    pub(in crate::store::tcp) fn has_no_clients(&self) -> bool {
         let both = self.0.0.load(Ordering::Acquire);
         both / CLIENT <= both % CLIENT
     }
 }
 
-impl Drop for Present {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(CLIENT, Ordering::AcqRel);
     }
 }
 
-impl Drop for Keeper {
+impl Drop for HostGuard {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(KEEPER, Ordering::AcqRel);
+        self.0.0.fetch_sub(HOST, Ordering::AcqRel);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is: threads that share something wait for one another, each no longer than it may.
+//! A mutex whose callers wait no longer than their deadlines say.
 //! Knows nothing of what is shared.
 
 use std::ops::{Deref, DerefMut};
@@ -10,9 +10,9 @@ use crate::store::Deadline;
 use crate::store::deadline::Expired;
 
 /// What one thread at a time may use. A lock of the standard library knows no deadline, and whoever
-/// has the turn may wait for a key for as long as it likes.
+/// has it may wait for a key for as long as it likes.
 #[derive(Debug)]
-pub(super) struct Turn<T: Default> {
+pub(super) struct TimedMutex<T: Default> {
     place: Mutex<Place<T>>,
     freed: Condvar,
 }
@@ -28,51 +28,51 @@ struct Place<T> {
 #[derive(Debug)]
 enum Shared<T> {
     Free(T),
-    Taken(ThreadId),
+    Locked(ThreadId),
 }
 
-/// Why a thread does not get its turn.
+/// Why a thread does not get its mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum LockError {
     /// It waited for as long as it may.
     Expired(Expired),
-    /// It has the turn: what interrupts it in the middle asks for another.
-    InTheMiddle,
+    /// It has it already: what interrupts it in the middle asks for it again.
+    Reentrant,
 }
 
-/// The turn, until it is dropped.
-pub(super) struct Taken<'a, T: Default> {
-    turn: &'a Turn<T>,
+/// What is shared, until this is dropped.
+pub(super) struct TimedMutexGuard<'a, T: Default> {
+    mutex: &'a TimedMutex<T>,
     shared: T,
 }
 
-impl<T: Default> Turn<T> {
-    pub(super) fn new(shared: T) -> Turn<T> {
+impl<T: Default> TimedMutex<T> {
+    pub(super) fn new(shared: T) -> TimedMutex<T> {
         let place = Place { shared: Shared::Free(shared), waiting: 0 };
-        Turn { place: Mutex::new(place), freed: Condvar::new() }
+        TimedMutex { place: Mutex::new(place), freed: Condvar::new() }
     }
 
-    /// Waits for the turn.
+    /// Waits for the mutex.
     ///
     /// # Errors
-    /// That the deadline passed first, or the thread was interrupted, or has the turn.
-    pub(super) fn take(&self, deadline: &Deadline) -> Result<Taken<'_, T>, Refusal> {
+    /// That the deadline passed first, or the thread was interrupted, or has the mutex.
+    pub(super) fn lock(&self, deadline: &Deadline) -> Result<TimedMutexGuard<'_, T>, LockError> {
         let mut slice = Duration::ZERO;
         loop {
-            if let Some(shared) = self.take_within(slice)? {
-                return Ok(Taken { turn: self, shared });
+            if let Some(shared) = self.lock_within(slice)? {
+                return Ok(TimedMutexGuard { mutex: self, shared });
             }
             // Not under the lock: it may run the user's code, which may use the same store.
-            slice = deadline.slice(Duration::MAX).map_err(Refusal::Expired)?;
+            slice = deadline.slice(Duration::MAX).map_err(LockError::Expired)?;
         }
     }
 
-    fn take_within(&self, slice: Duration) -> Result<Option<T>, Refusal> {
+    fn lock_within(&self, slice: Duration) -> Result<Option<T>, LockError> {
         let own = thread::current().id();
-        let mut place = self.lock();
+        let mut place = self.place();
         match place.shared {
-            Shared::Taken(thread) if thread == own => return Err(Refusal::InTheMiddle),
-            Shared::Taken(_) if !slice.is_zero() => {
+            Shared::Locked(thread) if thread == own => return Err(LockError::Reentrant),
+            Shared::Locked(_) if !slice.is_zero() => {
                 place.waiting += 1;
                 let waited = self.freed.wait_timeout(place, slice);
                 place = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -80,22 +80,22 @@ impl<T: Default> Turn<T> {
             }
             _ => {}
         }
-        let shared = std::mem::replace(&mut place.shared, Shared::Taken(own));
+        let shared = std::mem::replace(&mut place.shared, Shared::Locked(own));
         match shared {
             Shared::Free(shared) => Ok(Some(shared)),
-            taken @ Shared::Taken(_) => {
+            taken @ Shared::Locked(_) => {
                 place.shared = taken;
                 Ok(None)
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place<T>> {
+    fn place(&self) -> MutexGuard<'_, Place<T>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Default> Deref for Taken<'_, T> {
+impl<T: Default> Deref for TimedMutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -103,23 +103,23 @@ impl<T: Default> Deref for Taken<'_, T> {
     }
 }
 
-impl<T: Default> DerefMut for Taken<'_, T> {
+impl<T: Default> DerefMut for TimedMutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.shared
     }
 }
 
-impl<T: Default> Drop for Taken<'_, T> {
+impl<T: Default> Drop for TimedMutexGuard<'_, T> {
     fn drop(&mut self) {
         let shared = std::mem::take(&mut self.shared);
         // What a panic left in the middle of something is nothing to go on with.
         let shared = if thread::panicking() { T::default() } else { shared };
-        let mut place = self.turn.lock();
+        let mut place = self.mutex.place();
         place.shared = Shared::Free(shared);
         let is_awaited = place.waiting > 0;
         drop(place);
         if is_awaited {
-            self.turn.freed.notify_one();
+            self.mutex.freed.notify_one();
         }
     }
 }
@@ -133,66 +133,69 @@ mod tests {
     use super::*;
     use crate::store::install_interrupt_check;
 
-    const EXPIRED: Refusal = Refusal::Expired(Expired::TimedOut);
+    const EXPIRED: LockError = LockError::Expired(Expired::TimedOut);
 
     #[test]
-    fn who_waits_for_the_turn_waits_no_longer_than_it_may() {
-        let turn = Turn::new(0);
-        let mut taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
+    fn who_waits_for_the_mutex_waits_no_longer_than_it_may() {
+        let mutex = TimedMutex::new(0);
+        let mut taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
         std::thread::scope(|scope| {
-            let late = || turn.take(&Deadline::after(Duration::from_millis(1))).err();
+            let late = || mutex.lock(&Deadline::after(Duration::from_millis(1))).err();
             assert_eq!(scope.spawn(late).join().unwrap(), Some(EXPIRED));
-            let waits = scope.spawn(|| *turn.take(&Deadline::after(Duration::ZERO)).unwrap());
+            let waits = scope.spawn(|| *mutex.lock(&Deadline::after(Duration::ZERO)).unwrap());
             *taken += 1;
             drop(taken);
             assert_eq!(waits.join().unwrap(), 1);
         });
-        assert!(turn.take(&Deadline::after(Duration::from_millis(1))).is_ok(), "it was given back");
+        assert!(
+            mutex.lock(&Deadline::after(Duration::from_millis(1))).is_ok(),
+            "it was given back"
+        );
     }
 
     #[test]
-    fn who_has_the_turn_is_refused_another_at_once() {
-        let turn = Turn::new(0);
-        let taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
-        let another = turn.take(&Deadline::after(Duration::ZERO)).err();
-        assert_eq!(another, Some(Refusal::InTheMiddle));
+    fn who_has_the_mutex_is_refused_it_again() {
+        let mutex = TimedMutex::new(0);
+        let taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
+        let another = mutex.lock(&Deadline::after(Duration::ZERO)).err();
+        assert_eq!(another, Some(LockError::Reentrant));
         drop(taken);
-        assert!(turn.take(&Deadline::after(Duration::ZERO)).is_ok());
+        assert!(mutex.lock(&Deadline::after(Duration::ZERO)).is_ok());
     }
 
     #[test]
     fn what_a_panic_left_is_not_gone_on_with() {
-        let turn = Turn::new(7);
+        let mutex = TimedMutex::new(7);
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut taken = turn.take(&Deadline::after(Duration::ZERO)).unwrap();
+            let mut taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
             *taken = 8;
             panic!("in the middle");
         }));
         assert!(panics.is_err());
-        assert_eq!(*turn.take(&Deadline::after(Duration::ZERO)).unwrap(), 0);
+        assert_eq!(*mutex.lock(&Deadline::after(Duration::ZERO)).unwrap(), 0);
     }
 
-    static SHARED: LazyLock<Turn<()>> = LazyLock::new(|| Turn::new(()));
+    static SHARED: LazyLock<TimedMutex<()>> = LazyLock::new(|| TimedMutex::new(()));
 
     #[test]
-    fn what_interrupts_a_waiting_thread_may_ask_for_the_same_turn() {
+    fn what_interrupts_a_waiting_thread_may_ask_for_the_same_mutex() {
         fn asks_too() -> bool {
             let deadline = Deadline::uninterrupted(Duration::from_millis(1));
-            SHARED.take(&deadline).err() == Some(EXPIRED)
+            SHARED.lock(&deadline).err() == Some(EXPIRED)
         }
         let (taken, is_taken) = mpsc::channel();
         let (over, is_over) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let _turn = SHARED.take(&Deadline::after(Duration::ZERO)).unwrap();
+                let _turn = SHARED.lock(&Deadline::after(Duration::ZERO)).unwrap();
                 taken.send(()).unwrap();
                 // Until the other end is gone.
                 let _ = is_over.recv();
             });
             is_taken.recv().unwrap();
             let guard = install_interrupt_check(asks_too);
-            let waited = SHARED.take(&Deadline::after(Duration::from_secs(60))).err();
-            assert_eq!(waited, Some(Refusal::Expired(Expired::Interrupted)));
+            let waited = SHARED.lock(&Deadline::after(Duration::from_secs(60))).err();
+            assert_eq!(waited, Some(LockError::Expired(Expired::Interrupted)));
             drop((guard, over));
         });
     }

@@ -1,12 +1,12 @@
 //! Sessions whose sockets were lost: until when each is waited for, and whose wait ends early where
-//! too many are away. Pure; knows sessions by number, and time as a number of milliseconds.
+//! too many are sessions. Pure; knows sessions by number, and time as a number of milliseconds.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Who is away.
+/// Who is sessions.
 #[derive(Debug, Default)]
-pub(super) struct Away {
+pub(super) struct DisconnectedSessions {
     by_number: HashMap<u64, Absence>,
     /// The ends of all waits, with the sessions' numbers.
     by_due: BTreeSet<(u64, u64)>,
@@ -21,7 +21,7 @@ struct Absence {
     source: Option<IpAddr>,
 }
 
-impl Away {
+impl DisconnectedSessions {
     /// The session `number`, whose client is at `source`, is waited for until `due_ms`.
     pub(super) fn add(&mut self, number: u64, due_ms: u64, source: Option<IpAddr>) {
         self.remove(number);
@@ -37,7 +37,7 @@ impl Away {
         }
     }
 
-    /// How many are away.
+    /// How many are sessions.
     pub(super) fn sessions(&self) -> usize {
         self.by_number.len()
     }
@@ -53,7 +53,7 @@ impl Away {
         (*due_ms <= now_ms).then_some(*number)
     }
 
-    /// Whom to give up so that there is room: of the address from which most are away, the one that
+    /// Whom to give up so that there is room: of the address from which most are sessions, the one that
     /// was lost first, so that who makes them vanish pays for it.
     pub(super) fn most_expendable(&self) -> Option<u64> {
         let mut by_source: HashMap<Option<IpAddr>, usize> = HashMap::new();
@@ -77,34 +77,34 @@ mod tests {
 
     #[test]
     fn waits_end_in_order_and_only_those_of_who_is_away() {
-        let mut away = Away::default();
-        away.add(1, 900, None);
-        away.add(2, 500, None);
-        away.add(3, 700, None);
-        away.remove(3);
-        away.add(2, 800, None);
-        assert_eq!((away.sessions(), away.next_due_ms()), (2, Some(800)));
-        assert_eq!((away.overdue(799), away.overdue(800)), (None, Some(2)));
-        away.remove(2);
-        assert_eq!((away.overdue(5000), away.next_due_ms()), (Some(1), Some(900)));
-        away.remove(1);
-        assert_eq!((away.overdue(5000), away.next_due_ms()), (None, None));
+        let mut sessions = DisconnectedSessions::default();
+        sessions.add(1, 900, None);
+        sessions.add(2, 500, None);
+        sessions.add(3, 700, None);
+        sessions.remove(3);
+        sessions.add(2, 800, None);
+        assert_eq!((sessions.sessions(), sessions.next_due_ms()), (2, Some(800)));
+        assert_eq!((sessions.overdue(799), sessions.overdue(800)), (None, Some(2)));
+        sessions.remove(2);
+        assert_eq!((sessions.overdue(5000), sessions.next_due_ms()), (Some(1), Some(900)));
+        sessions.remove(1);
+        assert_eq!((sessions.overdue(5000), sessions.next_due_ms()), (None, None));
     }
 
     #[test]
     fn room_is_made_where_most_vanish() {
         let [one, many] = ["10.0.0.1", "10.0.0.2"].map(|text| Some(text.parse().unwrap()));
-        let mut away = Away::default();
-        away.add(1, 100, one);
-        (2..5).for_each(|number| away.add(number, 50, many));
-        away.add(2, 900, many);
-        assert_eq!(away.most_expendable(), Some(3));
-        away.remove(3);
-        assert_eq!(away.most_expendable(), Some(4));
-        away.remove(4);
-        assert_eq!(away.most_expendable(), Some(1));
-        away.remove(1);
-        away.remove(2);
-        assert_eq!(away.most_expendable(), None);
+        let mut sessions = DisconnectedSessions::default();
+        sessions.add(1, 100, one);
+        (2..5).for_each(|number| sessions.add(number, 50, many));
+        sessions.add(2, 900, many);
+        assert_eq!(sessions.most_expendable(), Some(3));
+        sessions.remove(3);
+        assert_eq!(sessions.most_expendable(), Some(4));
+        sessions.remove(4);
+        assert_eq!(sessions.most_expendable(), Some(1));
+        sessions.remove(1);
+        sessions.remove(2);
+        assert_eq!(sessions.most_expendable(), None);
     }
 }

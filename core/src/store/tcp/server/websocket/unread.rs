@@ -18,13 +18,13 @@ pub(super) enum Cause {
 
 /// The messages of one session that its client has not taken.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct UnreadMessages {
     /// In the order in which the session was given them.
     entries: VecDeque<(Cause, usize)>,
     bytes: HashMap<Cause, usize>,
 }
 
-impl Ledger {
+impl UnreadMessages {
     /// The session was given a message that costs `bytes`.
     pub(super) fn enter(&mut self, cause: Cause, bytes: usize) {
         self.entries.push_back((cause, bytes));
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_nobodys_any_more() {
-        let mut ledger = Ledger::default();
-        ledger.enter(Cause::Rank(7), 100);
-        ledger.enter(Cause::Departure, 20);
-        ledger.enter(Cause::Rank(7), 3);
-        ledger.settle(3);
-        assert_eq!(ledger.bytes_of(Cause::Rank(7)), 103);
-        ledger.settle(1);
-        assert_eq!(ledger.bytes_of(Cause::Rank(7)), 3);
-        assert_eq!(ledger.bytes_of(Cause::Departure), 0);
-        ledger.settle(0);
-        assert_eq!((ledger.entries.len(), ledger.bytes.len()), (0, 0));
+        let mut unread = UnreadMessages::default();
+        unread.enter(Cause::Rank(7), 100);
+        unread.enter(Cause::Departure, 20);
+        unread.enter(Cause::Rank(7), 3);
+        unread.settle(3);
+        assert_eq!(unread.bytes_of(Cause::Rank(7)), 103);
+        unread.settle(1);
+        assert_eq!(unread.bytes_of(Cause::Rank(7)), 3);
+        assert_eq!(unread.bytes_of(Cause::Departure), 0);
+        unread.settle(0);
+        assert_eq!((unread.entries.len(), unread.bytes.len()), (0, 0));
     }
 }

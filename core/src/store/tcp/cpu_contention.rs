@@ -1,7 +1,7 @@
-//! Whether others compute on this host's cores, so that to look on for what comes next would cost
+//! Whether others compute on this host's cores, so that to busy-poll for what comes next would cost
 //! more than to sleep until it comes. Knows nothing of sockets.
 //!
-//! A thread that looks on gives up its core between two looks. Where nobody wants the core, or only
+//! A thread that busy-polls gives up its core between two polls. Where nobody wants the core, or only
 //! threads that soon wait themselves, that costs a microsecond. Where somebody computes, the system
 //! lets that one use up its time: 3 to 4 ms were measured, for an answer that takes 20 µs. A thread
 //! that sleeps is given the core when its message comes.
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 /// A core that comes back later than this was with somebody who computes. Sixteen clients that ask
 /// in turn on two cores had it back within half of this.
 const LATE: Duration = Duration::from_millis(1);
-/// Nobody looks on for so long after that: one look in this time costs little.
+/// Nobody busy-polls for so long after that: one attempt in this time costs little.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What this process has noticed.
-static NOTICED: Crowd = Crowd { until_ns: AtomicU64::new(0) };
+static NOTICED: CpuContention = CpuContention { until_ns: AtomicU64::new(0) };
 
 /// Until when the cores count as wanted.
 #[derive(Debug, Default)]
-struct Crowd {
+struct CpuContention {
     until_ns: AtomicU64,
 }
 
-impl Crowd {
-    fn is_there(&self, now: Duration) -> bool {
+impl CpuContention {
+    fn is_contended(&self, now: Duration) -> bool {
         (now.as_nanos() as u64) < self.until_ns.load(Ordering::Relaxed)
     }
 
@@ -40,12 +40,12 @@ impl Crowd {
     }
 }
 
-/// Whether others want the cores, so that there is no use in looking on.
-pub(super) fn is_there() -> bool {
-    NOTICED.is_there(now())
+/// Whether others want the cores, so that busy-polling does not pay.
+pub(super) fn is_contended() -> bool {
+    NOTICED.is_contended(now())
 }
 
-/// Gives the core to others; whether there is still use in looking on.
+/// Gives the core to others; whether busy-polling still pays.
 pub(super) fn yield_core() -> bool {
     let before = now();
     std::thread::yield_now();
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_that_comes_late_ends_looking_on_for_a_while() {
-        let (crowd, ms) = (Crowd::default(), Duration::from_millis);
-        assert!(!crowd.is_there(ms(0)));
-        assert!(crowd.notice(ms(1), ms(1) + Duration::from_micros(500)));
-        assert!(!crowd.is_there(ms(2)));
-        assert!(!crowd.notice(ms(2), ms(6)));
-        assert!(crowd.is_there(ms(6)) && crowd.is_there(ms(255)));
-        assert!(!crowd.is_there(ms(256)));
+    fn a_core_that_comes_late_ends_busy_polling_for_a_while() {
+        let (contention, ms) = (CpuContention::default(), Duration::from_millis);
+        assert!(!contention.is_contended(ms(0)));
+        assert!(contention.notice(ms(1), ms(1) + Duration::from_micros(500)));
+        assert!(!contention.is_contended(ms(2)));
+        assert!(!contention.notice(ms(2), ms(6)));
+        assert!(contention.is_contended(ms(6)) && contention.is_contended(ms(255)));
+        assert!(!contention.is_contended(ms(256)));
     }
 }
