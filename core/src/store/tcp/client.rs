@@ -430,19 +430,13 @@ impl Client {
                 Ok(Err(why)) => return Err(given_up(why, operation, keys, deadline)),
                 Err(fault) => fault,
             },
-            State::Abandoned(last) => {
-                let last = last.take();
-                match self.succeed(last, deadline) {
-                    Ok(connection) => {
-                        *state = State::Open(connection);
-                        return Ok(state);
-                    }
-                    Err(Succession { last, fault }) => {
-                        *state = State::Abandoned(last);
-                        fault
-                    }
+            State::Abandoned(last) => match self.succeed(last.as_mut(), deadline) {
+                Ok(connection) => {
+                    *state = State::Open(connection);
+                    return Ok(state);
                 }
-            }
+                Err(fault) => fault,
+            },
             State::Lost(_) => return Ok(state),
         };
         Err(self.fail(&mut state, fault, operation, keys, deadline))
@@ -452,15 +446,14 @@ impl Client {
     /// over that: they must not come after those that follow.
     fn succeed(
         &self,
-        last: Option<Connection>,
+        last: Option<&mut Connection>,
         deadline: &Deadline,
-    ) -> std::result::Result<Connection, Succession> {
-        let mut last = last;
-        let opened = self.open_another(deadline).and_then(|next| match &mut last {
+    ) -> Result<Connection, Fault> {
+        let next = self.open_another(deadline)?;
+        match last {
             None => Ok(next),
             Some(last) => last.finish(deadline).map(|()| next),
-        });
-        opened.map_err(|fault| Succession { last, fault })
+        }
     }
 
     /// Another connection to the same server, which holds this client's member keys for it.
@@ -533,12 +526,6 @@ fn usable(state: &mut State) -> Result<&mut Connection> {
             Err(Error::Network { message: "The connection was given up".into() })
         }
     }
-}
-
-/// Why no connection took the place of `last`.
-struct Succession {
-    last: Option<Connection>,
-    fault: Fault,
 }
 
 /// What a signal's handler, or whatever else interrupts a thread, is told.

@@ -252,15 +252,7 @@ fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
             io::Error::new(error.kind(), why)
         })?
         .collect();
-    let interfaces = TransportEnvironment::read().map_err(io::Error::other)?.interfaces;
-    let chosen = match interfaces {
-        Some((variable, list)) => {
-            let toward = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip);
-            crate::transport::tcp::addresses(variable, &list, toward).map_err(io::Error::other)?
-        }
-        None => Vec::new(),
-    };
-    let places = places(&addresses, &chosen, is_own);
+    let places = places(&addresses, is_own, chosen)?;
     match places.as_slice() {
         [place] if place.ip() == Ipv6Addr::UNSPECIFIED => {
             let listener = bind(*place).or_else(|error| match error.kind() {
@@ -279,20 +271,31 @@ fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
 /// `chosen`, else everywhere: clients may come through any.
 fn places(
     addresses: &[SocketAddr],
-    chosen: &[IpAddr],
     is_own: impl Fn(IpAddr) -> bool,
-) -> Vec<SocketAddr> {
-    let port = addresses.first().map_or(0, SocketAddr::port);
-    let everywhere = vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))];
+    chosen: impl FnOnce(IpAddr) -> io::Result<Vec<IpAddr>>,
+) -> io::Result<Vec<SocketAddr>> {
+    let Some(first) = addresses.first() else { return Ok(Vec::new()) };
+    let everywhere = vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port()))];
     if addresses.iter().any(|address| address.ip() == Ipv6Addr::UNSPECIFIED) {
-        return everywhere;
+        return Ok(everywhere);
     }
     let own: Vec<SocketAddr> =
         addresses.iter().copied().filter(|address| is_own(address.ip())).collect();
-    match (own.is_empty(), chosen.is_empty()) {
-        (false, _) => own,
-        (true, false) => chosen.iter().map(|address| SocketAddr::new(*address, port)).collect(),
-        (true, true) => everywhere,
+    if !own.is_empty() {
+        return Ok(own);
+    }
+    let chosen = chosen(first.ip())?;
+    let chosen: Vec<_> = chosen.iter().map(|ip| SocketAddr::new(*ip, first.port())).collect();
+    Ok(if chosen.is_empty() { everywhere } else { chosen })
+}
+
+/// The addresses of the interfaces that the user has chosen, if any.
+fn chosen(toward: IpAddr) -> io::Result<Vec<IpAddr>> {
+    match TransportEnvironment::read().map_err(io::Error::other)?.interfaces {
+        Some((variable, list)) => {
+            crate::transport::tcp::addresses(variable, &list, toward).map_err(io::Error::other)
+        }
+        None => Ok(Vec::new()),
     }
 }
 
@@ -352,6 +355,9 @@ mod tests {
             ["127.0.0.1", "10.0.0.1", "::1"].map(|text| text.parse().ok()).contains(&Some(own))
         };
         let chosen: [IpAddr; 1] = ["10.9.8.7".parse().unwrap()];
+        let unneeded = |_| Err(io::Error::other("no such interface"));
+        let local = [address("127.0.0.1")];
+        assert_eq!(places(&local, own, unneeded).unwrap(), local, "the others are to be told why");
         for (addresses, chosen, expected) in [
             (&["10.0.0.1"][..], &chosen[..], &["10.0.0.1"][..]),
             (&["127.0.0.1", "::1"], &[], &["127.0.0.1", "::1"]),
@@ -362,7 +368,8 @@ mod tests {
         ] {
             let addresses: Vec<_> = addresses.iter().copied().map(address).collect();
             let expected: Vec<_> = expected.iter().copied().map(address).collect();
-            assert_eq!(places(&addresses, chosen, own), expected);
+            let places = places(&addresses, own, |_| Ok(chosen.to_vec())).unwrap();
+            assert_eq!(places, expected);
         }
     }
 
