@@ -152,14 +152,16 @@ impl World {
             }
             found => found,
         };
-        // A store that ended has forgotten it.
+        // A store that ended has forgotten it, and one that may be silent is not waited for: the
+        // place is free when its connection ends.
         let left = match left {
-            Ok(()) => claim.release().await.or_else(|error| match error {
+            Ok(()) if !broken => claim.release().await.or_else(|error| match error {
                 Error::Network { .. } => Ok(()),
                 error => Err(error),
             }),
             left => left,
         };
+        drop(claim);
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
@@ -240,6 +242,8 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
         let (store, options) = (claim.scoped_store(), group_options.clone());
         match ProcessGroup::new_async(store.clone(), rank, world_size, name, options).await {
             Ok(group) => break (store, group),
+            // The store is silent: it is not asked for more.
+            Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
                 let is_superseded = claim.is_superseded().await;
                 // Where the store is lost, it is free with this process's connection.
