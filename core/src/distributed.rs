@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::backend::BackendOptions;
 #[cfg(all(unix, feature = "mpi"))]
-use crate::backend::registry::BackendName;
+use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
 use crate::clock::Instant;
@@ -488,28 +488,21 @@ struct Said {
     met: Option<Rendezvous>,
 }
 
-/// What the options say of this process; with the mpi backend, what MPI says.
-#[cfg_attr(
-    not(all(unix, feature = "mpi")),
-    allow(
-        clippy::unnecessary_wraps,
-        unused_variables,
-        reason = "MPI alone can say something else"
-    )
-)]
+/// What the options say of this process; with a backend whose launcher knows it, what that says.
 fn said(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Said> {
     let (rank, world_size) = (options.rank, options.world_size);
-    #[cfg(all(unix, feature = "mpi"))]
-    if spec.devices.iter().any(|(_, backend)| *backend == BackendName::mpi()) {
-        let url = options.init_method.as_deref().filter(|url| *url != "env://");
-        let has_store = options.store.is_some() || url.is_some();
-        let (place, met) = crate::backend::mpi::meet((rank, world_size), has_store, timeout)?;
-        // A URL may say rank and size itself, and must then be the only one that does.
-        let in_url = url.is_some_and(|url| url.contains("rank="));
-        let known = |number| if in_url { None } else { Some(number) };
-        return Ok(Said { rank: known(place.0), world_size: known(place.1), met });
-    }
-    Ok(Said { rank, world_size, met: None })
+    let backends = spec.devices.iter().map(|(_, backend)| backend.registration());
+    let Some(find_place) = backends.filter_map(|backend| backend.find_place).next() else {
+        return Ok(Said { rank, world_size, met: None });
+    };
+    let url = options.init_method.as_deref().filter(|url| *url != "env://");
+    let has_store = options.store.is_some() || url.is_some();
+    let place = find_place(&KnownPlace { rank, world_size, has_store }, timeout)?;
+    // A URL may say rank and size itself, and must then be the only one that does.
+    let in_url = url.is_some_and(|url| url.contains("rank="));
+    let known = |number| if in_url { None } else { Some(number) };
+    let (rank, world_size) = (known(place.rank), known(place.world_size));
+    Ok(Said { rank, world_size, met: place.rendezvous })
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

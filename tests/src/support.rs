@@ -123,12 +123,11 @@ fn mismatches(group: &ProcessGroup) -> Mismatches {
 
 /// The site's page, from what backends declare.
 pub fn page() -> String {
-    let backends: Vec<(&str, Capabilities)> = registry::KNOWN
-        .iter()
+    let backends: Vec<(&str, Capabilities)> = registry::names()
         .filter_map(|name| {
             let known: BackendName = name.parse().expect("it is known");
             let declared = registry::capabilities(&known);
-            declared.filter(|_| known.as_str() == *name).map(|declared| (*name, declared))
+            declared.filter(|_| known.as_str() == name).map(|declared| (name, declared))
         })
         .collect();
     let mut rows = vec![heading(&backends)];

@@ -79,8 +79,8 @@ fn without_a_library_or_a_device_the_reason_is_said() {
 fn a_backend_for_the_other_kind_of_device_is_refused() {
     in_double("a_backend_for_the_other_kind_of_device_is_refused", || {
         for (spec, says) in [
-            ("cpu:nccl", "the backend 'nccl' serves CUDA devices only"),
-            ("cuda:tcp", "the backend 'tcp' does not serve CUDA devices"),
+            ("cpu:nccl", "the backend 'nccl' serves cuda tensors, not those of cpu"),
+            ("cuda:tcp", "the backend 'tcp' serves cpu tensors, not those of cuda"),
         ] {
             let store: Arc<dyn Store> = Arc::new(HashStore::new());
             let options = GroupOptions::default().backend(spec.parse().unwrap());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polyrank::ProcessGroup;
 use polyrank::backend::Mismatches;
-use polyrank::backend::registry::{self, BackendName, KNOWN};
+use polyrank::backend::registry::{self, BackendName};
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank_tests::mpi::{Mpi, ranks, report};
@@ -78,7 +78,7 @@ fn over_mpi() {
 
 #[test]
 fn a_backend_that_is_available_declares_what_it_can_do() {
-    for name in KNOWN {
+    for name in registry::names() {
         let name: BackendName = name.parse().unwrap();
         if registry::available(&name).is_ok() {
             assert!(registry::capabilities(&name).is_some(), "{name}");

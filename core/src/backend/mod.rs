@@ -36,6 +36,7 @@ pub mod mpi;
 pub mod nccl;
 pub(crate) mod options;
 mod prices;
+pub(crate) mod registration;
 pub mod registry;
 pub mod scheduled;
 mod stall;

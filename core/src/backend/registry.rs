@@ -1,51 +1,84 @@
-//! Names of backends, and `cpu:tcp,cuda:nccl` strings. Knows no group.
+//! The backends, a row each; their names, and `cpu:tcp,cuda:nccl` strings. Knows no group.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{BackendOptions, Capabilities};
+use super::registration::Registration;
+use super::{BackendOptions, Capabilities, scheduled};
 use crate::{Error, Result};
 
-/// A backend's name in lower case.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct BackendName(String);
+/// Every backend: whoever adds one adds its row here.
+static BACKENDS: &[Registration] = &[
+    Registration {
+        aliases: &["gloo"],
+        availability: scheduled::has_sockets,
+        ..Registration::new("tcp", "cpu", scheduled::connect)
+    },
+    #[cfg(all(unix, feature = "nccl"))]
+    super::nccl::REGISTRATION,
+    #[cfg(not(all(unix, feature = "nccl")))]
+    Registration::missing("nccl", "cuda", || not_built("nccl")),
+    #[cfg(all(unix, feature = "mpi"))]
+    super::mpi::REGISTRATION,
+    #[cfg(not(all(unix, feature = "mpi")))]
+    Registration::missing("mpi", "cpu", || not_built("mpi")),
+    Registration::new("websocket", "cpu", scheduled::connect),
+];
+
+/// Why there is no backend `name`, which this build could have on Unix.
+#[allow(dead_code, reason = "some build has all backends")]
+fn not_built(name: &str) -> Result<()> {
+    let why =
+        format!("polyrank was built without the feature `{name}`, or for another system than Unix");
+    Err(Error::BackendUnavailable { backend: name.into(), why })
+}
+
+/// The names that are known, other names of a backend behind its own.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BACKENDS.iter().flat_map(|it| std::iter::once(it.name).chain(it.aliases.iter().copied()))
+}
+
+/// A backend that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BackendName(&'static str);
 
 impl BackendName {
     /// The CPU backend over sockets.
     pub fn tcp() -> BackendName {
-        BackendName("tcp".into())
-    }
-
-    /// The CPU backend over an MPI library.
-    #[cfg(all(unix, feature = "mpi"))]
-    pub(crate) fn mpi() -> BackendName {
-        BackendName("mpi".into())
+        BackendName("tcp")
     }
 
     /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    pub fn as_str(&self) -> &'static str {
+        self.0
+    }
+
+    /// The backend's row.
+    pub(crate) fn registration(self) -> &'static Registration {
+        let found = BACKENDS.iter().find(|registration| registration.name == self.0);
+        // The name was made of a row, and tcp is the first.
+        found.unwrap_or(&BACKENDS[0])
     }
 }
 
 impl fmt::Display for BackendName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.0)
     }
 }
-
-/// The names that are known, `gloo` being another name of `tcp`.
-pub const KNOWN: [&str; 5] = ["tcp", "gloo", "nccl", "mpi", "websocket"];
 
 impl FromStr for BackendName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<BackendName> {
         let lower = name.trim().to_ascii_lowercase();
-        match lower.as_str() {
-            "gloo" => Ok(BackendName::tcp()),
-            known if KNOWN.contains(&known) => Ok(BackendName(lower)),
-            _ => Err(Error::UnknownBackend { name: name.trim().into(), known: KNOWN.join(", ") }),
+        let is_meant = |it: &&Registration| it.name == lower || it.aliases.contains(&&*lower);
+        match BACKENDS.iter().find(is_meant) {
+            Some(registration) => Ok(BackendName(registration.name)),
+            None => {
+                let known = names().collect::<Vec<_>>().join(", ");
+                Err(Error::UnknownBackend { name: name.trim().into(), known })
+            }
         }
     }
 }
@@ -61,6 +94,27 @@ impl BackendSpec {
     /// Whether it says which backend serves this kind of device.
     pub fn serves(&self, device: &str) -> bool {
         self.devices.iter().any(|(kind, _)| kind == device)
+    }
+
+    /// The backend that serves this kind of device.
+    pub(crate) fn backend_for(&self, device: &str) -> Option<BackendName> {
+        self.devices.iter().find(|(kind, _)| kind == device).map(|(_, backend)| *backend)
+    }
+
+    /// Refuses backends that cannot be used here, or not for the device that they are to serve.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (kind, backend) in &self.devices {
+            available(backend)?;
+            let served = backend.registration().device;
+            if served != kind {
+                let message = format!(
+                    "the backend '{backend}' serves {served} tensors, not those of {kind}; \
+                     expected {served}:{backend}"
+                );
+                return Err(Error::InvalidArgument { message });
+            }
+        }
+        Ok(())
     }
 
     /// Whether this backend serves some device.
@@ -93,7 +147,7 @@ impl FromStr for BackendSpec {
     fn from_str(spec: &str) -> Result<BackendSpec> {
         if !spec.contains(':') {
             let backend: BackendName = spec.parse()?;
-            let device = if backend.as_str() == "nccl" { "cuda" } else { "cpu" };
+            let device = backend.registration().device;
             return Ok(BackendSpec { devices: vec![(device.into(), backend)] });
         }
         let mut devices: Vec<(String, BackendName)> = Vec::new();
@@ -119,25 +173,7 @@ impl FromStr for BackendSpec {
 /// # Errors
 /// [`Error::BackendUnavailable`] saying what is missing.
 pub fn available(name: &BackendName) -> Result<()> {
-    let why = match name.as_str() {
-        // In a browser, the same schedules run over WebSockets.
-        "tcp" if cfg!(any(feature = "tcp", target_family = "wasm")) => return Ok(()),
-        "tcp" => "polyrank was built without the feature `tcp`",
-        "websocket" => return Ok(()),
-        #[cfg(all(unix, feature = "mpi"))]
-        "mpi" => return super::mpi::available(),
-        #[cfg(not(all(unix, feature = "mpi")))]
-        "mpi" => "polyrank was built without the feature `mpi`, or for another system than Unix",
-        #[cfg(all(unix, feature = "nccl"))]
-        "nccl" => return super::nccl::available(),
-        #[cfg(not(all(unix, feature = "nccl")))]
-        "nccl" => "polyrank was built without the feature `nccl`, or for another system than Unix",
-        other => {
-            let why = format!("this version of polyrank has no {other} backend");
-            return Err(Error::BackendUnavailable { backend: other.into(), why });
-        }
-    };
-    Err(Error::BackendUnavailable { backend: name.to_string(), why: why.into() })
+    (name.registration().availability)()
 }
 
 /// Initialises what of these backends there is once in a process, before the first group.
@@ -145,13 +181,7 @@ pub fn available(name: &BackendName) -> Result<()> {
 /// # Errors
 /// [`Error::BackendUnavailable`] saying what is missing.
 pub(crate) fn initialise(spec: &BackendSpec) -> Result<()> {
-    #[cfg(all(unix, feature = "mpi"))]
-    if spec.has(BackendName::mpi().as_str()) {
-        super::mpi::place()?;
-    }
-    #[cfg(not(all(unix, feature = "mpi")))]
-    let _ = spec;
-    Ok(())
+    spec.devices.iter().try_for_each(|(_, backend)| (backend.registration().initialise)())
 }
 
 /// Refuses options that their backend, as this build has it, cannot take.
@@ -159,25 +189,15 @@ pub(crate) fn initialise(spec: &BackendSpec) -> Result<()> {
 /// # Errors
 /// [`Error::InvalidArgument`] with what was expected and what came; [`Error::Unsupported`].
 pub(crate) fn check(options: &BackendOptions) -> Result<()> {
-    match options.backend() {
-        #[cfg(all(unix, feature = "nccl"))]
-        "nccl" => super::nccl::check(options),
-        // That there is no such backend is said when it is asked for.
-        _ => Ok(()),
-    }
+    // That there is no such backend is said when it is asked for.
+    let backend = options.backend().parse::<BackendName>();
+    backend.map_or(Ok(()), |backend| (backend.registration().check)(options))
 }
 
 /// What a backend can do, where this build has it: in every process, whatever its library and the
 /// variables of its environment add to that.
 pub fn capabilities(name: &BackendName) -> Option<Capabilities> {
-    match name.as_str() {
-        "tcp" | "websocket" => Some(Capabilities::complete()),
-        #[cfg(all(unix, feature = "mpi"))]
-        "mpi" => Some(super::mpi::capabilities()),
-        #[cfg(all(unix, feature = "nccl"))]
-        "nccl" => Some(super::nccl::capabilities()),
-        _ => None,
-    }
+    name.registration().capabilities.map(|capabilities| capabilities())
 }
 
 fn invalid(spec: &str, why: &str) -> Error {
@@ -199,6 +219,24 @@ mod tests {
         let spec: BackendSpec = "cpu:tcp,CUDA:nccl".parse().unwrap();
         assert_eq!(spec.to_string(), "cpu:tcp,cuda:nccl");
         assert_eq!("nccl".parse::<BackendSpec>().unwrap().to_string(), "cuda:nccl");
+    }
+
+    #[test]
+    fn names_and_aliases_belong_to_one_backend_each() {
+        let all: Vec<&str> = names().collect();
+        for name in &all {
+            assert_eq!(all.iter().filter(|other| *other == name).count(), 1, "{name}");
+            let backend: BackendName = name.parse().unwrap();
+            let registration = backend.registration();
+            assert!(registration.name == *name || registration.aliases.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_backend_serves_its_own_kind_of_device_only() {
+        let spec: BackendSpec = "cuda:websocket".parse().unwrap();
+        let said = spec.check().unwrap_err().to_string();
+        assert!(said.contains("'websocket' serves cpu tensors, not those of cuda"), "{said}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::departure::Departure;
-use super::registry::BackendName;
+use super::registration::{Bootstrap, Connecting};
 use super::stall::{AGAIN, StallInspector};
 use super::{
     Agreed, Attempt, Backend, Call, Capabilities, Ending, Issued, Lasting, LentMemory, SmallCall,
@@ -20,7 +20,6 @@ use crate::executor::{
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Known, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
-use crate::store::Store;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
@@ -30,7 +29,7 @@ use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.
 pub struct ScheduledBackend {
-    backend: BackendName,
+    backend: &'static str,
     rank: u32,
     size: u32,
     driver: Arc<Driver>,
@@ -50,19 +49,33 @@ struct Issuing {
     schedules: Cache,
 }
 
+/// Joins a group, when all its ranks are there.
+pub(super) fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+    Box::pin(async move {
+        let backend: Arc<dyn Backend> = Arc::new(ScheduledBackend::connect(bootstrap).await?);
+        Ok(backend)
+    })
+}
+
+/// Whether this build has sockets; in a browser, the same schedules run over WebSockets.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`].
+pub(super) fn has_sockets() -> Result<()> {
+    if cfg!(any(feature = "tcp", target_family = "wasm")) {
+        return Ok(());
+    }
+    let why = "polyrank was built without the feature `tcp`".to_owned();
+    Err(Error::BackendUnavailable { backend: "tcp".into(), why })
+}
+
 impl ScheduledBackend {
-    /// Joins, as the backend called `backend`, the group `name` of `size` ranks that meet in
-    /// `store`, when all are there.
+    /// Joins a group, when all its ranks are there.
     ///
     /// # Errors
-    /// [`Error::RendezvousTimeout`] naming the ranks that did not come within `timeout`.
-    pub(crate) async fn connect(
-        backend: BackendName,
-        store: &Arc<dyn Store>,
-        (rank, size): (u32, u32),
-        name: &str,
-        timeout: Duration,
-    ) -> Result<ScheduledBackend> {
+    /// [`Error::RendezvousTimeout`] naming the ranks that did not come in time.
+    async fn connect(bootstrap: Bootstrap<'_>) -> Result<ScheduledBackend> {
+        let Bootstrap { backend, store, rank, size, group: name, timeout, .. } = bootstrap;
         let overrides = match overrides() {
             Ok(overrides) => overrides,
             Err(error) => return Err(meet::refuse(store, name, (rank, size), error, timeout).await),
@@ -98,7 +111,7 @@ impl ScheduledBackend {
 
 impl Backend for ScheduledBackend {
     fn name(&self) -> &str {
-        self.backend.as_str()
+        self.backend
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -38,8 +38,9 @@ impl Small {
             | Collective::Broadcast
             | Collective::Allgather
             | Collective::ReduceScatter => shared_bytes,
-            // What one rank shows there is no fact that all ranks share.
-            Collective::Gather | Collective::Scatter => None,
+            // What one rank shows of a gather or scatter is no fact that all ranks share; and the
+            // board knows what to make of these collectives only.
+            _ => None,
         };
         known.is_some_and(|bytes| bytes <= capacity as u64)
     }

@@ -6,13 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
-#[cfg(all(unix, feature = "mpi"))]
-use crate::backend::mpi;
-#[cfg(all(unix, feature = "nccl"))]
-use crate::backend::nccl;
+use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
-use crate::backend::scheduled::ScheduledBackend;
-use crate::backend::{Backend, BackendOptions, Share};
+use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
@@ -60,9 +56,22 @@ impl GroupOptions {
         self
     }
 
-    /// Refuses options of a backend that the group does not have, and wrong ones: before anybody is
-    /// waited for.
+    /// Refuses backends that cannot be used, a device that none of them serves, options of a backend
+    /// that the group does not have, and wrong ones: before anybody is waited for.
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_options()?;
+        self.backend.check()?;
+        if matches!(self.device, Some(Device::Cuda(_))) && !self.backend.serves("cuda") {
+            let message = format!(
+                "the group cannot be bound to a CUDA device: its backends are {}",
+                self.backend
+            );
+            return Err(Error::InvalidArgument { message });
+        }
+        Ok(())
+    }
+
+    fn check_options(&self) -> Result<()> {
         let Some(chosen) = &self.backend_options else { return Ok(()) };
         let (name, backend) = (chosen.name(), chosen.backend());
         if !self.backend.has(backend) {
@@ -125,9 +134,28 @@ impl ProcessGroup {
         options.check()?;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
-        let cpu = cpu_backend(&options, &store, rank, members.len() as u32, name, timeout).await?;
-        let ranks = (rank, members.len() as u32);
-        let cuda = cuda_backend(&options, &store, ranks, name, timeout, share)?;
+        let size = members.len() as u32;
+        let connect = |backend: BackendName, share| {
+            let registration = backend.registration();
+            (registration.connect)(Bootstrap {
+                backend: registration.name,
+                store: &store,
+                rank,
+                size,
+                group: name,
+                timeout,
+                device: options.device,
+                options: options.backend_options.as_ref(),
+                share,
+            })
+        };
+        // Tensors of the host are needed in every group.
+        let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
+        let cpu = connect(cpu, None).await?;
+        let cuda = match options.backend.backend_for("cuda") {
+            Some(backend) => Some(connect(backend, share).await?),
+            None => None,
+        };
         let inner = Inner {
             identity: next_identity(),
             name: name.into(),
@@ -146,64 +174,4 @@ impl ProcessGroup {
         };
         Ok(ProcessGroup { inner: Arc::new(inner) })
     }
-}
-
-/// The backend for CUDA tensors, if there is to be one.
-fn cuda_backend(
-    options: &GroupOptions,
-    store: &Arc<dyn Store>,
-    ranks: (u32, u32),
-    name: &str,
-    timeout: Duration,
-    share: Option<Share>,
-) -> Result<Option<Arc<dyn Backend>>> {
-    let cuda = options.backend.devices.iter().find(|(device, _)| device == "cuda");
-    let Some((_, backend)) = cuda else { return Ok(None) };
-    #[cfg(all(unix, feature = "nccl"))]
-    if backend.as_str() == "nccl" {
-        let device = match options.device {
-            Some(Device::Cuda(index)) => Some(index),
-            _ => None,
-        };
-        let options = options.backend_options.as_ref();
-        let meeting = nccl::Meeting { store, ranks, name, timeout, options, device, share };
-        return nccl::connect(meeting).map(Some);
-    }
-    let _ = (store, ranks, name, timeout, share);
-    let message = format!("the backend '{backend}' does not serve CUDA devices");
-    Err(Error::InvalidArgument { message })
-}
-
-async fn cpu_backend(
-    options: &GroupOptions,
-    store: &Arc<dyn Store>,
-    rank: u32,
-    size: u32,
-    name: &str,
-    timeout: Duration,
-) -> Result<Arc<dyn Backend>> {
-    for (_, backend) in &options.backend.devices {
-        registry::available(backend)?;
-    }
-    let serves = |kind: &str| options.backend.devices.iter().any(|(device, _)| device == kind);
-    if matches!(options.device, Some(Device::Cuda(_))) && !serves("cuda") {
-        let message = format!(
-            "the group cannot be bound to a CUDA device: its backends are {}",
-            options.backend
-        );
-        return Err(Error::InvalidArgument { message });
-    }
-    let cpu = options.backend.devices.iter().find(|(device, _)| device == "cpu");
-    if let Some((_, backend)) = cpu.filter(|(_, backend)| backend.as_str() == "nccl") {
-        let message = format!("the backend '{backend}' serves CUDA devices only");
-        return Err(Error::InvalidArgument { message });
-    }
-    let backend = cpu.map_or_else(BackendName::tcp, |(_, backend)| backend.clone());
-    let ranks = (rank, size);
-    #[cfg(all(unix, feature = "mpi"))]
-    if backend == BackendName::mpi() {
-        return mpi::connect(store, ranks, name, timeout).await;
-    }
-    let backend = ScheduledBackend::connect(backend, store, ranks, name, timeout).await?;
-    Ok(Arc::new(backend))
 }

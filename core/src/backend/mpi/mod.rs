@@ -35,18 +35,25 @@ mod small;
 mod start;
 mod world;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::ffi::c_int;
 
 use crate::backend::detail::Detail;
-use crate::backend::{Backend, Capabilities, Mismatches};
-use crate::store::Store;
-use crate::{Error, Result};
+use crate::backend::registration::{Bootstrap, Connecting, Registration};
+use crate::backend::{Capabilities, Mismatches};
+use crate::{Collective, Error, Result};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use raw::{RawCall, raw_allreduce, raw_allreduce_of};
-pub(crate) use start::meet;
 use world::{AnyWorld, GUARANTEED_TAGS};
+
+/// The backend's row in the registry.
+pub(super) const REGISTRATION: Registration = Registration {
+    availability: available,
+    capabilities: Some(capabilities),
+    initialise: || place().map(drop),
+    find_place: Some(start::find_place),
+    ..Registration::new("mpi", "cpu", connect)
+};
 
 /// Whether there is an MPI library that this process can use.
 ///
@@ -80,7 +87,7 @@ pub fn is_initialised() -> bool {
 }
 
 /// What every MPI library can do, where nothing is checked that costs time.
-pub(super) fn capabilities() -> Capabilities {
+fn capabilities() -> Capabilities {
     declared(Detail::Little)
 }
 
@@ -89,24 +96,29 @@ fn declared(detail: Detail) -> Capabilities {
         Detail::Full => Mismatches::Always,
         Detail::Little => Mismatches::WhenStalled,
     };
-    Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() }
+    let complete =
+        Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };
+    let lacks = |collective: &Collective| collectives::starter::<c_int>(*collective).is_none();
+    let missing = Collective::ALL.into_iter().filter(lacks);
+    missing.fold(complete, Capabilities::without)
 }
 
-/// Joins the group `name` of `size` ranks of one MPI job that meet in `store`.
+/// Joins a group of ranks of one MPI job.
 ///
 /// # Errors
 /// As [`place`]; [`Error::RendezvousTimeout`] naming the ranks that did not come;
 /// [`Error::Rendezvous`] if they are not of one job.
-pub(crate) async fn connect(
-    store: &Arc<dyn Store>,
-    ranks: (u32, u32),
-    name: &str,
-    timeout: Duration,
-) -> Result<Arc<dyn Backend>> {
-    match world::world()? {
-        AnyWorld::Ints(world) => backend::connect(world, store, ranks, name, timeout).await,
-        AnyWorld::Pointers(world) => backend::connect(world, store, ranks, name, timeout).await,
-    }
+fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+    Box::pin(async move {
+        let Bootstrap { store, rank, size, group, timeout, .. } = bootstrap;
+        let ranks = (rank, size);
+        match world::world()? {
+            AnyWorld::Ints(world) => backend::connect(world, store, ranks, group, timeout).await,
+            AnyWorld::Pointers(world) => {
+                backend::connect(world, store, ranks, group, timeout).await
+            }
+        }
+    })
 }
 
 /// The error of ranks that say other things than MPI.

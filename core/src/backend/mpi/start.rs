@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::abi::{Handle, Status};
 use super::disagreement;
 use super::world::{AnyWorld, World, world};
+use crate::backend::registration::{KnownPlace, PlaceInJob};
 use crate::clock::{self, Instant};
 use crate::env::Environment;
 use crate::rendezvous::Rendezvous;
@@ -19,32 +20,29 @@ use crate::transport::host;
 use crate::{Error, Result};
 
 /// Finds the place of this process in the MPI job and, with neither a URL nor `MASTER_ADDR` in the
-/// environment, a store for all of them. `None`: the caller knows a store, and may use the place.
+/// environment, a store for all of them.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if rank or size are given, or in the environment, and others than
 /// MPI's; [`Error::RendezvousTimeout`] if rank 0 does not come; those of [`super::place`].
-pub(crate) fn meet(
-    given: (Option<u32>, Option<u32>),
-    has_store: bool,
-    timeout: Duration,
-) -> Result<((u32, u32), Option<Rendezvous>)> {
+pub(super) fn find_place(known: &KnownPlace, timeout: Duration) -> Result<PlaceInJob> {
     let world = world()?;
     let place = world.place();
-    agree("the call", given, place)?;
-    if has_store {
-        return Ok((place, None));
+    let in_job = |rendezvous| PlaceInJob { rank: place.0, world_size: place.1, rendezvous };
+    agree("the call", (known.rank, known.world_size), place)?;
+    if known.has_store {
+        return Ok(in_job(None));
     }
     let environment = Environment::read()?;
     agree("the environment (RANK, WORLD_SIZE)", (environment.rank, environment.world_size), place)?;
     if environment.master_addr.is_some() && environment.master_port.is_some() {
-        return Ok((place, None));
+        return Ok(in_job(None));
     }
-    let met = match world {
+    let rendezvous = match world {
         AnyWorld::Ints(world) => serve_or_join(world, timeout),
         AnyWorld::Pointers(world) => serve_or_join(world, timeout),
     }?;
-    Ok((place, Some(met)))
+    Ok(in_job(Some(rendezvous)))
 }
 
 fn agree(who: &str, said: (Option<u32>, Option<u32>), place: (u32, u32)) -> Result<()> {

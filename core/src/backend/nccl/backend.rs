@@ -15,6 +15,7 @@ use super::progress::{Progress, progress};
 use super::running::{Group, Kept, Memory, Running};
 use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
+use crate::backend::registration::Bootstrap;
 use crate::backend::{
     Backend, BackendOptions, Call, Capabilities, Direction, Ending, Issued, Mismatches,
     Share as AnyShare, Transfer,
@@ -26,20 +27,7 @@ use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Region, Result};
-
-/// Who takes part in a group, where they meet, and what was chosen.
-pub(crate) struct Meeting<'a> {
-    pub(crate) store: &'a Arc<dyn Store>,
-    pub(crate) ranks: (u32, u32),
-    pub(crate) name: &'a str,
-    pub(crate) timeout: Duration,
-    pub(crate) options: Option<&'a BackendOptions>,
-    /// The device of this rank, if it is known from the start. Then the ranks meet at once.
-    pub(crate) device: Option<u32>,
-    /// What was split off the group from which this one comes.
-    pub(crate) share: Option<AnyShare>,
-}
+use crate::{Device, Error, Region, Result};
 
 /// One group of ranks over NCCL.
 struct NcclBackend {
@@ -61,8 +49,13 @@ struct NcclBackend {
 ///
 /// # Errors
 /// [`Error::BackendUnavailable`]; with a device, those of [`NcclBackend::communicator`].
-pub(super) fn connect(found: &'static Found, meeting: Meeting<'_>) -> Result<Arc<dyn Backend>> {
-    let Meeting { store, ranks, name, timeout, options, device, share } = meeting;
+pub(super) fn connect(found: &'static Found, bootstrap: Bootstrap<'_>) -> Result<Arc<dyn Backend>> {
+    let Bootstrap { store, rank, size, group: name, timeout, options, share, .. } = bootstrap;
+    let ranks = (rank, size);
+    let device = match bootstrap.device {
+        Some(Device::Cuda(index)) => Some(index),
+        _ => None,
+    };
     let group = Group {
         bulletin: Bulletin::join("nccl", name, ranks, store)?,
         communicator: OnceLock::new(),

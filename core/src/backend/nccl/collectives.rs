@@ -12,7 +12,7 @@ use super::functions::{Comm, FACTOR_IN_HOST, Functions, Op, Type, code, ops, typ
 use super::reductions::{Operator, Reduction, reduction};
 use crate::backend::Call;
 use crate::tensor::cuda::{Scratch, copy};
-use crate::{Collective, Region, Result};
+use crate::{Collective, Error, Region, Result};
 
 /// Calls of NCCL that are enqueued together.
 #[derive(Default)]
@@ -37,44 +37,61 @@ enum One {
     Recv { into: usize, bytes: usize, peer: u32 },
 }
 
+/// How the calls of one collective are added.
+type Add = fn(&mut Calls, &Communicator, &Call) -> Result<()>;
+
+/// How NCCL's calls for a collective are added; none if NCCL does not have it.
+pub(super) fn adder(collective: Collective) -> Option<Add> {
+    match collective {
+        Collective::Barrier => Some(|calls, on, _| calls.barrier(on)),
+        Collective::Broadcast => Some(Calls::broadcast),
+        Collective::Allreduce => Some(Calls::allreduce),
+        Collective::Reduce => Some(Calls::reduce),
+        Collective::Allgather => Some(Calls::allgather),
+        Collective::ReduceScatter => Some(Calls::reduce_scatter),
+        Collective::Gather | Collective::Scatter | Collective::Alltoall => Some(Calls::exchange),
+        #[allow(unreachable_patterns, reason = "a collective that is new has no arm here")]
+        _ => None,
+    }
+}
+
 impl Calls {
-    /// Adds what `call` needs; copies before it are enqueued at once.
+    /// Adds what `call` needs; copies before it are enqueued immediately.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] for what NCCL does not have; what the library or the driver
-    /// says.
+    /// [`Error::Unsupported`] for what NCCL does not have; what the library or the driver says.
     pub(super) fn add(&mut self, on: &Communicator, call: &Call) -> Result<()> {
-        match call.collective {
-            Collective::Barrier => self.barrier(on),
-            Collective::Broadcast => {
-                let region = &call.output[0];
-                let at = region.address();
-                let bytes = region.len();
-                self.calls.push(One::Broadcast { from: at, into: at, bytes, root: call.root });
-                Ok(())
-            }
-            Collective::Allreduce => {
-                let region = &call.output[0];
-                let (nccl_type, op, count) = self.reduction(on, call, region)?;
-                let at = region.address();
-                self.calls.push(One::AllReduce { from: at, into: at, count, nccl_type, op });
-                Ok(())
-            }
-            Collective::Reduce => {
-                let input = &call.input[0];
-                let (nccl_type, op, count) = self.reduction(on, call, input)?;
-                let from = input.address();
-                let into = call.output.first().map_or(from, Region::address);
-                let root = call.root;
-                self.calls.push(One::Reduce { from, into, count, nccl_type, op, root });
-                Ok(())
-            }
-            Collective::Allgather => self.allgather(on, call),
-            Collective::ReduceScatter => self.reduce_scatter(on, call),
-            Collective::Gather | Collective::Scatter | Collective::Alltoall => {
-                self.exchange(on, call)
+        match adder(call.collective) {
+            Some(add) => add(self, on, call),
+            None => {
+                let who = "the nccl backend".to_owned();
+                Err(Error::Unsupported { who, operation: call.name.into() })
             }
         }
+    }
+
+    fn broadcast(&mut self, _: &Communicator, call: &Call) -> Result<()> {
+        let region = &call.output[0];
+        let (at, bytes) = (region.address(), region.len());
+        self.calls.push(One::Broadcast { from: at, into: at, bytes, root: call.root });
+        Ok(())
+    }
+
+    fn allreduce(&mut self, on: &Communicator, call: &Call) -> Result<()> {
+        let region = &call.output[0];
+        let (nccl_type, op, count) = self.reduction(on, call, region)?;
+        let at = region.address();
+        self.calls.push(One::AllReduce { from: at, into: at, count, nccl_type, op });
+        Ok(())
+    }
+
+    fn reduce(&mut self, on: &Communicator, call: &Call) -> Result<()> {
+        let input = &call.input[0];
+        let (nccl_type, op, count) = self.reduction(on, call, input)?;
+        let from = input.address();
+        let into = call.output.first().map_or(from, Region::address);
+        self.calls.push(One::Reduce { from, into, count, nccl_type, op, root: call.root });
+        Ok(())
     }
 
     /// Adds the sending of a message.

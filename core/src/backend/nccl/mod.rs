@@ -23,14 +23,22 @@ mod progress;
 mod reductions;
 mod running;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use crate::backend::{Backend, BackendOptions, Capabilities, Mismatches};
+use crate::backend::registration::{Bootstrap, Connecting, Registration};
+use crate::backend::{BackendOptions, Capabilities, Mismatches};
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::tensor::cuda;
-use crate::{DType, Error, ReduceOp, Result};
-pub(crate) use backend::Meeting;
+use crate::{Collective, DType, Error, ReduceOp, Result};
 use library::Found;
+
+/// The backend's row in the registry.
+pub(super) const REGISTRATION: Registration = Registration {
+    availability: available,
+    capabilities: Some(capabilities),
+    check,
+    ..Registration::new("nccl", "cuda", connect)
+};
 
 /// Whether there is an NCCL library that this process can use, and a CUDA device.
 ///
@@ -65,9 +73,11 @@ pub fn capabilities() -> Capabilities {
         highest_tag: 0,
         ..Capabilities::complete()
     };
-    pairs
+    let reducing = pairs
         .filter(|(reduce_op, dtype)| !reduces(*reduce_op, *dtype))
-        .fold(complete, |less, (reduce_op, dtype)| less.without_reduction(reduce_op, dtype))
+        .fold(complete, |less, (reduce_op, dtype)| less.without_reduction(reduce_op, dtype));
+    let lacks = |collective: &Collective| collectives::adder(*collective).is_none();
+    Collective::ALL.into_iter().filter(lacks).fold(reducing, Capabilities::without)
 }
 
 /// Refuses options that NCCL would refuse, take for something else, or not know.
@@ -75,7 +85,7 @@ pub fn capabilities() -> Capabilities {
 /// # Errors
 /// [`Error::InvalidArgument`] with the member, what was expected and what came;
 /// [`Error::Unsupported`] for what the library is too old for, and communicators that block.
-pub(crate) fn check(options: &BackendOptions) -> Result<()> {
+fn check(options: &BackendOptions) -> Result<()> {
     let version = found().ok().map(|found| found.version);
     options.get().map_or(Ok(()), |options| options::check(options, version))
 }
@@ -84,9 +94,11 @@ pub(crate) fn check(options: &BackendOptions) -> Result<()> {
 ///
 /// # Errors
 /// As [`available`]; those of the meeting, if the device is known.
-pub(crate) fn connect(meeting: Meeting<'_>) -> Result<Arc<dyn Backend>> {
-    available()?;
-    backend::connect(found().map_err(unavailable)?, meeting)
+fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+    Box::pin(async move {
+        available()?;
+        backend::connect(found().map_err(unavailable)?, bootstrap)
+    })
 }
 
 /// The library that this process uses.
