@@ -130,24 +130,24 @@ impl WebSocketEnvironment {
     }
 }
 
-/// `POLYRANK_PRICES`: the file in which `polyrank bench --calibrate` left what links cost, as rank
-/// 0 sees it; the others learn it from rank 0.
-pub fn prices_file() -> Option<PathBuf> {
-    std::env::var_os("POLYRANK_PRICES").filter(|path| !path.is_empty()).map(PathBuf::from)
+/// `POLYRANK_LINK_COSTS`: the file in which `polyrank bench --calibrate` left what links cost, as
+/// rank 0 sees it; the others learn it from rank 0.
+pub fn link_costs_file() -> Option<PathBuf> {
+    std::env::var_os("POLYRANK_LINK_COSTS").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Most bytes of a file of prices, which holds a line for each class of links.
-const MOST_PRICES_BYTES: u64 = 64 << 10;
+/// Most bytes of a file of link costs, which holds a line for each class of links.
+const MAX_LINK_COSTS_BYTES: u64 = 64 << 10;
 
-/// The text of a file of prices. It is somebody's argument, and could be anything.
+/// The text of a file of link costs. It is somebody's argument, and could be anything.
 ///
 /// # Errors
 /// The file cannot be read, or is too long for one.
 #[doc(hidden)]
-pub fn read_prices(path: &Path) -> io::Result<String> {
+pub fn read_link_costs(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MOST_PRICES_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MOST_PRICES_BYTES {
+    File::open(path)?.take(MAX_LINK_COSTS_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_LINK_COSTS_BYTES {
         true => Err(io::Error::other("it is too long for a file of `polyrank bench --calibrate`")),
         false => Ok(text),
     }

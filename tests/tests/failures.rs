@@ -257,7 +257,7 @@ fn at_rank(rank: &str, name: &str, value: &str) {
 fn what_is_wrong_with_one_rank_alone_is_told_by_all() {
     for (wrong, name, value) in [
         (0, "POLYRANK_IFNAME", "nowhere0"),
-        (0, "POLYRANK_PRICES", "/nowhere/prices"),
+        (0, "POLYRANK_LINK_COSTS", "/nowhere/link_costs"),
         (0, "POLYRANK_ALGORITHM", "allreduce=rign"),
         (1, "POLYRANK_RECONNECT_GRACE_MS", "soon"),
         (2, "POLYRANK_DEBUG", "detial"),

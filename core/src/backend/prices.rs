@@ -10,19 +10,19 @@ use crate::{Error, Result, env};
 /// The name of the line behind the prices that says how many cores the ranks of a host share.
 const CORES: &str = "cores";
 
-/// What rank 0 tells the others: the content of its `POLYRANK_PRICES`, if it has one, and how many
-/// cores it has.
+/// What rank 0 tells the others: the content of its `POLYRANK_LINK_COSTS`, if it has one, and how
+/// many cores it has.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the file cannot be read or is something else.
 pub(super) fn published() -> Result<Vec<u8>> {
-    let calibration = match env::prices_file() {
+    let calibration = match env::link_costs_file() {
         None => Calibration::default(),
         Some(path) => {
             let wrong = |why: String| Error::InvalidArgument {
-                message: format!("POLYRANK_PRICES: {}: {why}", path.display()),
+                message: format!("POLYRANK_LINK_COSTS: {}: {why}", path.display()),
             };
-            let text = env::read_prices(&path).map_err(|error| wrong(error.to_string()))?;
+            let text = env::read_link_costs(&path).map_err(|error| wrong(error.to_string()))?;
             Calibration::decode(&text).map_err(|error| wrong(error.to_string()))?
         }
     };

@@ -45,9 +45,9 @@ impl Notification {
     }
 }
 
-/// Runs a callback at the end of an operation. A panic in it, which the panic hook reports, ends the
-/// callback and nothing else: the thread may belong to somebody who waits for another operation, or
-/// be the one that drives all groups.
+/// Runs a callback at the end of an operation. A panic in it, which the panic hook reports, ends
+/// nothing else: the thread may belong to somebody who waits for another operation, or be the one
+/// that drives all groups.
 pub(crate) fn guarded(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }

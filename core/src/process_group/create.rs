@@ -56,8 +56,8 @@ impl GroupOptions {
         self
     }
 
-    /// Refuses backends that cannot be used, a device that none of them serves, options of a backend
-    /// that the group does not have, and wrong ones: before anybody is waited for.
+    /// Refuses backends that cannot be used, a device that none of them serves, options of a
+    /// backend that the group does not have, and wrong ones: before anybody is waited for.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_options()?;
         self.backend.check()?;

@@ -1,5 +1,5 @@
-//! What the parameters of a collective call say, by role, and the blocks of buffers that follow from
-//! it. The same for calls of all languages.
+//! What the parameters of a collective call say, by role, and the blocks of buffers that follow
+//! from it. The same for calls of all languages.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Calls from Rust: their tensors and arguments have types already, so nothing is resolved.
 //!
-//! The generated methods fill a [`TypedCall`]; what it becomes is the same [`Request`] that the same
-//! call becomes in any other language.
+//! The generated methods fill a [`TypedCall`]; it becomes the same [`Request`] as the same call in
+//! any other language.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::Collective;
 
-/// The algorithm in the fingerprints of operations over the board, beyond all of [`crate::schedule`].
+/// The algorithm in the fingerprints of operations over the board, beyond those of schedules.
 pub const BOARD_ALGORITHM: u8 = u8::MAX;
 
 /// What all ranks of an operation must agree on; it stands in every frame.

@@ -32,12 +32,12 @@ pub(crate) fn forbidden(file: &File) -> Vec<String> {
 }
 
 /// A suite, or a file that is a module of one.
-fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
 /// Every path that the file names, from the crate's root (`crate::…`) or from another crate's.
-fn imports(file: &File) -> Vec<(String, usize)> {
+pub(crate) fn imports(file: &File) -> Vec<(String, usize)> {
     let tree = parse(file);
     let mut uses = Uses { module: module(&file.path), names: BTreeMap::new(), found: Vec::new() };
     uses.visit_file(&tree);

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod files;
+mod floors;
 mod functions;
 mod imports;
 mod rules;
@@ -68,6 +69,13 @@ fn unsafe_stands_only_where_the_design_allows() {
 #[test]
 fn imports_go_one_way() {
     expect_none(check(imports::forbidden), "Pass what is needed as an argument or a trait.");
+}
+
+#[test]
+fn rooms_of_core_import_only_what_stands_below_them() {
+    let advice = "Move what both need to a room below, or pass it as an argument or a trait. A new \
+                  room gets its line in floors.rs.";
+    expect_none(check(floors::upward), advice);
 }
 
 #[test]

@@ -136,9 +136,71 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "backends do not know each other",
     },
     Room {
+        place: "core/src/backend/nccl",
+        forbidden: &["crate::executor", "crate::schedule"],
+        why: "NCCL runs its own operations; their end is told by a completion",
+    },
+    Room {
+        place: "core/src/backend/mpi",
+        forbidden: &["crate::executor::Driver", "crate::executor::Executor", "crate::schedule"],
+        why: "MPI runs its own operations; their end is told by a completion",
+    },
+    Room {
         place: "core/src/process_group",
-        forbidden: &["crate::schedule", "crate::transport"],
-        why: "the process group knows neither schedules nor transports",
+        forbidden: &["crate::schedule", "crate::transport", "crate::executor"],
+        why: "the process group knows neither schedules nor transports, nor who runs them",
+    },
+    Room {
+        place: "core/src/process_group",
+        forbidden: &["crate::backend::mpi", "crate::backend::nccl", "crate::backend::scheduled"],
+        why: "a backend is connected through its row of the registry",
+    },
+    Room {
+        place: "core/src/distributed",
+        forbidden: &[
+            "crate::schedule",
+            "crate::transport",
+            "crate::executor",
+            "crate::backend::mpi",
+            "crate::backend::nccl",
+            "crate::backend::scheduled",
+        ],
+        why: "free functions know groups and the registry of backends",
+    },
+    Room {
+        place: "core/src/calls",
+        forbidden: &["crate::schedule", "crate::transport", "crate::executor"],
+        why: "a call from another language becomes a request, or a call of a free function",
+    },
+    Room {
+        place: "core/src/objects",
+        forbidden: &["crate::schedule", "crate::transport", "crate::executor", "crate::backend"],
+        why: "objects travel as the tensors of ordinary operations",
+    },
+    Room {
+        place: "core/src/tensor",
+        forbidden: &["crate::schedule", "crate::wire", "crate::kernels"],
+        why: "a tensor is memory with a shape; it does not know who moves it",
+    },
+    Room {
+        place: "core/src/completion",
+        forbidden: &["crate::transport", "crate::executor", "crate::store"],
+        why: "whoever runs operations tells their end; this room imports none of them",
+    },
+    Room {
+        place: "core/src/request",
+        forbidden: &["crate::calls", "crate::schedule", "crate::transport"],
+        why: "what is asked does not depend on who asks, nor on how it is done",
+    },
+    Room {
+        place: "core/src/rendezvous",
+        forbidden: &[
+            "crate::schedule",
+            "crate::executor",
+            "crate::backend",
+            "crate::process_group",
+        ],
+        why: "ranks meet before there is a group",
     },
     Room {
         place: "core/src/store",
@@ -178,6 +240,16 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         place: "bindings-python/src",
         forbidden: &["polyrank_codegen", "rustix", "socket2", "tokio"],
+        why: "bindings use only what polyrank exports",
+    },
+    Room {
+        place: "bindings-node/src",
+        forbidden: &["polyrank_codegen", "polyrank_cli", "rustix", "socket2", "tokio"],
+        why: "bindings use only what polyrank exports",
+    },
+    Room {
+        place: "bindings-wasm/src",
+        forbidden: &["polyrank_codegen", "polyrank_cli", "rustix", "socket2", "tokio"],
         why: "bindings use only what polyrank exports",
     },
 ];

@@ -152,7 +152,7 @@ pub(crate) struct BenchArguments {
     /// What the run is called, in files
     #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
     title: String,
-    /// Measure what links within this host cost, and nothing else, into a file for POLYRANK_PRICES
+    /// Measure what links within this host cost, and nothing else, for POLYRANK_LINK_COSTS
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
     /// Write everything that was measured to this file

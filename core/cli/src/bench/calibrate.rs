@@ -1,5 +1,5 @@
 //! `polyrank bench --calibrate FILE`: what links within this host and local work cost here, for
-//! `POLYRANK_PRICES`. Messages are measured as any others are; knows nothing of algorithms.
+//! `POLYRANK_LINK_COSTS`. Messages are measured as any others are; knows nothing of algorithms.
 
 use std::path::Path;
 use std::time::Instant;
@@ -55,7 +55,7 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), String> {
     files::show(&format!("\n{text}"));
     files::write(path, &text)?;
     let path = path.display();
-    files::show(&format!("Set POLYRANK_PRICES={path} for rank 0; it tells the others.\n"));
+    files::show(&format!("Set POLYRANK_LINK_COSTS={path} for rank 0; it tells the others.\n"));
     Ok(())
 }
 

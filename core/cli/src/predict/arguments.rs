@@ -169,7 +169,7 @@ impl PredictArguments {
             None => Calibration::default(),
             Some(path) => {
                 let wrong = |why: String| format!("--prices {}: {why}", path.display());
-                let text = env::read_prices(path).map_err(|error| wrong(error.to_string()))?;
+                let text = env::read_link_costs(path).map_err(|error| wrong(error.to_string()))?;
                 Calibration::decode(&text).map_err(|error| wrong(error.to_string()))?
             }
         };

@@ -12,6 +12,7 @@ use super::layout::{scattered, side_by_side, start_of};
 use super::reductions::{Reduction, mpi_type, reduction};
 use super::running::{DRAIN, Kept, Lists, Requests, Running};
 use super::world::World;
+use super::{Starter, lacks};
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
@@ -37,9 +38,6 @@ pub(super) struct Ranks<'a, H: Handle> {
     pub(super) size: u32,
 }
 
-/// How the operations of one collective are started.
-type Starter<H> = fn(&Ranks<'_, H>, Call) -> Result<Started<H>>;
-
 /// How MPI's operation of a collective is started; none if MPI has none.
 pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
     match collective {
@@ -63,10 +61,7 @@ pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
 /// [`Error::Unsupported`] for a collective that MPI does not have; what MPI says of it.
 pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<Started<H>> {
     let finish = call.finish.take();
-    let Some(start) = starter(call.collective) else {
-        let who = "the mpi backend".to_owned();
-        return Err(Error::Unsupported { who, operation: call.name.into() });
-    };
+    let start = starter(call.collective).ok_or_else(|| lacks(call.name))?;
     let mut started = start(ranks, call)?;
     started.finish = match (started.finish, finish) {
         (Some(first), Some(second)) => Some(Box::new(move || {

@@ -39,7 +39,7 @@ use std::ffi::c_int;
 
 use crate::backend::detail::Detail;
 use crate::backend::registration::{Bootstrap, Connecting, Registration};
-use crate::backend::{Capabilities, Mismatches};
+use crate::backend::{Call, Capabilities, Mismatches};
 use crate::{Collective, Error, Result};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -119,6 +119,15 @@ fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
             }
         }
     })
+}
+
+/// How the operations of one collective are started.
+type Starter<H> = fn(&collectives::Ranks<'_, H>, Call) -> Result<collectives::Started<H>>;
+
+/// The error of an operation that MPI does not have.
+fn lacks(operation: &str) -> Error {
+    let who = "the mpi backend".to_owned();
+    Error::Unsupported { who, operation: operation.to_owned() }
 }
 
 /// The error of ranks that say other things than MPI.
