@@ -289,7 +289,7 @@ impl ScheduledBackend {
         Departure {
             driver: &self.driver,
             store: self.inspector.store(),
-            backend: self.backend.as_str(),
+            backend: self.backend,
             rank: self.rank,
             size: self.size,
         }

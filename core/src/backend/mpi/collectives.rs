@@ -12,13 +12,12 @@ use super::layout::{scattered, side_by_side, start_of};
 use super::reductions::{Reduction, mpi_type, reduction};
 use super::running::{DRAIN, Kept, Lists, Requests, Running};
 use super::world::World;
-use super::{Starter, lacks};
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
-/// Elements of MPI's that one call takes at most.
+/// The highest number of elements that one call takes.
 const MOST: usize = c_int::MAX as usize;
 
 /// What was started.
@@ -39,7 +38,7 @@ pub(super) struct Ranks<'a, H: Handle> {
 }
 
 /// How MPI's operation of a collective is started; none if MPI has none.
-pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
+pub(super) fn starter<H: Handle>(collective: Collective) -> Option<super::Starter<H>> {
     match collective {
         Collective::Barrier => Some(|ranks, _| ranks.barrier()),
         Collective::Broadcast => Some(|ranks, call| ranks.broadcast(&call)),
@@ -61,7 +60,7 @@ pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
 /// [`Error::Unsupported`] for a collective that MPI does not have; what MPI says of it.
 pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<Started<H>> {
     let finish = call.finish.take();
-    let start = starter(call.collective).ok_or_else(|| lacks(call.name))?;
+    let start = starter(call.collective).ok_or_else(|| super::lacks(call.name))?;
     let mut started = start(ranks, call)?;
     started.finish = match (started.finish, finish) {
         (Some(first), Some(second)) => Some(Box::new(move || {
@@ -367,7 +366,6 @@ impl<H: Handle> Ranks<'_, H> {
     fn exchange(&self, call: &Call) -> Result<Started<H>> {
         let (rank, size) = (self.rank as usize, self.size as usize);
         let at_root = self.rank == call.root;
-        let to_all = call.input.first();
         let nothing = || vec![Region::from_vec(Vec::new()); size];
         let only = |place: usize, block: &Region| {
             let mut blocks = nothing();
@@ -385,7 +383,7 @@ impl<H: Handle> Ranks<'_, H> {
                 (sent, only(root, &call.output[0]))
             }
             Collective::Allgather => (
-                to_all.map_or_else(nothing, |block| vec![block.clone(); size]),
+                call.input.first().map_or_else(nothing, |block| vec![block.clone(); size]),
                 call.output.clone(),
             ),
             _ => (call.input.clone(), call.output.clone()),
