@@ -113,8 +113,8 @@ fn index(list: &[(usize, String, String, Vec<String>)]) -> String {
     let mut text = format!("<!-- {} -->\n\n# Reference\n\n", stamp("idl/*.webidl"));
     text.push_str(
         "Everything that polyrank offers, in all languages side by side. Names are those of c10d;\n\
-         JavaScript spells them in camelCase. Rust is shown where its calls are generated from the\n\
-         same description; the rest of the crate's API stands in its own documentation.\n",
+         JavaScript spells them in camelCase. Rust is shown where its calls are generated from\n\
+         the same description; the rest of the crate's API stands in its own documentation.\n",
     );
     for (_, title, name, names) in list {
         text.push_str(&format!("\n- [{title}](./{name})"));
