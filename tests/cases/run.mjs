@@ -3,6 +3,7 @@
 // README.md says how a case is read. Knows nothing of how a collective is carried out.
 
 import { OnDevice } from "./device.mjs";
+import { lists } from "./lists.mjs";
 
 const UNTOUCHED = 0xa5;
 // The arrays whose type is the element type; the others are made by `pr.tensor`.
@@ -45,6 +46,10 @@ export async function main(pr, here) {
     }
   }
   const passed = rows.length - failed;
+  for (const difference of device === null ? await lists(pr, group) : []) {
+    failed += 1;
+    here.say(`FAILED ${difference} (rank ${rank})`);
+  }
   here.say(`${here.language} rank ${rank} of ${world}: ${passed} passed, ${failed} failed`);
   await pr.destroyProcessGroup();
   return failed === 0 ? 0 : 1;

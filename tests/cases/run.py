@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import polyrank as pr
 from device import OnDevice
+from lists import lists
 
 FILE = json.loads((Path(__file__).parent / "cases.json").read_text())
 UNTOUCHED = 0xA5
@@ -231,6 +232,9 @@ def main():
             failed += 1
             print(f"FAILED {case.name}: rank {rank}, {difference}", flush=True)
     passed = len(cases) - failed
+    for difference in [] if device else lists(group):
+        failed += 1
+        print(f"FAILED {difference} (rank {rank})", flush=True)
     print(f"Python rank {rank} of {world}: {passed} passed, {failed} failed", flush=True)
     pr.destroy_process_group()
     return 1 if failed else 0

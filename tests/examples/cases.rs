@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank_tests::{cases, nccl};
+use polyrank_tests::{cases, lists, nccl};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let backend = std::env::var("POLYRANK_TEST_BACKEND").unwrap_or_else(|_| "tcp".to_owned());
@@ -25,7 +25,14 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             println!("FAILED {name}: {difference}");
         }
     }
-    println!("Rust rank {rank} of {world}: {} passed, {failed} failed", rows.len() - failed);
+    let passed = rows.len() - failed;
+    if !is_on_device {
+        for difference in lists::lists(&group)? {
+            failed += 1;
+            println!("FAILED {difference} (rank {rank})");
+        }
+    }
+    println!("Rust rank {rank} of {world}: {passed} passed, {failed} failed");
     destroy_process_group(None)?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

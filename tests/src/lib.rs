@@ -6,6 +6,7 @@ pub mod cases;
 pub mod folder;
 pub mod heap;
 pub mod languages;
+pub mod lists;
 pub mod mpi;
 pub mod nccl;
 pub mod processes;

@@ -6,7 +6,7 @@
 
 use polyrank::{Collective, DType, Error, ReduceOp, Region, Request, Tensor};
 use polyrank_tests::cases::{self, Case, Memory, case, check, file, numbers, reduce_ops};
-use polyrank_tests::ranks;
+use polyrank_tests::{lists, ranks};
 
 fn worlds() -> Vec<u32> {
     numbers(&file()["worlds"]).into_iter().map(|world| world as u32).collect()
@@ -31,6 +31,15 @@ fn the_pairwise_cases_of_the_other_languages() {
                 assert!(outcome.is_ok(), "{name}, world {world}: {outcome:?}");
             }
         });
+    }
+}
+
+#[test]
+fn several_tensors_of_one_rank() {
+    for world in [1, 2, 3, 5, 8] {
+        for wrong in ranks(world, |group| lists::lists(&group).unwrap()) {
+            assert!(wrong.is_empty(), "world {world}: {wrong:#?}");
+        }
     }
 }
 

@@ -26,6 +26,10 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
         return invalid(format!("{name}: root must be a rank in 0..{size}, got {root}"));
     }
     let lists = request.inputs.len().max(request.outputs.len());
+    if request.root_tensor as usize >= lists.max(1) {
+        let (name, index) = (request.name, request.root_tensor);
+        return invalid(format!("{name}: root_tensor must be in 0..{lists}, got {index}"));
+    }
     if lists <= 1 || request.coalesced {
         let all: Result<Vec<Checked>> =
             (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
@@ -39,10 +43,6 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
             who: "a group with one device per process".into(),
             operation: format!("{} of {lists} tensor lists at once", request.name),
         });
-    }
-    if request.root_tensor as usize >= lists {
-        let (name, index) = (request.name, request.root_tensor);
-        return invalid(format!("{name}: root_tensor must be in 0..{lists}, got {index}"));
     }
     let first = if facts.rooted { request.root_tensor as usize } else { 0 };
     let mut checked = one(request, first, rank, size)?;

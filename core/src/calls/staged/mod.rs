@@ -358,8 +358,9 @@ impl Staged {
         }
     }
 
-    /// Of what is read and written, one rank may only do one: the root of a broadcast only reads,
-    /// the others only write, and only the root of a reduction writes.
+    /// Some tensors are only read, or only written, on one rank: the root of a broadcast reads the
+    /// tensor that it sends and writes the others of its list, all other ranks only write; of a
+    /// reduction, only the root's tensor for the result is written.
     fn leave_out_needless_copies(&mut self) {
         let (State::Prepared(Operation::Collective(request)), Some(group)) =
             (&self.state, &self.group)
@@ -373,11 +374,16 @@ impl Staged {
             return;
         }
         let is_root = group.rank() == request.root;
+        let root_list = request.outputs.get(request.root_tensor as usize);
+        let root_tensor =
+            root_list.and_then(|list| list.first()).and_then(|it| self.tensors.position(it));
+        let is_root_tensor = |position: &usize| Some(*position) == root_tensor;
         if facts.input == Blocks::None && facts.output == Blocks::One && !facts.reduces {
-            (if is_root { &mut self.outputs } else { &mut self.inputs }).clear();
+            self.inputs.retain(|position| is_root && is_root_tensor(position));
+            self.outputs.retain(|position| !is_root || !is_root_tensor(position));
         }
-        if facts.output == Blocks::OneAtRoot && !is_root {
-            self.outputs.clear();
+        if facts.output == Blocks::OneAtRoot {
+            self.outputs.retain(|position| is_root && is_root_tensor(position));
         }
     }
 }
