@@ -6,6 +6,7 @@
 //! Keys of the group's store, all under the backend's name: `leave/first`, what the first rank to
 //! come ran; `leave/count`, how many have compared with it; `leave/verdict`, what came of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::inspect::{Numbered, decode, encode, first_difference};
@@ -26,7 +27,7 @@ const AGREED: &[u8] = b"agreed";
 /// A rank that leaves.
 pub(super) struct Departure<'a> {
     pub(super) driver: &'a Driver,
-    pub(super) store: &'a dyn Store,
+    pub(super) store: Arc<dyn Store>,
     pub(super) backend: &'a str,
     pub(super) rank: u32,
     pub(super) size: u32,

@@ -30,6 +30,7 @@ use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 /// `websocket` are two names of it.
 pub struct ScheduledBackend {
     backend: &'static str,
+    group: String,
     rank: u32,
     size: u32,
     driver: Arc<Driver>,
@@ -97,6 +98,7 @@ impl ScheduledBackend {
         let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions)?;
         Ok(ScheduledBackend {
             backend,
+            group: name.to_owned(),
             rank,
             size,
             driver,
@@ -295,10 +297,11 @@ impl ScheduledBackend {
         }
     }
 
-    /// Ends the group when all has been said.
+    /// Ends the group when all has been said, and closes everything, whoever still refers to it.
     fn end(&self) -> Result<()> {
         let untold = self.driver.untold();
         self.driver.end();
+        self.inspector.close(&self.group);
         untold.map_or(Ok(()), Err)
     }
 

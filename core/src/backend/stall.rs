@@ -9,7 +9,7 @@ use crate::Result;
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::executor::Driver;
-use crate::store::Store;
+use crate::store::{ClosedStore, Store};
 use crate::wire::abort::Abort;
 use crate::wire::channel::presence_key;
 
@@ -28,7 +28,7 @@ pub(super) struct StallInspector {
     driver: Weak<Driver>,
     /// A connection of its own: the user's may be waiting. It is made when the rank joins, since it
     /// may be too late to reach the store anew when something is wrong.
-    store: Arc<dyn Store>,
+    store: Mutex<Arc<dyn Store>>,
     /// When to look again; `None` while somebody looks.
     next: Mutex<Option<Instant>>,
 }
@@ -58,16 +58,11 @@ impl StallInspector {
             size,
             sessions,
             driver: Arc::downgrade(driver),
-            store: own,
+            store: Mutex::new(own),
             next: Mutex::new(Some(Instant::now())),
         });
         driver.set_stall_hook(elsewhere::hook(&inspector));
         Ok(inspector)
-    }
-
-    /// The store that it asks, over a connection of its own.
-    pub(super) fn store(&self) -> &dyn Store {
-        &*self.store
     }
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks
@@ -108,6 +103,20 @@ impl StallInspector {
         }
     }
 
+    /// Looks no more: the group was left, and its connection to the store is to end.
+    pub(super) fn close(&self, group: &str) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = ClosedStore::of(group);
+        let open = std::mem::replace(&mut *store, closed);
+        drop(store);
+        drop(open);
+    }
+
+    /// The store that it asks, over a connection of its own.
+    pub(super) fn store(&self) -> Arc<dyn Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Whether it is time to look, and nobody looks.
     fn is_due(&self) -> bool {
         self.lock().is_some_and(|next| Instant::now() >= next)
@@ -119,7 +128,7 @@ impl StallInspector {
     }
 
     async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
-        inspect::compare(&*self.store, "stalled", (self.rank, self.size), history).await
+        inspect::compare(&*self.store(), "stalled", (self.rank, self.size), history).await
     }
 
     /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with
@@ -130,7 +139,7 @@ impl StallInspector {
         if concerned.is_empty() {
             return Ok(None);
         }
-        let store = &self.store;
+        let store = self.store();
         // Not every store has such a server.
         if !store.check_async(&[&presence_key(0)]).await? {
             return Ok(None);

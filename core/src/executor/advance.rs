@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::boarding::Boarded;
+use super::closed::ClosedTransport;
 use super::failure::{Broken, Cause, StallReport};
 use super::spin::cores;
 use super::state::{Finished, State};
@@ -359,6 +360,16 @@ impl Executor {
         if let Some(broken) = &mut self.state.broken {
             broken.closed = true;
         }
+    }
+
+    /// The connections and the slots of a group that was closed, for the caller to drop without the
+    /// lock: that may take a moment. Nobody who still refers to the group keeps them open.
+    pub fn take_connections(&mut self) -> Option<impl Send + use<>> {
+        if !self.is_closed() {
+            return None;
+        }
+        let closed = ClosedTransport::of(&*self.transport);
+        Some((std::mem::replace(&mut self.transport, closed), self.state.boarded.take()))
     }
 
     /// Ends the connections as a process that is killed would.

@@ -108,6 +108,11 @@ impl Background {
             newcomers.push(Arc::downgrade(driver));
         }
         // A thread that sleeps for other groups would not hear of deaths in this one.
+        self.refresh();
+    }
+
+    /// Has the thread let go of what groups have closed since it fell asleep.
+    pub(super) fn refresh(&self) {
         if self.started.load(Ordering::SeqCst) {
             self.bell.ring();
         }
@@ -200,7 +205,9 @@ impl Entry {
 
     /// Moves the driver if it is this thread's turn; else adds what to wait for.
     fn look(&mut self, now: Instant, interests: &mut Vec<Interest>) -> Look {
-        let Some(driver) = self.driver.upgrade() else { return Look::Gone };
+        let Some(driver) = self.driver.upgrade().filter(|driver| !driver.has_ended()) else {
+            return Look::Gone;
+        };
         // In this order: who leaves something to do while this looks sees that nobody attends.
         driver.set_attended(false);
         let activity = driver.activity();

@@ -32,8 +32,8 @@ pub struct Driver {
     spin: SpinPolicy,
     spinning: Spinning,
     background: &'static Background,
-    /// Ends the leader's sleep.
-    bell: Bell,
+    /// Ends the leader's sleep. None once the group was left.
+    bell: Mutex<Option<Bell>>,
     /// Whether the leader sleeps, or is about to.
     polling: AtomicBool,
     /// Threads in [`Driver::wait`].
@@ -74,7 +74,7 @@ impl Driver {
             forks: fork::forks(),
             spin,
             spinning: Spinning::new(spin),
-            bell: Bell::new()?,
+            bell: Mutex::new(Some(Bell::new()?)),
             polling: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
             turn: Mutex::default(),
@@ -207,9 +207,23 @@ impl Driver {
         self.idle(until)
     }
 
-    /// Leaves the group at once.
+    /// Leaves the group immediately, and closes what was open for it, whoever still refers to this.
     pub fn end(&self) {
+        if self.is_inherited() {
+            return;
+        }
         self.change(Executor::close);
+        let connections = self.lock().take_connections();
+        drop(connections);
+        // The leader hears it first, if there is one.
+        self.ring();
+        self.lock_bell().take();
+        self.background.refresh();
+    }
+
+    /// Whether everything is closed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock_bell().is_none()
     }
 
     /// Leaves the group, and takes up to [`FAREWELL`] to tell the others why it broke, if it did.
@@ -319,7 +333,7 @@ impl Driver {
         drop(executor);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened here, or have changed.
-            self.bell.ring();
+            self.ring();
         }
         progress.moved
     }
@@ -342,7 +356,7 @@ impl Driver {
         // It says that it sleeps before it looks at its completion: one of the two sees the other.
         fence(Ordering::SeqCst);
         if self.polling.load(Ordering::SeqCst) {
-            self.bell.ring();
+            self.ring();
         }
         notifications.into_iter().for_each(Notification::deliver);
     }
@@ -429,7 +443,8 @@ impl Driver {
         // A rank that has to sleep takes part in something long enough to lose a peer in.
         self.background.start();
         interests.clear();
-        interests.extend(self.bell.interest());
+        let bell = self.lock_bell().clone();
+        interests.extend(bell.as_ref().and_then(Bell::interest));
         let (sleepy, deadline) = {
             let mut executor = self.lock();
             let sleepy = executor.prepare_to_sleep(interests);
@@ -450,7 +465,9 @@ impl Driver {
             wait::wait(interests, timeout);
         }
         self.polling.store(false, Ordering::SeqCst);
-        self.bell.heard();
+        if let Some(bell) = bell {
+            bell.heard();
+        }
     }
 
     /// Ends the connections as a process that is killed would.
@@ -530,6 +547,17 @@ impl Driver {
         let message = "it belongs to the parent process; a forked child has to form a group of \
                        its own";
         Error::InvalidGroup { message: message.to_owned() }
+    }
+
+    /// Ends the leader's sleep, if there is one.
+    fn ring(&self) {
+        if let Some(bell) = &*self.lock_bell() {
+            bell.ring();
+        }
+    }
+
+    fn lock_bell(&self) -> MutexGuard<'_, Option<Bell>> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Executor> {

@@ -9,6 +9,7 @@ mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
 mod boarding;
+mod closed;
 mod collectives;
 #[cfg(feature = "tcp")]
 mod driver;

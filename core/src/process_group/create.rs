@@ -162,7 +162,7 @@ impl ProcessGroup {
             description: options.description.clone(),
             rank,
             members,
-            store,
+            store: Mutex::new(store),
             spec: options.backend.clone(),
             cpu,
             cuda,

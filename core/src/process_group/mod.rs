@@ -12,7 +12,7 @@ use crate::backend::{Backend, Capabilities};
 use crate::blocking::Way;
 use crate::clock::{self, Instant};
 use crate::completion::Waiting;
-use crate::store::Store;
+use crate::store::{ClosedStore, Store};
 use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
@@ -53,7 +53,8 @@ struct Inner {
     rank: u32,
     /// Global ranks of the members, by group rank.
     members: Vec<u32>,
-    store: Arc<dyn Store>,
+    /// Refuses everything once the group was left.
+    store: Mutex<Arc<dyn Store>>,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
     /// For tensors of CUDA devices.
@@ -131,9 +132,10 @@ impl ProcessGroup {
         })
     }
 
-    /// The store behind the group; its keys are the group's own.
+    /// The store behind the group; its keys are the group's own. That of a group that was left
+    /// refuses every request.
     pub fn get_group_store(&self) -> Arc<dyn Store> {
-        self.inner.store.clone()
+        self.inner.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Name of the backend for CPU tensors; of the one for CUDA tensors, if only that was asked
@@ -196,7 +198,10 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        self.backends().map(|backend| backend.shutdown(limit)).fold(Ok(()), Result::and)
+        let ended = self.backends().map(|backend| backend.shutdown(limit));
+        let ended = ended.fold(Ok(()), Result::and);
+        self.close_store();
+        ended
     }
 
     /// As [`ProcessGroup::shutdown`], without blocking.
@@ -208,7 +213,18 @@ impl ProcessGroup {
         for backend in self.backends() {
             ended = ended.and(backend.shutdown_async(SHUTDOWN_LIMIT).await);
         }
+        self.close_store();
         ended
+    }
+
+    /// Keeps the store no longer: whoever still refers to the group does not keep it open.
+    fn close_store(&self) {
+        let mut store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = ClosedStore::of(&self.inner.name);
+        let open = std::mem::replace(&mut *store, closed);
+        drop(store);
+        // The last one ends a server, which may take a moment.
+        drop(open);
     }
 
     pub(crate) async fn shutdown_in(&self, way: Way) -> Result<()> {

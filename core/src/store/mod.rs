@@ -2,6 +2,7 @@
 //!
 //! The rules are those of PyTorch's c10d stores, one set for all: the same suite runs on each.
 
+mod closed;
 mod deadline;
 #[cfg(not(target_family = "wasm"))]
 mod file;
@@ -30,6 +31,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use closed::ClosedStore;
 pub(crate) use deadline::{Deadline, Expired};
 use table::Refusal;
 

@@ -17,7 +17,7 @@ mod websocket;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -50,6 +50,43 @@ pub(super) struct Server {
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
+    /// Dropped when all of the above has ended.
+    end: End,
+}
+
+/// Tells that a server has ended, and left its port, when it is dropped.
+#[derive(Debug, Default)]
+struct End(Ended);
+
+/// Whether a server has ended.
+#[derive(Clone, Debug, Default)]
+struct Ended(Arc<(Mutex<bool>, Condvar)>);
+
+impl Ended {
+    /// Waits until the server has ended. Its last store may be dropped by another thread just now.
+    fn wait(&self) {
+        let (has_ended, changed) = &*self.0;
+        let mut guard = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*guard {
+            guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let (has_ended, changed) = &*self.0.0;
+        *has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+}
+
+/// A server of this process that several stores may share.
+#[derive(Debug)]
+struct Shared {
+    server: Weak<Server>,
+    process: u32,
+    ended: Ended,
 }
 
 /// What a server grants its clients, beside TCPStore's protocol.
@@ -88,7 +125,7 @@ impl Settings {
 }
 
 /// The servers of this process that several stores may share, by port.
-static SHARED: Mutex<Option<HashMap<u16, Weak<Server>>>> = Mutex::new(None);
+static SHARED: Mutex<Option<HashMap<u16, Shared>>> = Mutex::new(None);
 
 impl Server {
     /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
@@ -113,14 +150,19 @@ impl Server {
     pub(super) fn shared(host: &str, port: u16, settings: Settings) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = shared.get_or_insert_default();
-        shared.retain(|_, server| server.strong_count() > 0);
-        if let Some(server) = shared.get(&port).and_then(Weak::upgrade)
-            && server.process == std::process::id()
-        {
-            return Ok(server);
+        // That of a parent process goes on there.
+        let known = shared.get(&port).filter(|known| known.process == std::process::id());
+        if let Some(known) = known {
+            if let Some(server) = known.server.upgrade() {
+                return Ok(server);
+            }
+            known.ended.wait();
         }
         let server = Arc::new(Self::start(host, port, settings)?);
-        shared.insert(server.address.port(), Arc::downgrade(&server));
+        shared.retain(|_, known| known.server.strong_count() > 0);
+        let (weak, ended) = (Arc::downgrade(&server), server.end.0.clone());
+        let known = Shared { server: weak, process: server.process, ended };
+        shared.insert(server.address.port(), known);
         Ok(server)
     }
 
@@ -144,7 +186,8 @@ impl Server {
             })
             .map_err(|error| failed("start its thread", error))?;
         let process = std::process::id();
-        let server = Self { address, stop, clients, thread: Some(thread), process };
+        let end = End::default();
+        let server = Self { address, stop, clients, thread: Some(thread), process, end };
         match result.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(error)) => Err(failed("start", error)),

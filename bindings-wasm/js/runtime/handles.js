@@ -1,0 +1,48 @@
+// Objects that stand for something native: process groups and stores. Their class is found by the
+// name that the native half gives the handle. Knows no class by name.
+
+/** The property of an object that holds its native handle. */
+export const HANDLE = Symbol("polyrank.handle");
+
+/** What a constructor is called with by this package alone: then the handle follows. */
+export const MADE = Symbol("polyrank.made");
+
+const classes = new Map();
+
+/** The objects that are alive, by handle id: one process group is one object. */
+const alive = new Map();
+const ended = new FinalizationRegistry((id) => {
+  if (alive.get(id)?.deref() === undefined) alive.delete(id);
+});
+
+/** Registers a class for handles of the type `name`, and the interfaces that it has. */
+export function register(name, made, interfaces) {
+  classes.set(name, { made, interfaces });
+}
+
+/** Keeps `handle` in `object`, which stands for it from now on. */
+export function keep(object, handle) {
+  const interfaces = classes.get(handle.type)?.interfaces ?? [];
+  const marked = { kind: "handle", handle, typeName: handle.type, interfaces };
+  Object.defineProperty(object, HANDLE, { value: { handle, marked } });
+  if (handle.id === undefined) return;
+  alive.set(handle.id, new WeakRef(object));
+  ended.register(object, handle.id);
+}
+
+/** The native handle of `object`; none if it stands for nothing native. */
+export function handleOf(object) {
+  return object?.[HANDLE]?.handle ?? null;
+}
+
+/** Whether `value` is a handle as the native half gives them. */
+export function isHandle(value) {
+  return typeof value === "object" && value !== null && classes.has(value.type);
+}
+
+/** The object for a native handle: the same one as long as it is alive. */
+export function wrap(handle) {
+  const known = handle.id === undefined ? undefined : alive.get(handle.id)?.deref();
+  if (known !== undefined) return known;
+  return new (classes.get(handle.type).made)(MADE, handle);
+}
