@@ -68,7 +68,7 @@ async function live(program: Program, ticket: Ticket): Promise<void> {
     tell({ kind: signal.aborted ? "left" : "done" });
   } catch (error) {
     if (pr.isInitialized()) {
-      pr.abortProcessGroup();
+      await pr.abortProcessGroup();
     }
     const failedRank = error instanceof pr.RankFailedError ? error.rank : null;
     tell(report(error, signal, during, failedRank));

@@ -26,6 +26,9 @@ export interface LocalRank {
 /** How many ranks one tab may hold. */
 export const LOCAL_MAX = 8;
 
+/** The ranks of this tab, and what can be asked of them. */
+export type LocalRanks = ReturnType<typeof useRanks>;
+
 /** The ranks of this tab; they end with the component. */
 export function useRanks(program: Program, newWishes: () => Wishes) {
   const ranks = reactive<LocalRank[]>([]);

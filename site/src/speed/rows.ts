@@ -110,6 +110,11 @@ export function startRatio({ rows }: StartReport, row: StartRow): number | null 
   return first && first.contender !== row.contender ? first.reduced_ms / row.reduced_ms : null;
 }
 
+/** The program that measured a run, in words; none if its file does not say. */
+export function buildOf({ build }: Run): string[] {
+  return build ? [formatBuild(build)] : [];
+}
+
 /** `polyrank 0.1.0, commit 0123456789ab`. */
 export function formatBuild({ version, commit }: Build): string {
   const dirty = commit?.endsWith("-dirty") ? ", with changes" : "";
