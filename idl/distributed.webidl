@@ -44,11 +44,13 @@ namespace distributed {
   /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
   /// Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
   /// the store stays for the others to leave, up to ten seconds, unless they are gone.
-  [Waits, Leaves=abort_process_group, NonMember, Throws=InvalidGroup]
+  [Waits, Leaves=in_order, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
-  /// Aborts a group and forgets it; without `group`, all of them, so that a default group can be
-  /// made anew. Does not wait for other ranks.
+  /// Aborts a group and forgets it; without `group`, all groups and the default group, so that
+  /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations in
+  /// flight: only until the other ranks were told, for a second at most.
+  [Waits, Leaves=immediately, Throws=NotInitialized]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
   /// The group of the innermost `process_group` block that this thread or task is in, else the

@@ -63,7 +63,7 @@ interface ProcessGroup {
 
   /// Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
   /// then they fail, on all ranks, also those that nobody waits for any more.
-  [Waits, Leaves=abort] undefined shutdown();
+  [Waits, Leaves=in_order] undefined shutdown();
 
   /// Makes a group of some of this group's ranks. All ranks of this group call it, each with
   /// the ranks of its own new group, so that one call can split the group into several.

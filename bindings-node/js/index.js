@@ -4,7 +4,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { constants } from "node:buffer";
 import { createRequire } from "node:module";
 
-import { install } from "./generated/native.js";
+import "./runtime/inspect.js";
+import { install } from "./runtime/native.js";
 import { withWorks } from "./work.js";
 
 const current = new AsyncLocalStorage();

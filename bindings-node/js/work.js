@@ -49,6 +49,10 @@ class NativeWork {
     return addon.workGroup(this.#work);
   }
 
+  get groupName() {
+    return addon.workGroupName(this.#work);
+  }
+
   get outputs() {
     return addon.workOutputs(this.#work);
   }
@@ -104,6 +108,10 @@ class NativeCall {
 
   peer() {
     return addon.callPeer(this.#call);
+  }
+
+  abortGroups() {
+    addon.callAbortGroups(this.#call);
   }
 
   begin(cancel) {

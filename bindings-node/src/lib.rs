@@ -9,15 +9,15 @@
 // What JavaScript sees is `pub` for the macro, and reached by no other crate.
 #![allow(unreachable_pub)]
 
+mod adaptive_wait;
 mod convert;
 mod device;
-mod farewell;
-mod lines;
+mod group_drop;
 mod memory;
 mod native;
 mod object;
-mod patience;
 mod realm;
+mod store_queues;
 mod threads;
 mod waiters;
 mod work;

@@ -16,7 +16,7 @@ use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
 use crate::work::NativeWork;
-use crate::{lines, threads};
+use crate::{store_queues, threads};
 
 /// What this half runs on.
 #[napi]
@@ -155,6 +155,12 @@ pub fn call_peer(env: Env, call: Unknown<'_>) -> Result<Option<u32>> {
     peer.map_err(|error| raise(env, &error))
 }
 
+/// Aborts the groups that a call leaves.
+#[napi]
+pub fn call_abort_groups(call: Unknown<'_>) -> Result<()> {
+    seen(call, Invocation::abort_groups).map(drop)
+}
+
 /// Begins a call, once.
 #[napi]
 pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Result<Unknown<'env>> {
@@ -193,7 +199,7 @@ fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknow
         mailbox.send(Event::Ended(deferred, Some(id), result));
     };
     match place {
-        Some(place) => lines::run(place, run),
+        Some(place) => store_queues::run(place, run),
         None => threads::run(run),
     }
     Ok(promise.into_unknown())

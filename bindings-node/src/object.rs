@@ -8,7 +8,7 @@ use napi_derive::napi;
 use polyrank::Error;
 use polyrank::calls::Object;
 
-use crate::farewell::{hold, let_go};
+use crate::group_drop::{add_handle, drop_handle};
 use crate::threads;
 
 /// A handle on a group or a store.
@@ -35,11 +35,11 @@ impl NativeObject {
         self.identity as f64
     }
 
-    /// Lets go of the object; every later call with this handle fails.
+    /// Releases the object; every later call with this handle fails.
     #[napi]
     pub fn release(&self) {
         match self.object.borrow_mut().take() {
-            Some(Object::Group(group)) => let_go(group),
+            Some(Object::Group(group)) => drop_handle(group),
             Some(other) => threads::drop_later(other),
             None => {}
         }
@@ -49,7 +49,7 @@ impl NativeObject {
 impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
         if let Object::Group(group) = &object {
-            hold(group.identity());
+            add_handle(group.identity());
         }
         NativeObject {
             type_name: object.type_name(),

@@ -10,9 +10,9 @@ use napi::{Env, Result};
 use polyrank::calls::Answer;
 use polyrank::{Error, Region};
 
+use crate::adaptive_wait::AdaptiveWait;
 use crate::convert::{Deferred, Js, Kept, Wake, raise_value, to_js};
 use crate::memory::NativeMemory;
-use crate::patience::Patience;
 
 /// What happened elsewhere that this thread is to learn.
 pub(crate) enum Event {
@@ -35,7 +35,7 @@ pub(crate) struct Mailbox {
 /// The side of a realm that its own thread sees.
 pub(crate) struct Realm {
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) patience: Patience,
+    pub(crate) adaptive_wait: AdaptiveWait,
     state: RefCell<State>,
 }
 
@@ -65,8 +65,11 @@ pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
     }
     let wake = Wake::new(env, woken)?;
     let mailbox = Arc::new(Mailbox { wake, events: Mutex::new(Vec::new()) });
-    let realm =
-        Rc::new(Realm { mailbox, patience: Patience::default(), state: RefCell::default() });
+    let realm = Rc::new(Realm {
+        mailbox,
+        adaptive_wait: AdaptiveWait::default(),
+        state: RefCell::default(),
+    });
     REALM.set(Some(realm.clone()));
     // Hooks run in the reverse order: this one before Node takes back what wakes the thread.
     env.add_env_cleanup_hook((), |()| end())?;

@@ -12,7 +12,7 @@ use polyrank::backend::Waiting;
 use polyrank::calls::staged::Staged;
 
 use crate::convert::{Js, describe, raise, views};
-use crate::farewell::abandon;
+use crate::group_drop::drop_operation;
 use crate::realm::{Event, realm};
 use crate::waiters;
 
@@ -69,6 +69,13 @@ fn work_timeout_ms(work: Unknown<'_>) -> Result<f64> {
 fn work_group(work: Unknown<'_>) -> Result<f64> {
     let staged = this(work)?.staged.borrow();
     Ok(staged.group().map_or(0.0, |group| group.identity() as f64))
+}
+
+/// The name of its group; nothing for no group.
+#[napi]
+fn work_group_name(work: Unknown<'_>) -> Result<Option<String>> {
+    let staged = this(work)?.staged.borrow();
+    Ok(staged.group().map(|group| group.group_name().to_owned()))
 }
 
 /// Positions of the tensors that are written.
@@ -225,21 +232,21 @@ impl NativeWork {
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
         // It is not asked to move: that would wake the thread that looks after what nobody waits
         // for.
-        let patience = realm(env)?.patience.clone();
+        let wait = realm(env)?.adaptive_wait.clone();
         if work.is_success() {
             if !is_large {
-                patience.learn_at_once(start);
+                wait.learn_immediate(start);
             }
             self.is_done.set(true);
             return Ok(());
         }
         if !is_large {
-            if !waiters::is_attended(group) && work.wait_slice(patience.limit()).is_some() {
-                patience.learn_at_once(start);
+            if !waiters::is_attended(group) && work.wait_slice(wait.limit()).is_some() {
+                wait.learn_immediate(start);
                 self.is_done.set(true);
                 return Ok(());
             }
-            work.on_done(move |_| patience.learn(start));
+            work.on_done(move |_| wait.learn(start));
         }
         waiters::attend(group, work.clone());
         self.is_attended.set(true);
@@ -274,7 +281,7 @@ impl Drop for NativeWork {
         let is_done = self.is_done();
         let staged = self.staged.borrow();
         if let (false, Some(group), Some(_)) = (is_done, staged.group(), staged.work()) {
-            abandon(group.clone());
+            drop_operation(group.clone());
         }
     }
 }

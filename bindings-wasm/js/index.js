@@ -1,7 +1,7 @@
 // polyrank for browsers: loads the native half, which is WebAssembly, and gives the whole API. The
 // module is ready when its import is.
 
-import { install } from "./generated/native.js";
+import { install } from "./runtime/native.js";
 import { native } from "./load.js";
 
 // A message to oneself is the shortest way into the next turn of the event loop: timers are held

@@ -84,6 +84,12 @@ impl NativeCall {
         self.0.peer().map_err(|error| convert::error(&error))
     }
 
+    /// Aborts the groups that it leaves.
+    #[wasm_bindgen(js_name = abortGroups)]
+    pub fn abort_groups(&self) {
+        self.0.abort_groups();
+    }
+
     /// Begins. JavaScript has no handle on it afterwards.
     pub fn begin(self, cancellation: Option<u32>) -> Promise {
         begin(self.0, cancellation)

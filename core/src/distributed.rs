@@ -386,21 +386,42 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
     }
 }
 
-/// Aborts a group and forgets it; with `None`, or the default group, all of them: a new default
-/// group can be made afterwards, as after [`destroy_process_group`]. Does not wait.
+/// Aborts a group and forgets it; with `None`, or the default group, all of them, so that another
+/// default group can be made. Every operation of it fails, on all ranks. Waits until the others were
+/// told, for a second at most.
 ///
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.
 pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
-    let groups = left_with(group);
-    if groups.is_empty() {
-        return Err(Error::NotInitialized);
-    }
-    // Forgotten first: nobody gets a group that is about to be aborted. One that is registered
-    // nowhere is only aborted.
-    let forgotten = take(group).ok();
-    groups.iter().for_each(ProcessGroup::abort);
-    drop(forgotten);
+    block_on(abort_process_group_in(Way::Blocking, group))
+}
+
+/// As [`abort_process_group`], without blocking.
+///
+/// # Errors
+/// As [`abort_process_group`].
+pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
+    abort_process_group_in(Way::Awaiting, group).await
+}
+
+/// As [`abort_process_group`], waiting in `way`.
+pub(crate) async fn abort_process_group_in(way: Way, group: Option<&ProcessGroup>) -> Result<()> {
+    let left = match group.filter(|group| !is_registered(group)) {
+        // It was made in another way than by `new_group`: there is nothing to forget.
+        Some(group) => Taken::Group(group.clone()),
+        None => take(group)?,
+    };
+    // What the others ran differently matters no more.
+    let _ = match left {
+        Taken::Group(group) => {
+            group.abort();
+            group.shutdown_in(way).await
+        }
+        Taken::World(world) => {
+            world.groups.iter().for_each(ProcessGroup::abort);
+            world.leave(way).await
+        }
+    };
     Ok(())
 }
 

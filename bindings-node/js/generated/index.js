@@ -19,7 +19,7 @@ export {
   WorkResult,
   premulSum,
 } from "./constants.js";
-export { CudaTensor } from "./cuda.js";
+export { CudaTensor } from "../runtime/cuda.js";
 export {
   PolyrankError,
   AbortedError,
@@ -111,7 +111,7 @@ export {
   setTimeout,
   splitGroup,
 } from "./functions.js";
-export { NON_GROUP_MEMBER, NonGroupMember } from "./members.js";
+export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";
 export {
   Backend,
   DEFAULT_TIMEOUT_MS,
@@ -123,6 +123,6 @@ export {
   registerRendezvousHandler,
   rendezvous,
   withProcessGroup,
-} from "./own.js";
-export { Tensor, alloc, tensor } from "./tensors.js";
-export { Work } from "./work.js";
+} from "../runtime/own.js";
+export { Tensor, alloc, tensor } from "../runtime/tensors.js";
+export { Work } from "../runtime/work.js";

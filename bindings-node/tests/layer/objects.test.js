@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { decode, encode } from "../../js/generated/codec.js";
+import { decode, encode } from "../../js/runtime/codec.js";
 import { standIn } from "./standin.js";
 
 const { pr, native } = await standIn();

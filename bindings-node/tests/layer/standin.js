@@ -1,7 +1,7 @@
 // A native half for tests of the layer: it copies, queues and completes as the real ones do, but
 // every operation ends when the test says so, and every call is written down.
 
-import { install } from "../../js/generated/native.js";
+import { install } from "../../js/runtime/native.js";
 
 /** Milliseconds that every operation says is its limit. */
 const LIMIT_MS = 1000;
@@ -55,6 +55,8 @@ class StandIn {
   issuedInOrder = [];
   warnings = [];
   cancelled = [];
+  /** Numbers of groups. */
+  aborted = [];
   copiedInTurn = [0];
   /** Whether operations read, and write, their tensors. */
   reads = true;
@@ -115,7 +117,9 @@ class StandIn {
     const { dst, src, group_dst: to = null, group_src: from = null } = keywords ?? {};
     const global = args[1] ?? dst ?? src ?? null;
     const peer = () => (global === null ? (to ?? from) : global - 10);
-    return { groups: group?.id === undefined ? [] : [group.id], peer, begin };
+    const groups = group?.id === undefined ? [] : [group.id];
+    const abortGroups = () => this.aborted.push(...groups);
+    return { groups, peer, begin, abortGroups };
   }
 
   cancellation() {
@@ -143,6 +147,7 @@ let works = 0;
 class StandInWork {
   name = "allreduce";
   sequence = -1;
+  groupName = "a group";
   timeoutMs = LIMIT_MS;
   issued = false;
   isWatched = false;

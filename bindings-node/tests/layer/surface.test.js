@@ -4,17 +4,19 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
+import { packed } from "../../../tests/javascript/packed.mjs";
 import { standIn } from "./standin.js";
 
 const { pr } = await standIn();
 const root = new URL("../../", import.meta.url);
-const text = await readFile(new URL("index.d.ts", root), "utf8");
+const generated = await readFile(new URL("index.d.ts", root), "utf8");
+const text = generated + (await readFile(new URL("js/runtime/types.d.ts", root), "utf8"));
 const declared = declarations(text);
 
 /** Properties that instances have of themselves, not of their class. */
@@ -61,7 +63,7 @@ test("every declared member is there, and every member is declared", () => {
 test("everything is documented", () => {
   const lines = text.split("\n");
   const undocumented = lines.filter((line, index) => {
-    const isDeclaration = /^export /.test(line) || /^  (static |readonly )*[\w[].*[;{]$/.test(line);
+    const isDeclaration = /^export \w/.test(line) || /^  (static |readonly )*[\w[].*[;{]$/.test(line);
     const isHidden = /constructor\(\);$/.test(line);
     const isArgument = /^  options\?: /.test(line);
     if (!isDeclaration || isHidden || isArgument) return false;
@@ -70,15 +72,24 @@ test("everything is documented", () => {
   assert.deepEqual(undocumented, []);
 });
 
-test("both packages have the same declarations and the same layer", async () => {
+test("both packages have the same declarations and the same generated layer", async () => {
   const other = new URL("../bindings-wasm/", root);
-  assert.equal(await readFile(new URL("index.d.ts", other), "utf8"), text);
-  const { readdir } = await import("node:fs/promises");
+  assert.equal(await readFile(new URL("index.d.ts", other), "utf8"), generated);
   const files = await readdir(new URL("js/generated/", root));
   assert.deepEqual(await readdir(new URL("js/generated/", other)), files);
   for (const file of files) {
     const of = (package_) => readFile(new URL(`js/generated/${file}`, package_), "utf8");
     assert.equal(await of(other), await of(root), file);
+  }
+});
+
+test("the package has everything that it imports", async () => {
+  const files = await packed(root);
+  const runtime = await readdir(new URL("js/runtime/", root));
+  assert.ok(runtime.length > 15, `${runtime.length} files`);
+  for (const file of runtime) assert.ok(files.has(`js/runtime/${file}`), file);
+  for (const file of ["index.d.ts", "js/index.js", "js/work.js", "js/generated/index.js"]) {
+    assert.ok(files.has(file), file);
   }
 });
 

@@ -165,7 +165,7 @@ export async function lostInPreparation({ group, store, rank }) {
   let thrown = null;
   const works = [];
   if (rank === 0) {
-    const { native } = await import("../../js/generated/native.js");
+    const { native } = await import("../../js/runtime/native.js");
     const prepare = native.prepare;
     native.prepare = (...given) => {
       const [, , , , tensors, infos] = given;

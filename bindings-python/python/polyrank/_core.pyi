@@ -1795,8 +1795,11 @@ def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) ->
     """
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Aborts a group and forgets it; without `group`, all of them, so that a default group can be
-    made anew. Does not wait for other ranks.
+    """Aborts a group and forgets it; without `group`, all groups and the default group, so that
+    another can be made. Every operation of it fails, on all ranks. Does not wait for operations in
+    flight: only until the other ranks were told, for a second at most.
+
+    Raises `NotInitializedError`.
     """
 
 def current_process_group() -> ProcessGroup:

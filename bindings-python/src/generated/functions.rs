@@ -80,8 +80,11 @@ fn py_destroy_process_group<'py>(
     convert::invoke(py, "DISTRIBUTED_DESTROY_PROCESS_GROUP", positional, keywords)
 }
 
-/// Aborts a group and forgets it; without `group`, all of them, so that a default group can be
-/// made anew. Does not wait for other ranks.
+/// Aborts a group and forgets it; without `group`, all groups and the default group, so that
+/// another can be made. Every operation of it fails, on all ranks. Does not wait for operations in
+/// flight: only until the other ranks were told, for a second at most.
+///
+/// Raises `NotInitializedError`.
 #[pyfunction]
 #[pyo3(name = "abort_process_group", signature = (*positional, **keywords), text_signature = "(group=None)")]
 fn py_abort_process_group<'py>(

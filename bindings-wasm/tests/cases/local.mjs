@@ -35,6 +35,22 @@ export const local = {
     equal(await store.check(["in/side"]), true);
   },
 
+  async "a source rank is known of what was received, and of nothing else"(pr) {
+    const groups = await join(pr, 2);
+    const got = new Int32Array(1);
+    const receive = groups[0].recvAnysource([got], { tag: 1 });
+    await fails("InvalidArgument", "sourceRank", () => receive.sourceRank());
+    await groups[1].send([Int32Array.of(5)], 0, { tag: 1 });
+    await receive;
+    equal([got[0], receive.sourceRank()], [5, 1]);
+    const works = groups.map((group) => group.allreduce(Int32Array.of(1)));
+    await Promise.all(works);
+    for (const work of works) {
+      await fails("InvalidArgument", "sourceRank", () => work.sourceRank());
+    }
+    await leave(groups);
+  },
+
   async "every array type is its dtype"(pr) {
     const groups = await join(pr, 2);
     const types = [

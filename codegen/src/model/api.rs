@@ -77,7 +77,7 @@ pub struct Notes {
     pub waits: bool,
     /// `[Blocks]`: a request of a store that waits for what another one does.
     pub blocks: bool,
-    /// `[Leaves=…]`: the call leaves groups; what aborts them, called in the same way.
+    /// `[Leaves=…]`: the call leaves groups, `in_order` or `immediately`.
     pub leaves: Option<String>,
     /// `[Factory=…]` on a constructor that waits: the static method that stands for it where
     /// constructors cannot wait.

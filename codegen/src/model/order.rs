@@ -35,11 +35,12 @@ impl Method {
     /// In whose order of calls it stands.
     pub fn order(&self) -> Order {
         let notes = &self.notes;
-        if !notes.waits {
+        let leaves = notes.leaves.as_deref();
+        if !notes.waits || leaves == Some("immediately") {
             Order::Free
         } else if self.owner == Type::GROUP {
             Order::Group
-        } else if notes.leaves.is_some() {
+        } else if leaves.is_some() {
             Order::Left
         } else if self.concerns_groups() {
             Order::Group

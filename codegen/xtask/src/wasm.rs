@@ -19,6 +19,9 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const OUTPUT: &str = "bindings-wasm/js/wasm";
 /// Beside the module: the profile that it was built with.
 const PROFILE_STAMP: &str = "profile.txt";
+/// The hand-written JavaScript, which stands in Node's package, and where this one has it; not
+/// checked in.
+const RUNTIME: (&str, &str) = ("bindings-node/js/runtime", "bindings-wasm/js/runtime");
 /// What the files are called.
 const NAME: &str = "polyrank";
 /// The optimiser of the npm package `binaryen`.
@@ -91,6 +94,7 @@ impl Build {
 /// # Errors
 /// As [`run`].
 pub(crate) fn build(workspace: &Workspace, progress: &Progress, how: Build) -> Result<()> {
+    take_runtime(&workspace.path(RUNTIME.0), &workspace.path(RUNTIME.1))?;
     let compiled = compile(workspace, progress, how)?;
     let output = workspace.path(OUTPUT);
     let module = output.join(format!("{NAME}_bg.wasm"));
@@ -114,6 +118,21 @@ pub(crate) fn build(workspace: &Workspace, progress: &Progress, how: Build) -> R
     Ok(())
 }
 
+/// Makes the folder `to` what the folder `from` is.
+fn take_runtime(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;
+    }
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    let files = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for file in files {
+        let file = file.with_context(|| format!("cannot read {}", from.display()))?;
+        let copy = to.join(file.file_name());
+        fs::copy(file.path(), &copy).with_context(|| format!("cannot write {}", copy.display()))?;
+    }
+    Ok(())
+}
+
 /// Compiles the crate; where the module lies.
 fn compile(workspace: &Workspace, progress: &Progress, how: Build) -> Result<PathBuf> {
     let profile = how.profile();
@@ -133,7 +152,7 @@ pub(crate) fn has_target() -> bool {
     let words = ["--print", "target-libdir", "--target", TARGET];
     let Ok(answer) = Command::new("rustc").args(words).output() else { return false };
     let folder = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
     names.any(|name| name.starts_with("libstd-") && name.ends_with(".rlib"))
 }
@@ -188,6 +207,7 @@ fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result
     optimiser.args([
         "-Os",
         "--converge",
+        "--strip-target-features",
         "--enable-simd",
         "--enable-bulk-memory",
         "--enable-sign-ext",
@@ -200,8 +220,7 @@ fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result
 
 /// Bytes of the module, and of the module after gzip.
 fn sizes(module: &Path) -> Result<(u64, u64)> {
-    let bytes =
-        std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
+    let bytes = fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     zip.write_all(&bytes)?;
     Ok((bytes.len() as u64, zip.finish()?.len() as u64))
@@ -209,6 +228,6 @@ fn sizes(module: &Path) -> Result<(u64, u64)> {
 
 /// Whether `product` is there and not older than `source`.
 fn is_newer(product: &Path, source: &Path) -> bool {
-    let time = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
+    let time = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     matches!((time(product), time(source)), (Some(product), Some(source)) if product >= source)
 }

@@ -157,17 +157,22 @@ impl Invocation {
     /// is over, because it may issue several operations one after the other. None if it belongs to
     /// no group.
     pub fn groups(&self) -> Vec<u64> {
+        self.ordering_groups().iter().map(ProcessGroup::identity).collect()
+    }
+
+    /// Aborts those groups: the call leaves them, and what was called before it takes too long.
+    pub fn abort_groups(&self) {
+        self.ordering_groups().iter().for_each(ProcessGroup::abort);
+    }
+
+    fn ordering_groups(&self) -> Vec<ProcessGroup> {
         let named = self.objects.iter().find_map(|object| object.group().ok());
         let called_on = self.this.as_ref().and_then(|this| this.group().ok());
         match (self.entry.order, called_on.or(named)) {
             (Order::Free | Order::Store | Order::StoreUntilBegun, _) => Vec::new(),
-            (Order::Left, _) => {
-                distributed::left_with(named).iter().map(ProcessGroup::identity).collect()
-            }
-            (Order::Group, Some(group)) => vec![group.identity()],
-            (Order::Group, None) => {
-                distributed::default_group().iter().map(ProcessGroup::identity).collect()
-            }
+            (Order::Left, _) => distributed::left_with(named),
+            (Order::Group, Some(group)) => vec![group.clone()],
+            (Order::Group, None) => distributed::default_group().into_iter().collect(),
         }
     }
 

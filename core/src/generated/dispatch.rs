@@ -43,7 +43,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "DISTRIBUTED_ABORT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_ABORT_PROCESS_GROUP,
         order: Order::Free,
-        waits: false,
+        waits: true,
         run: Some(|call| Box::pin(implementations::distributed::abort_process_group(call))),
     },
     Entry {

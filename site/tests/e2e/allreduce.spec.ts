@@ -23,6 +23,7 @@ class NodeRank {
   async join(store: string, name: string, size: number): Promise<void> {
     // Both packages have the same declarations.
     this.pr = (await import(NODE_PACKAGE)) as Pr;
+    this.turns = [];
     const room = await Room.enter(this.pr, { url: store, room: name, size });
     const place = await room.join(new AbortController().signal, () => {});
     await this.pr.initProcessGroup({
@@ -41,7 +42,7 @@ class NodeRank {
   /** What ended its turns; undefined if it was told to stop. */
   async ended(): Promise<unknown> {
     const reason = await this.#ended;
-    this.pr.abortProcessGroup();
+    await this.pr.abortProcessGroup();
     return reason;
   }
 
@@ -97,6 +98,23 @@ test("two pages and a Node rank add up what their users set", async ({ context, 
   expect(await rank.ended()).toMatchObject({ kind: "RankFailed", rank: 1 });
   await first.getByTestId("again").click();
   await expect(first.getByTestId("status")).toHaveText("Waiting for 2 more ranks of 3.");
+
+  // They do, with a tab that was not there before, and come to a second result.
+  const third = await context.newPage();
+  await third.goto(address(site, store, room, 3));
+  await rank.join(store, room, 3);
+  for (const page of [first, third]) {
+    await expect(page.getByTestId("status")).toHaveText("Running with 3 ranks.");
+  }
+  for (let index = 0; index < VALUES; index += 1) {
+    await setValue(first, index, 2 * index);
+    await setValue(third, index, 0.25);
+  }
+  const again = Array.from({ length: VALUES }, (_, index) => 2 * index + 0.25 + 1);
+  for (const page of [first, third]) {
+    await expect.poll(() => results(page)).toEqual(again);
+  }
+  await expect.poll(() => rank.turns.at(-1)?.result).toEqual(again);
 });
 
 test("workers of one tab are ranks too", async ({ page, site, store }) => {

@@ -100,8 +100,8 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     // Objects have their place by themselves.
     let is_in_order = kind(method) == Kind::Waits && method.order().is_of_groups();
     fields.extend(is_in_order.then(|| "inOrder: true".to_owned()));
-    let abort = method.notes.leaves.iter();
-    fields.extend(abort.map(|abort| format!("abort: \"{}\"", key(&method.owner, abort))));
+    let leaves = is_in_order && method.notes.leaves.is_some();
+    fields.extend(leaves.then(|| "leaves: true".to_owned()));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
         Some(Type::Undefined) => fields.push("gives: \"nothing\"".to_owned()),

@@ -11,15 +11,11 @@ use super::values::{errors_in_order, kind, numbered};
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Role, Type};
 
-/// What has a form of its own in JavaScript, declared by hand.
-const OWN: &str = include_str!("../../../templates/javascript/runtime/own.d.ts");
-
 /// `index.d.ts`.
 #[derive(Template)]
 #[template(path = "javascript/index.d.ts.jinja", escape = "none")]
 pub(super) struct Declarations {
     stamp: String,
-    own: &'static str,
     dtype_doc: String,
     dtypes: Vec<Value>,
     dtype_aliases: Vec<String>,
@@ -137,7 +133,6 @@ pub(super) fn view(api: &Api) -> Declarations {
     let renamed = api.dtypes.iter().filter(|known| dtype(&known.name) != known.name);
     Declarations {
         stamp: format!("// {}", stamp("idl/*.webidl")),
-        own: OWN.trim_end(),
         dtype_doc: plain(api, &api.dtype_doc, ""),
         dtypes: api.dtypes.iter().map(|it| valued(api, &dtype(&it.name), &it.doc)).collect(),
         dtype_aliases: renamed.map(|known| known.name.clone()).collect(),

@@ -158,7 +158,7 @@ impl Tools<'_> {
             self.over_tcp(),
             step(
                 "strangers",
-                "strangers, closed and suspended tabs, encrypted connections",
+                "strangers, closed and suspended tabs, encrypted connections, examples of the docs",
                 &["node", "wasm", "rust"],
                 self.node(&[
                     "--test",
@@ -168,6 +168,7 @@ impl Tools<'_> {
                     "tests/javascript/closed_tab.test.mjs",
                     "tests/javascript/encrypted.test.mjs",
                     "tests/javascript/standing_store.test.mjs",
+                    "tests/javascript/examples.test.mjs",
                 ]),
             ),
             step(
@@ -178,6 +179,7 @@ impl Tools<'_> {
                     "--test",
                     "--test-concurrency=1",
                     "--test-reporter=tap",
+                    "bindings-wasm/tests/package.test.mjs",
                     "bindings-wasm/tests/node.test.mjs",
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",

@@ -44,10 +44,10 @@ pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
     distributed::destroy_process_group_in(Way::NATURAL, group).await.into_answer()
 }
 
-/// Aborts a group, or all of them.
+/// Aborts a group, or all of them, and forgets what it aborted.
 pub(crate) async fn abort_process_group(call: Invocation) -> Result<Answer> {
     let group = call.object(abort_process_group::GROUP).map(Object::group).transpose()?;
-    distributed::abort_process_group(group).into_answer()
+    distributed::abort_process_group_in(Way::NATURAL, group).await.into_answer()
 }
 
 /// Makes a group of some ranks.

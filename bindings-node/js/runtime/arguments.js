@@ -1,0 +1,233 @@
+// Arguments of a call: JavaScript values in, neutral ones for the native half out. Options come as
+// one plain object behind the others. Which overload is meant, the core decides; nothing here knows
+// a method.
+
+import { ReduceOp } from "../generated/constants.js";
+import { CudaTensor, describedOnDevice } from "./cuda.js";
+import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
+import { HANDLE } from "./handles.js";
+import { NonGroupMember } from "./members.js";
+import { steadyBytesOf } from "./owned.js";
+import { NO_BYTES, Tensor, codeOf, described, inPlace } from "./tensors.js";
+import { bytesOf, bytesOfBuffer } from "./views.js";
+
+/** A call's arguments: those by position, and the options if the last one is an object of them. */
+export function split(spec, given) {
+  let end = given.length;
+  let options = null;
+  if (end > spec.required && isPlain(given[end - 1])) {
+    end -= 1;
+    options = given[end];
+  }
+  while (end > 0 && given[end - 1] === undefined) end -= 1;
+  return { positional: end === given.length ? given : given.slice(0, end), options };
+}
+
+/** The value that a call was given for a parameter, by position or among the options. */
+export function argument({ positional, options }, place, name) {
+  return place < positional.length ? positional[place] : options?.[name];
+}
+
+/** The signal among the options, if there is one. */
+export function signalOf(options) {
+  const signal = options?.signal;
+  if (signal === undefined || signal === null) return null;
+  if (typeof signal.aborted !== "boolean" || typeof signal.addEventListener !== "function") {
+    throw new InvalidTypeError(`'signal' must be an AbortSignal, not ${typeName(signal)}`);
+  }
+  return signal;
+}
+
+/** The neutral values of a call without tensors: views on memory are runs of bytes. */
+export function plainArguments(spec, { positional, options }) {
+  return neutral(spec, positional, options, plainObject);
+}
+
+/** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
+ * `views` are the arrays that the bytes are of, `arrays` the objects that were passed. */
+export function tensorArguments(spec, { positional, options }) {
+  const call = {
+    args: null,
+    keywords: null,
+    tensors: [],
+    infos: [],
+    views: [],
+    arrays: [],
+    bytes: 0,
+  };
+  const { args, keywords } = neutral(spec, positional, options, (object, depth) => {
+    return takeTensor(call, object, depth);
+  });
+  call.args = args;
+  call.keywords = keywords;
+  return call;
+}
+
+/** A value that is in the native half's words already. */
+export class Marked {
+  constructor(marked) {
+    this.marked = marked;
+  }
+}
+
+/** Milliseconds as the native half takes them. */
+export function duration(value) {
+  if (typeof value === "bigint") return duration(Number(value));
+  if (typeof value !== "number") return value;
+  if (Number.isNaN(value)) throw new InvalidArgumentError("a timeout is a number of ms, not NaN");
+  return { kind: "duration", ms: value };
+}
+
+/** `reduceOp` -> `reduce_op`, as the IDL spells names. */
+export function idlName(name) {
+  let known = idlNames.get(name);
+  if (known === undefined) {
+    known = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    // Programs that make names up in a loop shall not fill the memory.
+    if (idlNames.size < 1000) idlNames.set(name, known);
+  }
+  return known;
+}
+
+/** What a message calls the type of `value`. */
+export function typeName(value) {
+  if (value === null) return "null";
+  if (typeof value !== "object") return typeof value;
+  return value.constructor?.name || "object";
+}
+
+/** Whether `value` is an object that is nothing but its properties, of whichever realm. */
+export function isPlain(value) {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+const idlNames = new Map();
+
+/** Options that are lengths of time in every call that has them. */
+const DURATIONS = new Set(["timeout", "reconnectGrace"]);
+
+/** Options that this layer itself looks at. */
+const OWN = new Set(["signal"]);
+
+/** How many lists and records may stand in one another: as in Python. */
+const DEEPEST = 4;
+
+function neutral(spec, positional, options, ofObject) {
+  const args = new Array(positional.length);
+  for (let place = 0; place < args.length; place += 1) {
+    const value = positional[place];
+    args[place] = spec.durations?.includes(place) ? duration(value) : one(value, ofObject, 0);
+  }
+  return { args, keywords: options === null ? null : members(options, ofObject, 0) };
+}
+
+function members(options, ofObject, depth) {
+  let all = null;
+  for (const name of Object.keys(options)) {
+    const value = options[name];
+    if (value === undefined || OWN.has(name)) continue;
+    all ??= {};
+    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject, depth);
+  }
+  return all;
+}
+
+function one(value, ofObject, depth) {
+  switch (typeof value) {
+    case "object":
+      return value === null ? null : ofObject(value, depth);
+    case "undefined":
+      return null;
+    case "function":
+    case "symbol":
+      return foreign(value);
+    case "number":
+      return exact(value);
+    case "bigint":
+      return within64Bits(value);
+    default:
+      return value;
+  }
+}
+
+/** A number, unless it is one whose last digits JavaScript has lost. */
+function exact(value) {
+  if (!Number.isInteger(value) || Number.isSafeInteger(value)) return value;
+  const bigint = Math.abs(value) < 2 ** 64 ? `, as ${BigInt(value)}n` : "";
+  throw new InvalidArgumentError(
+    `${value} is beyond 2^53, where numbers are not exact integers; give a BigInt${bigint}`,
+  );
+}
+
+function within64Bits(value) {
+  if (BigInt.asIntN(64, value) === value) return value;
+  throw new InvalidArgumentError(
+    `${value}n is beyond 64 bits: integers are from -2^63 to 2^63 - 1`,
+  );
+}
+
+function takeTensor(call, object, depth) {
+  let info;
+  let view = object;
+  if (ArrayBuffer.isView(object)) {
+    info = codeOf(object);
+  } else if (object instanceof Tensor) {
+    ({ info, view } = described(object));
+  } else if (object instanceof CudaTensor) {
+    ({ info, view } = describedOnDevice(object));
+  } else {
+    return otherObject(object, (item, below) => takeTensor(call, item, below), depth);
+  }
+  let bytes = bytesOf(view);
+  const owned = inPlace(bytes, info);
+  if (owned !== null) [info, view, bytes] = [owned, NO_BYTES, NO_BYTES];
+  const index = call.tensors.push(bytes) - 1;
+  call.infos.push(info);
+  call.views.push(view);
+  call.arrays.push(object);
+  call.bytes += bytes.byteLength;
+  return { kind: "tensor", index };
+}
+
+function plainObject(object, depth) {
+  if (ArrayBuffer.isView(object)) return steadyBytesOf(object);
+  if (object instanceof ArrayBuffer) return steadyBytesOf(bytesOfBuffer(object));
+  return otherObject(object, plainObject, depth);
+}
+
+function otherObject(object, ofObject, depth) {
+  if (Array.isArray(object)) {
+    const below = deeper(depth);
+    return object.map((item) => one(item, ofObject, below));
+  }
+  if (object[HANDLE] !== undefined) return object[HANDLE].marked;
+  if (object instanceof ReduceOp) return reduceOp(object);
+  if (object instanceof Marked) return object.marked;
+  if (isPlain(object)) {
+    return { kind: "record", members: members(object, ofObject, deeper(depth)) ?? {} };
+  }
+  return foreign(object);
+}
+
+function deeper(depth) {
+  if (depth < DEEPEST) return depth + 1;
+  throw new InvalidTypeError(`lists and records are nested deeper than ${DEEPEST} levels`);
+}
+
+function reduceOp(operator) {
+  const { value: code, factor } = operator;
+  if (factor !== undefined) return { kind: "reduceOp", code, factor };
+  if (operator === ReduceOp.PREMUL_SUM) {
+    throw new InvalidTypeError("ReduceOp.PREMUL_SUM needs its factor; use premulSum(factor)");
+  }
+  return { kind: "reduceOp", code };
+}
+
+/** A value that only JavaScript understands: the core may say no to it by its type. */
+function foreign(value) {
+  const interfaces = value instanceof NonGroupMember ? ["ProcessGroup"] : [];
+  const callable = typeof value === "function";
+  return { kind: "foreign", typeName: typeName(value), interfaces, callable, slot: 0 };
+}

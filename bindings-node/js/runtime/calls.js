@@ -1,0 +1,229 @@
+// Calls of the native half: arguments over, answers back, errors as their classes. A method is
+// described by a record: `key` its name in the core's tables, `required` how many arguments must be
+// given, `durations` which positions are lengths of time; `group`, `output` where the group and
+// the result stand; `nonMember`, what a process that is not in the group gets; `leaves`, that the
+// call leaves groups.
+
+import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
+import {
+  InvalidArgumentError,
+  InvalidGroupError,
+  InvalidTypeError,
+  NotInitializedError,
+  UnsupportedError,
+  asError,
+  wrapped,
+} from "../generated/errors.js";
+import { handleOf, isHandle, wrap } from "./handles.js";
+import { inOrder, inOrderOrAfterAbort } from "./queues.js";
+import { NON_GROUP_MEMBER } from "./members.js";
+import { native, platform } from "./native.js";
+import { start } from "./operations.js";
+import { untilAborted } from "./signals.js";
+import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
+
+/** A call that does not wait: its value. */
+export function invoke(spec, self, given) {
+  const call = split(spec, given);
+  if (isOutside(spec, call)) return nothing(spec);
+  const { args, keywords } = plainArguments(spec, call);
+  const handle = receiver(spec, self);
+  return answer(spec, wrapped(() => native.invoke(handle, spec.key, args, keywords)));
+}
+
+/** A call that waits: wrong arguments throw here, what fails later rejects. `watch` is given what
+ * the native half promises, which a signal does not end at once. */
+export function invokeAsync(spec, self, given, watch) {
+  const call = split(spec, given);
+  const signal = signalOf(call.options);
+  if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
+  const { args, keywords } = plainArguments(spec, call);
+  const isExact = args.some((value) => typeof value === "bigint");
+  return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
+    if (spec.gives === "integer") return isExact ? BigInt(value) : exactNumber(spec, value);
+    return answer(spec, value);
+  });
+}
+
+/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. A call of a
+ * group begins when it is its turn there. */
+export function invokeNative(spec, self, args, keywords, signal, watch) {
+  const handle = receiver(spec, self);
+  if (spec.inOrder === true) {
+    const call = resolved(spec, handle, args, keywords);
+    return untilAborted(signal, (cancellation) => {
+      const begin = () => {
+        const answer = begun(call, cancellation);
+        // Until now there was nothing to cancel.
+        if (signal?.aborted) native.cancel(cancellation);
+        return answer;
+      };
+      if (spec.leaves !== true) return inOrder(call.groups, begin);
+      const abort = () => call.abortGroups();
+      return inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
+    });
+  }
+  return untilAborted(signal, (cancellation) => {
+    const promise = wrapped(() => {
+      return native.invokeAsync(handle, spec.key, args, keywords, cancellation);
+    });
+    watch?.(promise);
+    return promise.catch((error) => {
+      throw asError(error);
+    });
+  });
+}
+
+/** A call, with neutral arguments, that begins when it is told to. Wrong arguments throw. */
+export function resolved(spec, handle, args, keywords) {
+  return wrapped(() => native.resolve(handle, spec.key, args, keywords));
+}
+
+/** What a resolved call answers, as the native half gives it. */
+export function begun(call, cancellation) {
+  return wrapped(() => call.begin(cancellation)).catch((error) => {
+    throw asError(error);
+  });
+}
+
+/** A native object that a constructor makes. */
+export function make(spec, given) {
+  const { args, keywords } = plainArguments(spec, split(spec, given));
+  return wrapped(() => native.invoke(null, spec.key, args, keywords));
+}
+
+/** A collective or a message: its handle. */
+export function operate(spec, self, values) {
+  const call = split(spec, values);
+  const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
+  const signal = signalOf(call.options);
+  if (isOutside(spec, call)) return doNothing(spec, value);
+  if (signal?.aborted) return failed(signal.reason, value);
+  const handle = receiver(spec, self);
+  const given = tensorArguments(spec, call);
+  const { args, keywords, tensors, infos, arrays } = given;
+  const operation = start(given, groupOf(spec, call, handle), (startWithin) => {
+    return wrapped(() => {
+      return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin);
+    });
+  });
+  if (signal !== null) endWith(signal, operation);
+  return new Work(MADE_HERE, operation, value, arrays);
+}
+
+/** Messages of tensors on devices, of one group, that go together: the handle of each, which is
+ * that of all. */
+export function operateTogether(messages) {
+  const parts = messages.map(({ spec, values }) => {
+    const call = split(spec, values);
+    return { spec, call, ...tensorArguments(spec, call) };
+  });
+  const [{ spec, call }] = parts;
+  const of = (what) => parts.flatMap((part) => part[what]);
+  const all = { tensors: of("tensors"), infos: of("infos"), views: of("views"), bytes: 0 };
+  const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
+    return [key, args, keywords, tensors, infos];
+  });
+  const operation = start(all, groupOf(spec, call, null), (startWithin) => {
+    return wrapped(() => native.prepareTogether(calls, startWithin));
+  });
+  const arrays = of("arrays");
+  return parts.map(({ spec, call }) => {
+    const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
+    return new Work(MADE_HERE, operation, value, arrays);
+  });
+}
+
+/** Leaves a group in good order, and the free functions forget it if they made it and still know
+ * it. A group that was left is left again without harm. */
+export async function leave(group, destroy, shutdown) {
+  try {
+    await invokeAsync(destroy, null, [group]);
+  } catch (error) {
+    const isUnknown = error instanceof InvalidGroupError || error instanceof NotInitializedError;
+    if (!isUnknown) throw error;
+    await invokeAsync(shutdown, group, []);
+  }
+}
+
+/** A call of something that only stands in the surface. */
+export function unbuilt(path) {
+  const who = `polyrank ${native.version()}`;
+  const text = `${who} does not support ${path}`;
+  throw new UnsupportedError(text, { who, operation: path });
+}
+
+/** Whether a call is for a group that this process is not in. */
+export function isOutside(spec, call) {
+  if (spec.group === undefined) return false;
+  return argument(call, spec.group, spec.groupName) === NON_GROUP_MEMBER;
+}
+
+/** What a function answers to a process that is not in the group. */
+export function nothing(spec) {
+  if (spec.nonMember !== undefined) return spec.nonMember ?? undefined;
+  const message = "this process is not a member of it";
+  throw new InvalidGroupError(`Invalid process group specified: ${message}`, {});
+}
+
+/** The native half of the group of an operation; none for the default group. */
+function groupOf(spec, call, handle) {
+  if (handle !== null || spec.group === undefined) return handle;
+  const given = argument(call, spec.group, spec.groupName);
+  return typeof given === "object" && given !== null ? handleOf(given) : null;
+}
+
+/** The native half of the object that a method is called on; none for a function. */
+function receiver(spec, self) {
+  if (self === null) return null;
+  const handle = handleOf(self);
+  if (handle !== null) return handle;
+  const name = spec.name ?? "this attribute";
+  throw new InvalidTypeError(
+    `${name} needs its object: write group.${name}(…), or bind it: group.${name}.bind(group)`,
+  );
+}
+
+function answer(spec, value) {
+  if (value === null || value === undefined) {
+    return spec.gives === "group" ? NON_GROUP_MEMBER : spec.gives === "nothing" ? undefined : null;
+  }
+  if (spec.gives === "nothing") return undefined;
+  return converted(value);
+}
+
+/** An integer as a number, if numbers have all its digits. */
+function exactNumber(spec, value) {
+  const number = Number(value);
+  if (Number.isSafeInteger(number)) return number;
+  throw new InvalidArgumentError(
+    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, ` +
+      "where numbers are not exact integers; give a BigInt to get one",
+  );
+}
+
+function converted(value) {
+  if (typeof value === "bigint") return Number(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (isHandle(value)) return wrap(value);
+  return Array.isArray(value) ? value.map(converted) : value;
+}
+
+function doNothing(spec, value) {
+  platform.warn(
+    `Running ${spec.name} in a process which does not belong to the given group does nothing.`,
+  );
+  return new Work(MADE_HERE, NOTHING_TO_DO, value, []);
+}
+
+function failed(reason, value) {
+  const failure = { error: reason };
+  const ended = { ...NOTHING_TO_DO, failure, whenEnded: (listener) => listener(failure) };
+  return new Work(MADE_HERE, ended, value, []);
+}
+
+function endWith(signal, operation) {
+  const onAbort = () => operation.abandon(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  operation.whenEnded(() => signal.removeEventListener("abort", onAbort));
+}

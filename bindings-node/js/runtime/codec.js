@@ -1,0 +1,148 @@
+// Objects as CBOR (RFC 8949) and back, as ranks in every language read them. Nothing that is read
+// runs code. Knows no operation.
+
+import { Tagged, decode as decodeCbor, encode as encodeCbor } from "cborg";
+
+import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
+
+/** How deep objects may be nested: a list may contain itself, and readers have limits. */
+const DEEPEST = 100;
+
+/** Tags of RFC 8949 and of the registry that it names. */
+const POSITIVE = 2;
+const NEGATIVE = 3;
+const SHAPED = 40;
+const SET = 258;
+const COMPLEX = 43000;
+/** A tuple of Python: not registered; the letters `pytu`. */
+const TUPLE = 0x70797475;
+
+/** Tags of arrays in RFC 8746, little-endian, and the arrays of JavaScript. */
+const ARRAYS = new Map([
+  [64, Uint8Array],
+  [69, Uint16Array],
+  [70, Uint32Array],
+  [71, BigUint64Array],
+  [72, Int8Array],
+  [77, Int16Array],
+  [78, Int32Array],
+  [79, BigInt64Array],
+  [84, globalThis.Float16Array ?? Uint16Array],
+  [85, Float32Array],
+  [86, Float64Array],
+]);
+
+/** The encoding of `object`. */
+export function encode(object) {
+  return encodeCbor(encodable(object, 0), { mapSorter: () => 0 });
+}
+
+/** The object that `bytes` encode. */
+export function decode(bytes) {
+  try {
+    return plain(decodeCbor(bytes, { tags, useMaps: true, coerceUndefinedToNull: true }));
+  } catch (error) {
+    throw new InvalidArgumentError(`no CBOR came: ${error.message}`, {});
+  }
+}
+
+/** Maps whose keys are all texts are objects in JavaScript. */
+function plain(value) {
+  if (Array.isArray(value)) return value.map(plain);
+  if (value instanceof Set) return new Set([...value].map(plain));
+  if (!(value instanceof Map)) return value;
+  const entries = [...value].map(([key, item]) => [plain(key), plain(item)]);
+  const isObject = entries.every(([key]) => typeof key === "string");
+  return isObject ? Object.fromEntries(entries) : new Map(entries);
+}
+
+function encodable(value, depth) {
+  if (depth > DEEPEST) {
+    throw new InvalidArgumentError(`objects are nested deeper than ${DEEPEST} levels`, {});
+  }
+  switch (typeof value) {
+    case "undefined":
+      return null;
+    case "boolean":
+    case "number":
+    case "string":
+      return value;
+    case "bigint":
+      return integer(value);
+    case "object":
+      return value === null ? null : encodableObject(value, depth);
+    default:
+      throw refused(value);
+  }
+}
+
+function encodableObject(value, depth) {
+  const inner = (item) => encodable(item, depth + 1);
+  if (Array.isArray(value)) return Array.from(value, inner);
+  if (value instanceof Uint8Array) return value;
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  if (ArrayBuffer.isView(value)) return shaped(value);
+  if (value instanceof Set) return new Tagged(SET, [...value].map(inner));
+  if (value instanceof Map) {
+    return new Map([...value].map(([key, item]) => [inner(key), inner(item)]));
+  }
+  const prototype = Object.getPrototypeOf(value);
+  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) throw refused(value);
+  return new Map(Object.entries(value).map(([key, item]) => [key, inner(item)]));
+}
+
+/** An array of numbers with its shape, as other languages' arrays have one. */
+function shaped(view) {
+  const name = view[Symbol.toStringTag];
+  const known = [...ARRAYS].find(([, array]) => array.name === name);
+  if (known === undefined) throw refused(view);
+  const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  return new Tagged(SHAPED, [[view.length], new Tagged(known[0], bytes)]);
+}
+
+/** An integer; of more than 64 bits as bytes, of which a negative one is -1 - n. */
+function integer(value) {
+  const rest = value >= 0n ? value : -1n - value;
+  if (rest < 2n ** 64n) return value;
+  const digits = rest.toString(16);
+  const even = digits.length % 2 === 0 ? digits : `0${digits}`;
+  const bytes = Uint8Array.from(even.match(/../g), (pair) => Number.parseInt(pair, 16));
+  return new Tagged(value >= 0n ? POSITIVE : NEGATIVE, bytes);
+}
+
+function refused(value) {
+  const name = typeof value === "object" ? (value.constructor?.name ?? "object") : typeof value;
+  return new InvalidTypeError(`values of type ${name} are not encoded as CBOR`, {});
+}
+
+const bigInteger = (bytes) => {
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return BigInt(`0x${digits || "0"}`);
+};
+
+const known = {
+  [POSITIVE]: (read) => bigInteger(read()),
+  [NEGATIVE]: (read) => -1n - bigInteger(read()),
+  [SET]: (read) => new Set(read()),
+  [TUPLE]: (read) => read(),
+  [COMPLEX]: (read) => {
+    const [re, im] = read();
+    return { re, im };
+  },
+  // One dimension is what an array of JavaScript has; of several, the shape goes with it.
+  [SHAPED]: (read) => {
+    const [shape, data] = read();
+    return shape.length === 1 ? data : { shape, data };
+  },
+};
+for (const [tag, array] of ARRAYS) {
+  known[tag] = (read) => {
+    const bytes = read();
+    return new array(bytes.slice().buffer);
+  };
+}
+
+/** Of a tag that nobody here knows, the value says more than an error. */
+const tags = new Proxy(known, {
+  get: (_, tag) => known[tag] ?? ((read) => read()),
+});

@@ -1,0 +1,217 @@
+// What the layer wants of its native half, and of the platform under it. Each package's own
+// `js/index.js` installs both before the first call.
+
+/** A value as the native half takes it. */
+export type Arg =
+  | null
+  | undefined
+  | boolean
+  | number
+  | bigint
+  | string
+  | Uint8Array
+  | Arg[]
+  | MarkedArg;
+
+/** A value that JavaScript has no plain type for. */
+export type MarkedArg =
+  /** `index` into the call's `tensors`. */
+  | { kind: "tensor"; index: number }
+  | { kind: "reduceOp"; code: number; factor?: number }
+  | { kind: "duration"; ms: number }
+  /** A record of options, members in the IDL's spelling: `{ group_name: "x" }`. */
+  | { kind: "record"; members: Record<string, Arg> }
+  /** A group or a store. */
+  | { kind: "handle"; handle: NativeObject; typeName: string; interfaces: string[] }
+  /** Any other object: the resolver may say no to it by its type. */
+  | { kind: "foreign"; typeName: string; interfaces: string[]; callable: boolean; slot: number }
+  /** An object, or a list of objects, of an object collective. */
+  | ({ kind: "object" } & ObjectPayload);
+
+/** An object that travels as CBOR. */
+export interface ObjectPayload {
+  /** For a list: how many places it has; -1: what was given is no list. */
+  length?: number;
+  /** The encoding, of the object or of the whole list. */
+  bytes?: Uint8Array;
+  /** Why it cannot be encoded: the other ranks are told. */
+  failed?: string;
+  /** For `scatter_object_list`: the encodings of the objects, one by one. */
+  items?: { bytes?: Uint8Array; failed?: string }[];
+}
+
+/** What a tensor is, where its array does not say it all. Offset and strides in elements. */
+export interface TensorInfo {
+  dtype: number;
+  shape: readonly number[];
+  strides?: readonly number[];
+  offset?: number;
+  /** Memory of `Native.alloc` or of a device: used as it is, not copied; its place in `tensors` is
+   * empty. */
+  memory?: NativeMemory;
+}
+
+/** Memory that the native half owns. */
+export interface NativeMemory {
+  /** All of it, where it is now: to be asked for anew after each await. */
+  view(): Uint8Array;
+  /** Of a device's: where it begins. */
+  readonly address?: bigint;
+  /** Of a device's: lets go of it, which operations under way have all the same. */
+  release?(): void;
+}
+
+/** An opaque handle: a group or a store. */
+export interface NativeObject {
+  /** The IDL's name of its class: "ProcessGroup", "HashStore", … */
+  readonly type: string;
+  /** Equal for handles on the same thing, if handles of this type can be on the same thing. */
+  readonly id?: number;
+  /** Lets go of it; later calls of it throw. */
+  release?(): void;
+}
+
+/** An error of the core. The native half throws an `Error` whose `data` is one. */
+export interface NativeErrorData {
+  kind: string;
+  message: string;
+  /** In the IDL's spelling: `{ waited_ms: 5 }`. */
+  fields: Record<string, unknown>;
+}
+
+/** An operation: prepared, issued, complete. */
+export interface NativeWork {
+  /** Different for all operations of this realm. */
+  readonly id: number;
+  /** The collective, for messages. */
+  readonly name: string;
+  /** Identity of the group: operations of one group are issued in the order of the calls. */
+  readonly group: number;
+  /** The sequence number in the group; -1 before it is issued. */
+  readonly sequence: number;
+  readonly timeoutMs: number;
+  /** Indices of the tensors that are written, in the order of the call. */
+  readonly outputs: number[];
+  readonly issued: boolean;
+  /** Bytes that were copied in until now. */
+  readonly bytesCopiedIn: number;
+  /** Copies at most `budget` bytes in; the bytes that are left. Throws if an array has changed. */
+  copyIn(tensors: Uint8Array[], budget: number): number;
+  /** Issues it, when nothing is left to copy in. Throws as the core does. */
+  issue(): void;
+  /** It will not be issued, though it was called: its group is aborted on all ranks. */
+  giveUp(why: string): void;
+  /** Whether it ended. Moves things once, does not block. */
+  isDone(): boolean;
+  /** Has `onCompleted` name its id once it ended, soon if it has. Keeps the process alive. */
+  watch(): void;
+  /** What it failed with, once it ended. */
+  error(): NativeErrorData | null;
+  /** Copies at most `budget` bytes out; the bytes left. Throws if an array has changed. */
+  copyOut(tensors: Uint8Array[], budget: number): number;
+  /** Once it ended: the rank in the group that sent what was received; nothing if nobody did. */
+  sourceRank(): number | null | undefined;
+}
+
+/** A call that waits, of a group: resolved, not begun. */
+export interface NativeCall {
+  /** Identities of the groups in whose order it stands; nothing of the first is begun before it is
+   * over. */
+  readonly groups: number[];
+  /** The rank in the group with which it exchanges a message; nothing: with any, or none. */
+  peer(): number | null | undefined;
+  /** Aborts those groups: the call leaves them, and what was called before it takes too long. */
+  abortGroups(): void;
+  /** Begins, once. `cancel` ends the wait. */
+  begin(cancel: number | undefined): Promise<unknown>;
+}
+
+/** The native half. All keys are names of the core's tables: "STORE_GET", "TCP_STORE_NEW". */
+export interface Native {
+  readonly platform: "node" | "web";
+  version(): string;
+  /** How long operations may still go on when their group is left. */
+  shutdownLimitMs(): number;
+  /** Zeroed memory. */
+  alloc(bytes: number): NativeMemory;
+  /** As `prepare`, for messages of devices that go together: a method's key, arguments by position
+   * and by name, tensors and infos of each. As what follows, it is not there in a browser. */
+  prepareTogether?(
+    calls: [string, Arg[], Record<string, Arg> | null, Uint8Array[], (number | TensorInfo)[]][],
+    startWithin: number,
+  ): NativeWork;
+  /** A copy of `bytes` in memory of a CUDA device. */
+  cudaUpload?(bytes: Uint8Array, index: number): Promise<NativeMemory>;
+  /** Memory of a CUDA device, zeroed or whatever it is. */
+  cudaAllocate?(bytes: number, index: number, zeroed: boolean): Promise<NativeMemory>;
+  /** Memory of somebody else's on a CUDA device, which `owner` keeps. */
+  cudaMemoryAt?(
+    address: bigint,
+    bytes: number,
+    index: number,
+    stream: bigint,
+    owner: unknown,
+  ): NativeMemory;
+  /** A copy of the bytes of such memory, as they are after what its stream was issued. */
+  cudaDownload?(memory: NativeMemory, from: number, to: number): Promise<Uint8Array>;
+  /**
+   * Resolves and checks a collective or a message. If at most `startWithin` bytes are to be copied
+   * in, copies them and issues it (-1: never), and looks for a few microseconds whether it ends.
+   * `infos[i]` is the number of the dtype where `tensors[i]` is a flat array of it.
+   */
+  prepare(
+    group: NativeObject | null,
+    method: string,
+    args: Arg[],
+    keywords: Record<string, Arg> | null,
+    tensors: Uint8Array[],
+    infos: (TensorInfo | number)[],
+    startWithin: number,
+  ): NativeWork;
+  /** A call that does not wait, an attribute (key: class and attribute), or a constructor. */
+  invoke(
+    self: NativeObject | null,
+    method: string,
+    args: Arg[],
+    keywords: Record<string, Arg> | null,
+  ): unknown;
+  /** A call that waits. Wrong arguments throw at once; `cancel` ends the wait. */
+  invokeAsync(
+    self: NativeObject | null,
+    method: string,
+    args: Arg[],
+    keywords: Record<string, Arg> | null,
+    cancel: number | undefined,
+  ): Promise<unknown>;
+  /** As `invokeAsync`, without beginning. */
+  resolve(
+    self: NativeObject | null,
+    method: string,
+    args: Arg[],
+    keywords: Record<string, Arg> | null,
+  ): NativeCall;
+  /** A number for `cancel`; nothing is kept for it before a call that has it runs. */
+  cancellation(): number;
+  cancel(cancellation: number): void;
+  /** Calls `callback`, between turns of the event loop, with watched operations that ended. */
+  onCompleted(callback: (ids: number[]) => void): void;
+}
+
+/** The platform under the layer. */
+export interface Platform {
+  /** No memory has more bytes. */
+  readonly mostBytes: number;
+  /** No array looks at more of them. */
+  readonly mostArrayBytes: number;
+  /** Calls `callback` in the next turn of the event loop, after events that are there already. */
+  nextTurn(callback: () => void): void;
+  /** Tells the programmer of something that is probably a mistake. */
+  warn(text: string): void;
+  /** The group of the innermost `withProcessGroup`. */
+  currentGroup: { run<R>(group: object, callback: () => R): R; get(): object | undefined };
+}
+
+export let native: Native;
+export let platform: Platform;
+export function install(nativeHalf: Native, platformBelow: Platform): void;
+export function whenInstalled(callback: () => void): void;

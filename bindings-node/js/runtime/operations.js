@@ -1,0 +1,274 @@
+// Operations on their way: their copies in slices, their issue, their completion. Copies are made
+// on this thread, at most TURN_BYTES in a turn of the event loop; the operations of one group are
+// issued in the order of its queue. The native half keeps no array: each slice is handed the arrays
+// anew, so that one that was detached is noticed and not touched. Knows nothing of promises or of
+// arguments.
+
+import { InvalidArgumentError, asError } from "../generated/errors.js";
+import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
+import { native, platform, whenInstalled } from "./native.js";
+import { enqueue, isFree, ready, resume, unblock, whenReady } from "./queues.js";
+import { byteLengthOf } from "./views.js";
+
+/** As much is copied at once without counting. */
+const SMALL_BYTES = 64 * 1024;
+/** As much is copied in a turn of the event loop. */
+const TURN_BYTES = 4 * 1024 * 1024;
+/** As much of one operation is copied before it is another one's turn. */
+const SLICE_BYTES = 1024 * 1024;
+/** As much every slice counts for, so that a turn has an end however small they are. */
+const MIN_SLICE_BYTES = 4096;
+
+/** Operations whose results are being copied out. */
+const arriving = new Set();
+/** Operations that are issued, by the number of their native half. */
+const running = new Map();
+
+let spareBytes = TURN_BYTES;
+let turnIsDue = false;
+
+/** One operation: `tensors` are the bytes of `views`, `bytes` is what they have together. */
+export class Operation {
+  /** "queued" | "running" | "arriving" | "ended" */
+  state = "queued";
+  /** What it ended with: null, or a record with the error, which may be any value. */
+  failure = null;
+  #listeners = null;
+  #abandoned = false;
+  #began = performance.now();
+  #endedAt = null;
+
+  /** Where its tensors lie, while it is in flight. */
+  spans = [];
+  /** Operations in flight that must be over before this one copies in. */
+  predecessors = null;
+  /** Operations that wait for this one so. */
+  successors = null;
+
+  constructor(nativeWork, { tensors, infos, views, bytes }) {
+    this.native = nativeWork;
+    this.tensors = tensors;
+    this.infos = infos;
+    this.views = views;
+    this.bytes = bytes;
+  }
+
+  /** How long it took, or has taken so far. */
+  milliseconds() {
+    return (this.#endedAt ?? performance.now()) - this.#began;
+  }
+
+  /** Calls `listener` once with the failure or null, at once if it has ended. */
+  whenEnded(listener) {
+    if (this.state === "ended") listener(this.failure);
+    else (this.#listeners ??= new Set()).add(listener);
+  }
+
+  /** Forgets a listener. */
+  forget(listener) {
+    this.#listeners?.delete(listener);
+  }
+
+  /** Looks whether it is complete, without waiting. */
+  poll() {
+    if (running.has(this.native.id) && this.native.isDone()) this.arrive();
+  }
+
+  /** Ends it here; the ranks finish it among themselves, and its result is not copied out. */
+  abandon(reason) {
+    if (this.state === "ended") return;
+    this.#abandoned = true;
+    this.#notify({ error: reason });
+  }
+
+  /** It cannot be issued, though the other ranks count on it. */
+  giveUp(error) {
+    this.native.giveUp(error?.message ?? String(error));
+    this.end({ error });
+  }
+
+  /** It was issued. */
+  run() {
+    if (!this.#abandoned) this.state = "running";
+    if (this.native.isDone()) return this.arrive();
+    running.set(this.native.id, this);
+    this.native.watch();
+  }
+
+  /** It is complete: copies what came. */
+  arrive() {
+    running.delete(this.native.id);
+    if (this.#abandoned) return this.#release();
+    try {
+      const failure = this.native.error();
+      if (failure !== null) return this.end({ error: asError(failure) });
+      return this.copyOut(allowance(this.bytes));
+    } catch (error) {
+      return this.end({ error: asError(error) });
+    }
+  }
+
+  /** Copies a slice of what is given; whether that was all. */
+  copyIn(limit) {
+    this.#checkLengths();
+    const before = this.native.bytesCopiedIn;
+    const left = this.native.copyIn(this.tensors, limit);
+    use(this.native.bytesCopiedIn - before);
+    return left === 0;
+  }
+
+  /** Copies a slice of what came, and ends if that was all. */
+  copyOut(limit) {
+    if (this.#abandoned) return this.#release();
+    this.#checkLengths();
+    spend(Math.min(limit, this.bytes));
+    if (this.native.copyOut(this.tensors, limit) === 0) return this.end(null);
+    if (this.state === "arriving") return undefined;
+    this.state = "arriving";
+    arriving.add(this);
+    return askForTurn();
+  }
+
+  /** It ended, with `failure` or well. */
+  end(failure) {
+    if (!this.#abandoned) this.#notify(failure);
+    this.#release();
+  }
+
+  /** The native half sees that an array is detached or shorter; a longer one has other bytes. */
+  #checkLengths() {
+    this.views.forEach((view, index) => {
+      if (byteLengthOf(view) === byteLengthOf(this.tensors[index])) return;
+      throw new InvalidArgumentError("an array was resized while an operation used it", {});
+    });
+  }
+
+  #release() {
+    running.delete(this.native.id);
+    arriving.delete(this);
+    release(this);
+    this.tensors = null;
+    this.infos = null;
+    this.views = null;
+  }
+
+  #notify(failure) {
+    this.state = "ended";
+    this.failure = failure;
+    this.#endedAt = performance.now();
+    const listeners = this.#listeners;
+    this.#listeners = null;
+    if (listeners !== null) for (const listener of listeners) listener(failure);
+  }
+}
+
+/** The operation of a call, on its way. `group` is the native half of its group, null for the
+ * default group. `prepare` makes its own native half; it is given how many bytes that may copy in
+ * at once, -1: it must not start yet. */
+export function start(call, group, prepare) {
+  const shared = findOverlaps(call);
+  const isNext = shared.length === 0 && isFree(group);
+  const operation = new Operation(prepare(isNext ? allowance(call.bytes) : -1), call);
+  if (operation.native.issued) {
+    if (call.bytes > SMALL_BYTES) spend(operation.native.bytesCopiedIn);
+    operation.run();
+    // Most small ones are over by now.
+    if (operation.tensors !== null) registerMemory(operation);
+    return operation;
+  }
+  if (shared.length > 0) follow(operation, predecessors(shared, operation.native));
+  registerMemory(operation);
+  enqueue(operation);
+  return operation;
+}
+
+/** Has `operation` wait until those before it are over. */
+function follow(operation, before) {
+  operation.predecessors = before;
+  for (const other of before) (other.successors ??= []).push(operation);
+}
+
+/** Lets those go on that waited for `operation`. */
+function release(operation) {
+  releaseMemory(operation);
+  if (operation.successors === null) return;
+  for (const next of operation.successors) next.predecessors.delete(operation);
+  operation.successors = null;
+  unblock();
+}
+
+function allowance(bytes) {
+  return bytes <= SMALL_BYTES ? SMALL_BYTES : Math.max(spareBytes, 0);
+}
+
+function spend(bytes) {
+  if (bytes > SMALL_BYTES) use(bytes);
+}
+
+function use(bytes) {
+  spareBytes -= bytes;
+  askForTurn();
+}
+
+function askForTurn() {
+  if (turnIsDue) return;
+  turnIsDue = true;
+  platform.nextTurn(turn);
+}
+
+/** One turn of the event loop: slices of all operations that copy, each in its turn. */
+function turn() {
+  turnIsDue = false;
+  spareBytes = TURN_BYTES;
+  while (spareBytes > 0 && (arriving.size > 0 || ready.size > 0)) {
+    for (const operation of [...arriving]) {
+      if (spareBytes > 0) sliceOut(operation);
+    }
+    for (const [group, queue] of [...ready]) {
+      if (spareBytes > 0) sliceIn(group, queue);
+    }
+  }
+  if (arriving.size > 0 || ready.size > 0) askForTurn();
+}
+
+function sliceOut(operation) {
+  // To the end of the queue, so that every operation has its turn.
+  arriving.delete(operation);
+  arriving.add(operation);
+  try {
+    operation.copyOut(slice());
+  } catch (error) {
+    operation.end({ error: asError(error) });
+  }
+}
+
+/** Copies a slice of a queue's first operation in, and issues it if that was all. */
+function sliceIn(group, queue) {
+  const [operation] = queue;
+  ready.delete(group);
+  let isOver = true;
+  let failure = null;
+  try {
+    isOver = operation.copyIn(slice());
+    if (isOver) operation.native.issue();
+  } catch (error) {
+    failure = { error: asError(error) };
+  }
+  if (isOver) queue.shift();
+  resume(group, queue);
+  if (failure !== null) operation.giveUp(failure.error);
+  else if (isOver) operation.run();
+}
+
+function slice() {
+  const bytes = Math.min(SLICE_BYTES, spareBytes);
+  spareBytes -= MIN_SLICE_BYTES;
+  return bytes;
+}
+
+whenReady(askForTurn);
+whenInstalled(() => {
+  native.onCompleted((ids) => {
+    for (const id of ids) running.get(id)?.poll();
+  });
+});

@@ -1,0 +1,248 @@
+// What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
+// together, the names of backends.
+
+import { duration, signalOf, split } from "./arguments.js";
+import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
+import { CudaTensor } from "./cuda.js";
+import {
+  AlreadyInitializedError,
+  InvalidArgumentError,
+  InvalidTypeError,
+  RendezvousError,
+  UnknownBackendError,
+} from "../generated/errors.js";
+import { handleOf, wrap } from "./handles.js";
+import { NON_GROUP_MEMBER } from "./members.js";
+import { platform } from "./native.js";
+
+/** Limit of operations of a group that was given none, ms. */
+export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
+
+/** The names of backends; `gloo` is `tcp` here. */
+export const Backend = Object.freeze({
+  UNDEFINED: "undefined",
+  GLOO: "gloo",
+  NCCL: "nccl",
+  UCC: "ucc",
+  MPI: "mpi",
+  XCCL: "xccl",
+  TCP: "tcp",
+  WEBSOCKET: "websocket",
+});
+
+/** The name of a backend in lower case, if there is one of that name. */
+export function parseBackend(name) {
+  const known = Object.values(Backend);
+  const lower = String(name).toLowerCase();
+  if (known.includes(lower)) return lower;
+  const names = known.join(", ");
+  throw new UnknownBackendError(`Unknown backend type '${name}'; known are: ${names}`, {
+    name: String(name),
+    known: names,
+  });
+}
+
+/** Runs `callback` with `group` as the current group, through everything that it awaits. */
+export function withProcessGroup(group, callback) {
+  if (handleOf(group)?.type !== "ProcessGroup") {
+    throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
+  }
+  return platform.currentGroup.run(group, callback);
+}
+
+const DEFAULT_GROUP = { key: "DISTRIBUTED_DEFAULT_GROUP", required: 0 };
+
+/** The group of the innermost `withProcessGroup`, else the default group. */
+export function currentProcessGroup() {
+  return platform.currentGroup.get() ?? invoke(DEFAULT_GROUP, null, []);
+}
+
+const handlers = new Map();
+const RENDEZVOUS = { key: "DISTRIBUTED_RENDEZVOUS", required: 1 };
+
+/** Adds a URL scheme, which later meetings of this realm know. */
+export function registerRendezvousHandler(scheme, handler) {
+  if (typeof handler !== "function") {
+    throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
+  }
+  if (handlers.has(scheme) || BUILT_IN.has(scheme)) {
+    throw new RendezvousError(`the URL scheme '${scheme}' has a rendezvous handler already`, {});
+  }
+  handlers.set(scheme, handler);
+}
+
+const BUILT_IN = new Set(["env", "tcp", "file", "ws", "wss"]);
+
+/** Meets the other ranks at a URL, once: the store, the rank and the world size. */
+export function rendezvous(url, options = {}) {
+  const { rank = -1, worldSize = -1, timeout, signal = null } = options;
+  const handler = handlerOf(url);
+  if (handler !== undefined) return meet(handler, url, { rank, worldSize, timeout });
+  const limit = timeout === undefined ? {} : { timeout: duration(timeout) };
+  const keywords = { rank, world_size: worldSize, ...limit };
+  return invokeNative(RENDEZVOUS, null, [url], keywords, signal).then((met) => {
+    return { ...met, store: wrap(met.store) };
+  });
+}
+
+/** The call that makes the default group now, if one does. */
+let beginning = null;
+
+/** Makes the default group, and gives it. */
+export function initProcessGroup(spec, given) {
+  const { options } = split(spec, given);
+  // A call that was given up may take a moment until it is over.
+  if (beginning?.signal?.aborted) return beginning.over.then(() => initProcessGroup(spec, given));
+  if (beginning !== null) {
+    const text = "trying to initialize the default process group twice!";
+    return Promise.reject(new AlreadyInitializedError(text, {}));
+  }
+  const call = new Beginning(signalOf(options));
+  beginning = call;
+  try {
+    const begun = begin(spec, given, options ?? {}, (answer) => call.watch(answer));
+    begun.catch(() => {}).then(() => call.watch(null));
+    return begun.then(() => invoke(DEFAULT_GROUP, null, []));
+  } catch (error) {
+    call.end();
+    throw error;
+  }
+}
+
+/** A call of `initProcessGroup` that is under way. */
+class Beginning {
+  #isWatched = false;
+  #resolve;
+
+  constructor(signal) {
+    this.signal = signal;
+    this.over = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** It is over when the native half's answer, if it was asked, is there. */
+  watch(answer) {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    if (answer === null) this.end();
+    else answer.then(() => this.end(), () => this.end());
+  }
+
+  end() {
+    beginning = null;
+    this.#resolve();
+  }
+}
+
+function begin(spec, given, { initMethod, ...others }, watch) {
+  const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
+  if (handler === undefined) return invokeAsync(spec, null, given, watch);
+  return meet(handler, initMethod, others).then((met) => {
+    return invokeAsync(spec, null, [{ ...others, ...met }], watch);
+  });
+}
+
+function handlerOf(url) {
+  return handlers.get(/^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]);
+}
+
+async function meet(handler, url, { rank = -1, worldSize = -1, timeout }) {
+  const met = await handler(url, { rank, worldSize, timeout: timeout ?? DEFAULT_TIMEOUT_MS });
+  if (handleOf(met?.store) !== null && met.rank >= 0 && met.worldSize > met.rank) {
+    return { store: met.store, rank: met.rank, worldSize: met.worldSize };
+  }
+  throw new RendezvousError("the rendezvous handler gives no { store, rank, worldSize }", {});
+}
+
+/** One send or receive, for `batchIsendIrecv`. */
+export class P2POp {
+  constructor(op, tensor, peer, options = {}) {
+    if (typeof op !== "function" || !["isend", "irecv"].includes(op.name)) {
+      throw new InvalidArgumentError("Invalid ``op``. Expected ``op`` to be isend or irecv", {});
+    }
+    const { groupPeer } = options;
+    if ((peer ?? null) === null && (groupPeer ?? null) === null) {
+      const text = "P2POp: one of 'peer' and 'groupPeer' must be given";
+      throw new InvalidArgumentError(text, {});
+    }
+    this.op = op;
+    this.tensor = tensor;
+    this.peer = peer ?? undefined;
+    this.group = options.group;
+    this.tag = options.tag ?? 0;
+    this.groupPeer = groupPeer ?? undefined;
+    Object.freeze(this);
+  }
+}
+
+/** Issues sends and receives together, in their order; a handle for each of them. */
+export function batchIsendIrecv(operations) {
+  if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
+    throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
+  }
+  const messages = operations.map(({ op, tensor, peer, group, tag, groupPeer }) => {
+    const other = op.name === "isend"
+      ? { dst: peer, groupDst: groupPeer }
+      : { src: peer, groupSrc: groupPeer };
+    return { op, spec: MESSAGES[op.name], values: [tensor, { ...other, group, tag }] };
+  });
+  if (goTogether(operations)) return operateTogether(messages);
+  return messages.map(({ op, values }) => op(...values));
+}
+
+const MESSAGES = {
+  isend: { key: "DISTRIBUTED_ISEND", name: "isend", required: 1, output: null },
+  irecv: { key: "DISTRIBUTED_IRECV", name: "irecv", required: 1, output: 0, outputName: "tensor" },
+};
+for (const spec of Object.values(MESSAGES)) Object.assign(spec, { group: 2, groupName: "group" });
+
+/** Whether messages wait for one another unless they are one operation, as on devices. */
+function goTogether(operations) {
+  const [{ group } = {}] = operations;
+  if (operations.length < 2 || group === NON_GROUP_MEMBER) return false;
+  return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
+}
+
+/** Who may make a prepared operation. */
+const PREPARED = Symbol("prepared");
+
+/** An operation on one tensor that is started again and again. */
+export class PreparedOperation {
+  #call;
+  #last = null;
+
+  constructor(made, call) {
+    if (made !== PREPARED) {
+      const text = "a PreparedOperation is made by ProcessGroup.prepareAllreduce()";
+      throw new InvalidTypeError(text);
+    }
+    this.#call = call;
+  }
+
+  /** Starts the operation. Operations on one tensor come one after the other. */
+  start() {
+    this.#last = this.#call();
+    return this.#last;
+  }
+
+  /** Starts the operation and waits for it. */
+  async run() {
+    await this.start();
+  }
+
+  /** Waits for what was started last. */
+  async wait() {
+    return this.#last === null ? undefined : await this.#last;
+  }
+
+  get [Symbol.toStringTag]() {
+    return "PreparedOperation";
+  }
+}
+
+/** Prepares an allreduce. What is wrong with its arguments is raised when it is started. */
+export function prepareAllreduce(spec, group, given) {
+  const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
+  return new PreparedOperation(PREPARED, () => operate(allreduce, group, given));
+}

@@ -1,0 +1,268 @@
+// Tensors: what every typed array is by itself, and `Tensor` for what it cannot say: other element
+// types, shapes, strides, memory that polyrank owns. Knows nothing of operations.
+
+import { DTYPES } from "../generated/constants.js";
+import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
+import { native, platform } from "./native.js";
+import { homeOf, noteHome } from "./owned.js";
+import { byteLengthOf, classOf } from "./views.js";
+
+/** The element type of an array, by the name of its class. */
+const OF_ARRAY = {
+  Int8Array: "i8",
+  Uint8Array: "u8",
+  Uint8ClampedArray: "u8",
+  Int16Array: "i16",
+  Uint16Array: "u16",
+  Int32Array: "i32",
+  Uint32Array: "u32",
+  BigInt64Array: "i64",
+  BigUint64Array: "u64",
+  Float16Array: "f16",
+  Float32Array: "f32",
+  Float64Array: "f64",
+  DataView: "u8",
+};
+
+/** The number of an array's element type, by the name of its class. */
+const CODES = new Map(
+  Object.entries(OF_ARRAY).map(([array, dtype]) => [array, DTYPES.get(dtype).code]),
+);
+
+/** The array in which elements of a type are looked at, where JavaScript has one of that type. */
+export const VIEWS = {
+  bool: Uint8Array,
+  u8: Uint8Array,
+  i8: Int8Array,
+  u16: Uint16Array,
+  i16: Int16Array,
+  u32: Uint32Array,
+  i32: Int32Array,
+  u64: BigUint64Array,
+  i64: BigInt64Array,
+  f16: globalThis.Float16Array ?? Uint16Array,
+  bf16: Uint16Array,
+  f32: Float32Array,
+  f64: Float64Array,
+  c64: Float32Array,
+  c128: Float64Array,
+};
+
+/** Bytes of one element, by the number of its type. */
+const SIZES = new Map([...DTYPES.values()].map(({ code, bytes }) => [code, bytes]));
+
+/** The number of the element type of a typed array or a DataView. */
+export function codeOf(view) {
+  return CODES.get(classOf(view));
+}
+
+/** Where a tensor lies: in which memory, from which byte to which. Where its elements have gaps
+ * between them, `step` is from one to the next; 0: they have none, or it is not as simple. */
+export function spanOf(tensorBytes, info) {
+  const { buffer, byteOffset, byteLength } = tensorBytes;
+  if (typeof info === "number") {
+    const to = byteOffset + byteLength;
+    return { memory: buffer, from: byteOffset, to, step: 0, bytes: 1, isOwned: false };
+  }
+  const bytes = SIZES.get(info.dtype);
+  const isOwned = info.memory !== undefined;
+  const home = isOwned ? { memory: info.memory, offset: 0 } : homeOf(tensorBytes);
+  const from = (home?.offset ?? byteOffset) + (info.offset ?? 0) * bytes;
+  const to = from + extent(info.shape, info.strides ?? rowMajor(info.shape)) * bytes;
+  const step = info.strides?.length === 1 ? info.strides[0] * bytes : 0;
+  return { memory: home?.memory ?? buffer, from, to, step, bytes, isOwned };
+}
+
+/** What the native half is told of an array that looks at memory of polyrank: which elements of
+ * that it is, to be used in place. `info` is what it were told of any other array. Null: it looks
+ * at no such memory, or that is no list of such elements. */
+export function inPlace(tensorBytes, info) {
+  const home = homeOf(tensorBytes);
+  if (home === null) return null;
+  const { dtype, shape, offset = 0, ...rest } = typeof info === "number" ? { dtype: info } : info;
+  const bytes = SIZES.get(dtype);
+  if (home.offset % bytes !== 0 || home.memoryBytes % bytes !== 0) return null;
+  const place = { offset: offset + home.offset / bytes, memory: home.memory };
+  return { ...rest, ...place, dtype, shape: shape ?? [tensorBytes.byteLength / bytes] };
+}
+
+/** What the native half is told of a tensor, and the array to copy: empty if it owns the memory. */
+export let described;
+
+const MADE_HERE = Symbol("polyrank.tensor");
+/** The array of a tensor that is used in place: there is nothing to copy. */
+export const NO_BYTES = new Uint8Array(0);
+
+/** The memory that arrays look at: it must not go as long as they are there, though their tensor
+ * may be gone. In WebAssembly nothing else keeps it, for all of it is one buffer. */
+const owners = new WeakMap();
+
+/** A view of memory as a tensor: element type, shape, strides and offset, in elements. */
+export class Tensor {
+  #data;
+  #memory;
+  #info;
+  #dtype;
+
+  constructor(made, dtype, data, memory, info) {
+    if (made !== MADE_HERE) {
+      throw new InvalidTypeError("a Tensor is made by tensor(data) or alloc(dtype, shape)");
+    }
+    this.#dtype = dtype;
+    this.#data = data;
+    this.#memory = memory;
+    this.#info = info;
+  }
+
+  get dtype() {
+    return this.#dtype;
+  }
+
+  get shape() {
+    return [...this.#info.shape];
+  }
+
+  get strides() {
+    return [...(this.#info.strides ?? rowMajor(this.#info.shape))];
+  }
+
+  get offset() {
+    return this.#info.offset ?? 0;
+  }
+
+  get size() {
+    return product(this.#info.shape);
+  }
+
+  get byteLength() {
+    return this.size * DTYPES.get(this.#dtype).bytes;
+  }
+
+  /** The memory as an array; of owned memory a new view each time, because memory may move. */
+  get data() {
+    if (this.#memory === null) return this.#data;
+    const bytes = this.#memory.view();
+    noteHome(this.#memory, bytes);
+    const View = VIEWS[this.#dtype];
+    const length = bytes.byteLength / View.BYTES_PER_ELEMENT;
+    const view = new View(bytes.buffer, bytes.byteOffset, length);
+    owners.set(view, this.#memory);
+    return view;
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Tensor";
+  }
+
+  static {
+    described = (tensor) => {
+      if (tensor.#memory !== null) return { info: tensor.#info, view: NO_BYTES };
+      return { info: tensor.#info, view: tensor.#data };
+    };
+  }
+}
+
+/** A tensor over the memory of `data`, which it does not copy. */
+export function tensor(data, options = {}) {
+  if (!ArrayBuffer.isView(data)) {
+    throw new InvalidTypeError(
+      `tensor(): 'data' must be a typed array or a DataView, not ${named(data)}`,
+    );
+  }
+  const { shape, strides, offset = 0 } = options ?? {};
+  const dtype = dtypeOf(options?.dtype ?? OF_ARRAY[classOf(data)], "tensor");
+  const { bytes, code } = DTYPES.get(dtype);
+  const dataBytes = byteLengthOf(data);
+  if (dataBytes % bytes !== 0) {
+    const text = `tensor(): ${dataBytes} bytes are no whole number of ${dtype} elements`;
+    throw new InvalidArgumentError(text);
+  }
+  const elements = dataBytes / bytes;
+  checkCount(offset, "offset");
+  const sizes = shape === undefined ? [elements - offset] : counts(shape, "shape");
+  checkSize(sizes, bytes, "tensor");
+  const steps = strides === undefined ? undefined : counts(strides, "strides");
+  if (steps !== undefined && steps.length !== sizes.length) {
+    throw new InvalidArgumentError("tensor(): 'strides' and 'shape' must be equally long");
+  }
+  const needed = offset + extent(sizes, steps ?? rowMajor(sizes));
+  if (needed > elements || offset > elements) {
+    const text = `the shape needs ${needed} elements of ${dtype}, but 'data' has ${elements}`;
+    throw new InvalidArgumentError(`tensor(): ${text}`);
+  }
+  const info = { dtype: code, shape: sizes };
+  if (steps !== undefined) info.strides = steps;
+  if (offset !== 0) info.offset = offset;
+  return new Tensor(MADE_HERE, dtype, data, null, Object.freeze(info));
+}
+
+/** A tensor of zeros in memory that polyrank owns, which operations use without copying it. */
+export function alloc(dtype, shape) {
+  const name = dtypeOf(dtype, "alloc");
+  const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
+  const { bytes, code } = DTYPES.get(name);
+  checkSize(sizes, bytes, "alloc", platform.mostArrayBytes);
+  const memory = wrapped(() => native.alloc(product(sizes) * bytes));
+  const info = Object.freeze({ dtype: code, shape: sizes, memory });
+  return new Tensor(MADE_HERE, name, null, memory, info);
+}
+
+export function dtypeOf(name, called) {
+  const known = DTYPES.get(name);
+  if (known !== undefined) return known.name;
+  const names = [...new Set([...DTYPES.values()].map((dtype) => dtype.name))].join(", ");
+  throw new InvalidArgumentError(
+    `${called}(): no dtype is called '${String(name)}'; known are ${names}`,
+  );
+}
+
+export function counts(list, name) {
+  if (!Array.isArray(list) && !ArrayBuffer.isView(list)) {
+    throw new InvalidTypeError(`'${name}' must be a list of numbers, not ${named(list)}`);
+  }
+  const all = [...list].map(Number);
+  for (const count of all) checkCount(count, name);
+  return Object.freeze(all);
+}
+
+function checkCount(count, name) {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
+  }
+  if (count > platform.mostBytes) {
+    throw new InvalidArgumentError(`'${name}' must be at most ${platform.mostBytes}, not ${count}`);
+  }
+}
+
+/** No memory has as many elements as the lengths that are not 0 say, so that there is none of which
+ * this is a part without elements. */
+export function checkSize(sizes, elementBytes, called, mostBytes = platform.mostBytes) {
+  const bytes = product(sizes.filter((size) => size !== 0)) * elementBytes;
+  if (bytes <= mostBytes) return;
+  const most = `there can be ${mostBytes} bytes at most`;
+  throw new InvalidArgumentError(`${called}(): [${sizes}] has too many elements; ${most}`);
+}
+
+export function product(sizes) {
+  return sizes.reduce((all, size) => all * size, 1);
+}
+
+export function rowMajor(sizes) {
+  const strides = new Array(sizes.length);
+  let step = 1;
+  for (let axis = sizes.length - 1; axis >= 0; axis -= 1) {
+    strides[axis] = step;
+    step *= sizes[axis];
+  }
+  return strides;
+}
+
+/** How many elements lie between the first and the end of the last one. */
+export function extent(sizes, strides) {
+  if (sizes.includes(0)) return 0;
+  return sizes.reduce((last, size, axis) => last + (size - 1) * strides[axis], 1);
+}
+
+export function named(value) {
+  return value === null ? "null" : (value?.constructor?.name ?? typeof value);
+}

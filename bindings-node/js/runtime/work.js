@@ -1,0 +1,197 @@
+// `Work`: the handle of a collective or a message, which can be awaited. A failure that nobody
+// asks for disturbs nobody: its promise is made by the first `then`. Knows nothing of copies.
+
+import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
+import { signalOf } from "./arguments.js";
+import { WorkResult } from "../generated/constants.js";
+
+/** The name by which Node asks an object what to show of it. */
+export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
+
+/** What `new Work` is called with by this package alone. */
+export const MADE_HERE = Symbol("polyrank.work");
+
+/** A handle on an operation that was issued. */
+export class Work {
+  #operation;
+  #value;
+  #arrays;
+  #settled = null;
+
+  constructor(made, operation, value, arrays) {
+    if (made !== MADE_HERE) throw new InvalidTypeError("a Work is what operations return");
+    this.#operation = operation;
+    this.#value = value;
+    this.#arrays = arrays;
+  }
+
+  then(onfulfilled, onrejected) {
+    return this.#promise().then(onfulfilled, onrejected);
+  }
+
+  catch(onrejected) {
+    return this.#promise().catch(onrejected);
+  }
+
+  finally(onfinally) {
+    return this.#promise().finally(onfinally);
+  }
+
+  wait(options = {}) {
+    const limit = limitOf(options?.timeout);
+    const signal = signalOf(options);
+    if (limit === null && signal === null) return this.#promise();
+    return new Promise((resolve, reject) => this.#race(limit, signal, resolve, reject));
+  }
+
+  isCompleted() {
+    this.#operation.poll();
+    return this.#operation.state === "ended";
+  }
+
+  isSuccess() {
+    return this.isCompleted() && this.#operation.failure === null;
+  }
+
+  exception() {
+    return this.isCompleted() ? (this.#operation.failure?.error ?? null) : null;
+  }
+
+  result() {
+    return this.#operation.native.outputs.map((index) => this.#arrays[index]);
+  }
+
+  sourceRank() {
+    const rank = this.isCompleted() ? (this.#operation.native.sourceRank() ?? null) : null;
+    if (rank !== null) return rank;
+    throw new InvalidArgumentError(
+      "sourceRank() may only be called on work objects that correspond to a recv or " +
+        "recv-from-any call that is complete.",
+    );
+  }
+
+  getFuture() {
+    return this.#promise().then(() => this.result());
+  }
+
+  getFutureResult() {
+    return new Promise((resolve) => {
+      this.#operation.whenEnded((failure) => resolve(codeOf(failure)));
+    });
+  }
+
+  synchronize() {
+    return this.#promise();
+  }
+
+  get timeout() {
+    return this.#operation.native.timeoutMs;
+  }
+
+  get sequence() {
+    return this.#operation.native.sequence;
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Work";
+  }
+
+  /** What Node shows of it: `Work(allreduce #1 of default_pg, complete, 3 ms)`. */
+  [INSPECT]() {
+    const isOver = this.isCompleted();
+    const { native, failure } = this.#operation;
+    const number = native.sequence < 0 ? "" : ` #${native.sequence}`;
+    const group = native.groupName ? ` of ${native.groupName}` : "";
+    const took = `${Math.round(this.#operation.milliseconds())} ms`;
+    const state = !isOver ? "in flight" : failure === null ? "complete" : "failed";
+    const why = isOver && failure !== null ? `: ${failure.error?.message ?? failure.error}` : "";
+    return `Work(${native.name}${number}${group}, ${state}, ${took}${why})`;
+  }
+
+  #promise() {
+    this.#settled ??= new Promise((resolve, reject) => {
+      this.#operation.whenEnded((failure) => {
+        if (failure === null) resolve(this.#value);
+        else reject(failure.error);
+      });
+    });
+    return this.#settled;
+  }
+
+  #race(limit, signal, resolve, reject) {
+    let timer = null;
+    const settle = (failure) => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+      this.#operation.forget(settle);
+      if (failure === null) resolve(this.#value);
+      else reject(failure.error);
+    };
+    const onAbort = () => settle({ error: signal.reason });
+    if (signal?.aborted) return onAbort();
+    this.#operation.poll();
+    if (limit !== null && this.#operation.state !== "ended") {
+      const started = performance.now();
+      const expire = () => settle({ error: this.#expired(performance.now() - started) });
+      timer = setTimeout(expire, limit);
+    }
+    signal?.addEventListener("abort", onAbort);
+    return this.#operation.whenEnded(settle);
+  }
+
+  #expired(milliseconds) {
+    const waited = Math.round(milliseconds);
+    const { name, sequence } = this.#operation.native;
+    const text = `${name} (operation ${sequence}) goes on`;
+    return new WaitTimeoutError(`wait timed out after ${waited} ms; ${text}`, {
+      collective: name,
+      seq: sequence,
+      sequence,
+      waitedMs: waited,
+    });
+  }
+}
+
+/** What stands for the operation where there is nothing to do. */
+export const NOTHING_TO_DO = Object.freeze({
+  state: "ended",
+  failure: null,
+  native: Object.freeze({
+    name: "nothing",
+    sequence: -1,
+    groupName: null,
+    timeoutMs: 0,
+    outputs: Object.freeze([]),
+    sourceRank: () => null,
+  }),
+  milliseconds: () => 0,
+  poll: () => {},
+  forget: () => {},
+  whenEnded: (listener) => listener(null),
+});
+
+/** Timers take no longer time than this. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+function limitOf(timeout) {
+  if (timeout === undefined || timeout === null || timeout === 0) return null;
+  if (typeof timeout !== "number") {
+    throw new InvalidTypeError("wait(): 'timeout' must be a number of milliseconds");
+  }
+  if (!(timeout > 0)) throw new InvalidArgumentError("wait(): 'timeout' must not be negative");
+  return timeout > LONGEST_TIMER_MS ? null : timeout;
+}
+
+function codeOf(failure) {
+  if (failure === null) return WorkResult.SUCCESS;
+  switch (failure.error?.kind) {
+    case "CollectiveTimeout":
+      return WorkResult.TIMEOUT;
+    case "RankFailed":
+    case "Network":
+    case "Aborted":
+      return WorkResult.COMM_ERROR;
+    default:
+      return WorkResult.UNKNOWN;
+  }
+}

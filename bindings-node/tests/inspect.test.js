@@ -1,0 +1,35 @@
+// What Node shows of objects: what a person wants to know of them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inspect } from "node:util";
+
+import * as pr from "polyrank";
+
+test("stores, groups and tensors say what they are", async () => {
+  const store = new pr.HashStore();
+  store.setTimeout(5000);
+  assert.equal(inspect(store), "HashStore(timeout 5000 ms)");
+  const prefixed = new pr.PrefixStore("a", store);
+  assert.equal(inspect(prefixed), 'PrefixStore("a", HashStore(timeout 5000 ms))');
+  const [zero, one] = await Promise.all(
+    [0, 1].map((rank) => pr.ProcessGroup.join(store, rank, 2, { groupName: "pair" })),
+  );
+  assert.equal(inspect(one), "ProcessGroup(pair, rank 1 of 2, tcp)");
+  assert.equal(inspect({ zero }), "{ zero: ProcessGroup(pair, rank 0 of 2, tcp) }");
+  assert.equal(inspect(pr.alloc("f32", [2, 3])), "Tensor(f32, [2, 3])");
+  assert.equal(inspect(pr.NON_GROUP_MEMBER), "NonGroupMember()");
+  const server = await pr.TCPStore.connect("127.0.0.1", 0, { isMaster: true, timeout: 7000 });
+  assert.equal(inspect(server), `TCPStore(127.0.0.1:${server.port}, timeout 7000 ms)`);
+
+  const work = zero.allreduce(Float32Array.of(1));
+  assert.match(inspect(work), /^Work\(allreduce #1 of pair, in flight, \d+ ms\)$/);
+  await one.allreduce(Float32Array.of(1));
+  await work;
+  assert.match(inspect(work), /^Work\(allreduce #1 of pair, complete, \d+ ms\)$/);
+  const left = zero.allreduce(Float32Array.of(1));
+  one.abort();
+  await assert.rejects(Promise.resolve(left));
+  assert.match(inspect(left), /^Work\(allreduce #2 of pair, failed, \d+ ms: .*aborted.*\)$/);
+  await Promise.all([zero.shutdown(), one.shutdown()]);
+});
