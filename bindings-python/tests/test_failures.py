@@ -205,7 +205,7 @@ def roots_differ(here):
     group = here.make_group("roots differ")
     called = None
     try:
-        group.broadcast([np.full(4, float(here.rank))], root=here.rank).wait()
+        group.broadcast(np.full(4, float(here.rank)), root=here.rank).wait()
     except polyrank.CollectiveMismatchError as error:
         called = error
     try:
