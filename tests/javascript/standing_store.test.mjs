@@ -14,7 +14,7 @@ import { findChromium, launchChromium } from "./chromium.mjs";
 import { hasBrowserPackage } from "./jobs.mjs";
 import { ROOT, serve } from "./server.mjs";
 
-/** A rank in Node: it says the sum of all ranks' numbers and ends, or stays where "stay" is said. */
+/** A rank in Node: it says the sum of all ranks' numbers and ends, or stays if told to. */
 const NODE = `
 const pr = await import("file://${join(ROOT, "bindings-node/js/index.js")}");
 const [url, stays] = process.argv.slice(1);

@@ -1,12 +1,12 @@
 //! A rank's claim to its place in the default group, in a store that may have seen groups of the
 //! same name before. Knows nothing of how the store was found.
 //!
-//! Groups of one name that meet in one store one after another are its generations. Everything that
-//! the ranks of one write stands under `polyrank/world/<name>/<generation>`, a scope (see
+//! Groups of one name that meet in one store one after another are its generations. Everything
+//! that the ranks of one write stands under `polyrank/world/<name>/<generation>`, a scope (see
 //! [`crate::store::member`]) that goes with its last rank. Who comes takes its rank's place in the
 //! present generation. Where that place was taken and its owner has left or is gone (a process that
-//! was killed, a page that was reloaded), that generation cannot be completed any more: the newcomer
-//! begins the next one, and tells those who wait in the last to come along.
+//! was killed, a page that was reloaded), that generation cannot be completed any more: the
+//! newcomer begins the next one, and tells those who wait in the last to come along.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

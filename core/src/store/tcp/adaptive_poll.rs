@@ -1,5 +1,5 @@
-//! Busy-polls for an answer for a moment before the thread sleeps until it is there: to be woken takes
-//! longer than most answers. Knows nothing of what is asked.
+//! Busy-polls for an answer for a moment before the thread sleeps until it is there: to be woken
+//! takes longer than most answers. Knows nothing of what is asked.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,10 @@
 //! Whether others compute on this host's cores, so that to busy-poll for what comes next would cost
 //! more than to sleep until it comes. Knows nothing of sockets.
 //!
-//! A thread that busy-polls gives up its core between two polls. Where nobody wants the core, or only
-//! threads that soon wait themselves, that costs a microsecond. Where somebody computes, the system
-//! lets that one use up its time: 3 to 4 ms were measured, for an answer that takes 20 µs. A thread
-//! that sleeps is given the core when its message comes.
+//! A thread that busy-polls gives up its core between two polls. Where nobody wants the core, or
+//! only threads that soon wait themselves, that costs a microsecond. Where somebody computes, the
+//! system lets that one use up its time: 3 to 4 ms were measured, for an answer that takes 20 µs. A
+//! thread that sleeps is given the core when its message comes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -100,11 +100,7 @@ impl Service {
             }
             Request::Get { key } => output.value(self.table.get(key)),
             Request::Add { key, amount } => {
-                if !self.holders.note(holder, key) {
-                    return Err(Refusal::Full);
-                }
-                let sum = self.table.add(key, amount)?;
-                self.written(key);
+                let sum = self.add(holder, key, amount)?;
                 output.tail.number(sum);
             }
             Request::Check { mut keys } => {
@@ -208,6 +204,16 @@ impl Service {
         } else {
             self.waiters.wait(client, missing);
         }
+    }
+
+    /// Adds to the number at `key`, which `holder` holds from now on if it is a member key.
+    fn add(&mut self, holder: Holder, key: &[u8], amount: i64) -> Result<i64, Refusal> {
+        if !self.holders.note(holder, key) {
+            return Err(Refusal::Full);
+        }
+        let sum = self.table.add(key, amount)?;
+        self.written(key);
+        Ok(sum)
     }
 
     fn pop(&mut self, client: ClientId, key: &[u8], output: &mut Output) {

@@ -1,10 +1,10 @@
 //! Sessions whose sockets were lost: until when each is waited for, and whose wait ends early where
-//! too many are sessions. Pure; knows sessions by number, and time as a number of milliseconds.
+//! there are too many. Pure; knows sessions by number, and time as a number of milliseconds.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// Who is sessions.
+/// Sessions that have no socket now.
 #[derive(Debug, Default)]
 pub(super) struct DisconnectedSessions {
     by_number: HashMap<u64, Absence>,
@@ -37,7 +37,7 @@ impl DisconnectedSessions {
         }
     }
 
-    /// How many are sessions.
+    /// How many there are.
     pub(super) fn sessions(&self) -> usize {
         self.by_number.len()
     }
@@ -53,8 +53,8 @@ impl DisconnectedSessions {
         (*due_ms <= now_ms).then_some(*number)
     }
 
-    /// Whom to give up so that there is room: of the address from which most are sessions, the one that
-    /// was lost first, so that who makes them vanish pays for it.
+    /// Whom to give up so that there is room: of the address that lost most, the one that was lost
+    /// first, so that who makes them vanish pays for it.
     pub(super) fn most_expendable(&self) -> Option<u64> {
         let mut by_source: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for absence in self.by_number.values() {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_end_in_order_and_only_those_of_who_is_away() {
+    fn waits_end_in_order_and_only_those_of_lost_sessions() {
         let mut sessions = DisconnectedSessions::default();
         sessions.add(1, 900, None);
         sessions.add(2, 500, None);
