@@ -9,6 +9,7 @@ use super::super::socket;
 use super::*;
 use crate::transport::suite::world::World;
 use crate::wire::handshake::{Refusal, Welcome};
+use crate::wire::numbers::WIRE_VERSION;
 
 /// A group of two of which only rank 0 is here, and the key of its socket.
 fn lonely(options: Options) -> (World, SharedMemory) {
@@ -106,7 +107,8 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let socket = foreign.accept().unwrap();
-    let welcome = Welcome { version: 1, rank: 1, generation: GENERATION, refusal: None };
+    let welcome =
+        Welcome { version: WIRE_VERSION, rank: 1, generation: GENERATION, refusal: None };
     socket::tell(&socket, &welcome.encode(), None).unwrap();
     let losses = losses(&mut world);
     let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
