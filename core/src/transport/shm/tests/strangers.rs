@@ -107,8 +107,7 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let socket = foreign.accept().unwrap();
-    let welcome =
-        Welcome { version: WIRE_VERSION, rank: 1, generation: GENERATION, refusal: None };
+    let welcome = Welcome { version: WIRE_VERSION, rank: 1, generation: GENERATION, refusal: None };
     socket::tell(&socket, &welcome.encode(), None).unwrap();
     let losses = losses(&mut world);
     let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
