@@ -48,8 +48,8 @@ namespace distributed {
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
   /// Aborts a group and forgets it; without `group`, all groups and the default group, so that
-  /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations in
-  /// flight: only until the other ranks were told, for a second at most.
+  /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations
+  /// in flight: only until the other ranks were told, for a second at most.
   [Waits, Leaves=immediately, Throws=NotInitialized]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 

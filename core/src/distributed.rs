@@ -387,8 +387,8 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
 }
 
 /// Aborts a group and forgets it; with `None`, or the default group, all of them, so that another
-/// default group can be made. Every operation of it fails, on all ranks. Waits until the others were
-/// told, for a second at most.
+/// default group can be made. Every operation of it fails, on all ranks. Waits until the others
+/// were told, for a second at most.
 ///
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.

@@ -75,10 +75,10 @@ impl ListCall {
         }
     }
 
-    /// The elements, with a gap behind each if they are strided.
+    /// The elements, with gaps between them if they are strided: a region ends with the last one.
     fn memory(&self, values: &[i32]) -> Vec<i32> {
         let gap = vec![SENTINEL; self.stride - 1];
-        values.iter().flat_map(|&value| [&[value], gap.as_slice()].concat()).collect()
+        values.iter().map(|&value| vec![value]).collect::<Vec<_>>().join(gap.as_slice())
     }
 
     /// What a tensor holds before the call.

@@ -63,7 +63,8 @@ test("every declared member is there, and every member is declared", () => {
 test("everything is documented", () => {
   const lines = text.split("\n");
   const undocumented = lines.filter((line, index) => {
-    const isDeclaration = /^export \w/.test(line) || /^  (static |readonly )*[\w[].*[;{]$/.test(line);
+    const isMember = /^  (static |readonly )*[\w[].*[;{]$/.test(line);
+    const isDeclaration = isMember || /^export \w/.test(line);
     const isHidden = /constructor\(\);$/.test(line);
     const isArgument = /^  options\?: /.test(line);
     if (!isDeclaration || isHidden || isArgument) return false;

@@ -1796,8 +1796,8 @@ def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) ->
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Aborts a group and forgets it; without `group`, all groups and the default group, so that
-    another can be made. Every operation of it fails, on all ranks. Does not wait for operations in
-    flight: only until the other ranks were told, for a second at most.
+    another can be made. Every operation of it fails, on all ranks. Does not wait for operations
+    in flight: only until the other ranks were told, for a second at most.
 
     Raises `NotInitializedError`.
     """
