@@ -129,7 +129,7 @@ export async function messageTypes({ group, rank }) {
 
 /** Each rank takes itself for the root. */
 export async function differentRoots({ group, rank }) {
-  const called = await failure(() => group.broadcast([Float32Array.of(rank)], rank));
+  const called = await failure(() => group.broadcast(Float32Array.of(rank), rank));
   const left = await failure(() => group.shutdown());
   return called ?? left;
 }
