@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backend::BackendOptions;
-#[cfg(all(unix, feature = "mpi"))]
 use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::{Way, block_on};
