@@ -222,7 +222,7 @@ export class InvalidGroupError extends PolyrankError {
   readonly kind: "InvalidGroup";
 }
 
-/** A group of this name exists already. */
+/** `newGroup` was given the name of a group that this process has already. */
 export class DuplicateGroupError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
@@ -231,7 +231,10 @@ export class DuplicateGroupError extends PolyrankError {
   readonly name: string;
 }
 
-/** A backend of this name is registered already. */
+/**
+ * A backend of this name is registered already. For `registerBackend`, which this version does
+ * not have.
+ */
 export class DuplicateBackendError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
@@ -760,7 +763,7 @@ export interface InitProcessGroupOptions extends WaitOptions {
    * `?rank=…&world_size=…` may be in it.
    */
   initMethod?: string | null | undefined;
-  /** Limit of joining and of operations; none: 30 min. In ms. */
+  /** Limit of joining and of operations; none: 30 min; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Needed with `store`; -1: from the URL or the environment.
@@ -794,7 +797,7 @@ export interface NewGroupOptions extends WaitOptions {
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /**
-   * Only the members call it.
+   * Taken as c10d does, and changes nothing: only members wait.
    * @defaultValue `false`
    */
   useLocalSynchronization?: boolean | undefined;
@@ -821,7 +824,10 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   groupName?: string | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
-  /** The kinds of devices that are used. */
+  /**
+   * Without effect: the new group serves all kinds of devices that its backends do. Here so that
+   * calls for c10d run.
+   */
   deviceTypes?: readonly unknown[] | null | undefined;
 }
 
@@ -894,7 +900,7 @@ export class ProcessGroup {
   readonly boundDeviceId: string | null;
   /** Whether symmetric memory exchanges its handles through this group. */
   usePgForSymmMemRendezvous: boolean;
-  /** Limit of each operation that has none of its own. In ms. */
+  /** Limit of each operation that has none of its own; 0 is no limit. In ms. */
   readonly timeout: number;
   /** Whether the group can be reconfigured. */
   readonly supportsReconfigure: boolean;
@@ -942,7 +948,7 @@ export class ProcessGroup {
    */
   getBackend(device: unknown): DeviceBackend;
   /**
-   * Sets the limit of all later operations that have none of their own.
+   * Sets the limit of all later operations that have none of their own; 0 is no limit.
    *
    * @param timeout - The limit. In ms.
    */
@@ -960,12 +966,15 @@ export class ProcessGroup {
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
-   * Makes a group of some of this group's ranks. All ranks of this group call it, each with the
-   * ranks of its own new group, so that one call can split the group into several.
+   * Makes a group of some of this group's ranks. Its members call it, and wait for one another:
+   * each rank with the ranks of its own new group, so that one call can split the group into
+   * several. Of a group that is bound to a CUDA device, all ranks call it.
    *
    * @param ranks - Ranks in this group, each once; the new ranks are their positions.
    * @returns The new group; none if this rank is not in `ranks`.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
    */
   splitGroup(ranks: readonly number[], options?: ProcessGroupSplitGroupOptions): Promise<ProcessGroup | null>;
@@ -1174,7 +1183,10 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): Work<T>;
   /**
-   * All ranks get every rank's tensors: for each list of outputs one input.
+   * All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
+   *
+   * Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
+   * lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
    *
    * @param outputLists - What the results are written to.
    * @param inputList - What this rank gives. Read only.
@@ -1456,7 +1468,8 @@ export class ProcessGroup {
   /**
    * Waits until all ranks came, and says which did not: rank 0 raises with the first missing
    * rank, or with all of them if `waitAllRanks`, and so does every other rank. Returns when it
-   * is done. Goes through the group's store; a missing rank does not break the group.
+   * is done. Goes through the group's store; a missing rank does not break the group. A
+   * `timeout` of 0 waits for nobody: it passes where all others are there already.
    *
    * @throws {@link MonitoredBarrierError}
    */
@@ -1983,39 +1996,59 @@ export function abortProcessGroup(group?: GroupLike | null, options?: WaitOption
 export function defaultGroup(): ProcessGroup;
 
 /**
- * Makes a group of some ranks. All ranks of the default group call it, in the same order.
+ * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
+ * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
+ * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
+ * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
+ * error that names both.
  *
  * @returns The group; what stands for no member on a rank that is not in it.
+ * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link NotInitializedError}
+ * @throws {@link RankFailedError}
+ * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
 /**
- * Makes a group of some ranks. All ranks of the default group call it, in the same order.
+ * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
+ * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
+ * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
+ * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
+ * error that names both.
  *
  * @param ranks - Global ranks; none: all.
  * @returns The group; what stands for no member on a rank that is not in it.
+ * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link NotInitializedError}
+ * @throws {@link RankFailedError}
+ * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function newGroup(ranks: readonly number[] | null | undefined, options?: NewGroupOptions): Promise<GroupLike>;
 
 /**
- * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
- * parent call it with the same lists. The group of this rank; none if no list has it.
+ * Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a
+ * list call it with the same list, and wait for one another; of a parent that is bound to a
+ * CUDA device, all ranks do. The group of this rank; none if no list has it.
  *
  * @throws {@link InvalidArgumentError}
+ * @throws {@link RankFailedError}
+ * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
 /**
- * Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
- * parent call it with the same lists. The group of this rank; none if no list has it.
+ * Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a
+ * list call it with the same list, and wait for one another; of a parent that is bound to a
+ * CUDA device, all ranks do. The group of this rank; none if no list has it.
  *
  * @param parentPg - The group to split; none: the default group.
  * @throws {@link InvalidArgumentError}
+ * @throws {@link RankFailedError}
+ * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function splitGroup(parentPg: GroupLike | null | undefined, options?: WaitOptions & {
@@ -2056,7 +2089,7 @@ export function getNodeLocalRank(fallbackRank?: number | null): number;
 export function getPgCount(): number;
 
 /**
- * The name of a group's backend, lower case.
+ * The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
@@ -2257,7 +2290,8 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
   }): Work<T>;
 
 /**
- * All ranks get every rank's tensors: for each list of outputs one input.
+ * All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`. In
+ * Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
  *
  * @param outputTensorLists - What the results are written to.
  * @param inputTensorList - What this rank gives. Read only.
@@ -2416,7 +2450,7 @@ export function barrier(options?: WaitOptions & {
 
 /**
  * Waits until all ranks came, and says which did not: the first, or all of them if
- * `waitAllRanks`.
+ * `waitAllRanks`. A `timeout` of 0 waits for nobody.
  *
  * @throws {@link MonitoredBarrierError}
  */

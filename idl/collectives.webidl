@@ -57,7 +57,10 @@ partial interface ProcessGroup {
   Work allgather([Out] sequence<Tensor> output_tensors, [In] Tensor input_tensor,
                  optional Duration? timeout = null);
 
-  /// All ranks get every rank's tensors: for each list of outputs one input.
+  /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
+  ///
+  /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
+  /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
   [Collective=allgather, Coalesced]
   Work allgather_coalesced([Out] sequence<sequence<Tensor>> output_lists,
                            [In] sequence<Tensor> input_list,
@@ -177,7 +180,8 @@ partial interface ProcessGroup {
 
   /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
   /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
-  /// is done. Goes through the group's store; a missing rank does not break the group.
+  /// is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
+  /// of 0 waits for nobody: it passes where all others are there already.
   [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier(optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);

@@ -22,7 +22,7 @@ namespace distributed {
   ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
   /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
   ///   `file:///path`; `?rank=…&world_size=…` may be in it.
-  /// - `timeout`: limit of joining and of operations; none: 30 min.
+  /// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
   /// - `group_name`: the group's name; empty: `default_pg`.
@@ -63,17 +63,22 @@ namespace distributed {
   /// The default group.
   [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
 
-  /// Makes a group of some ranks. All ranks of the default group call it, in the same order.
+  /// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
+  /// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
+  /// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
+  /// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
+  /// that names both.
   ///
   /// - `ranks`: global ranks; none: all.
   /// - `timeout`: limit of the group's operations; none: the default.
   /// - `backend`: none: the default group's.
-  /// - `use_local_synchronization`: only the members call it.
+  /// - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
   /// - `group_desc`: a description for logs.
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
   ///
   /// Returns the group; what stands for no member on a rank that is not in it.
-  [Waits, Throws=(InvalidArgument, NotInitialized, RendezvousTimeout)]
+  [Waits, Throws=(DuplicateGroup, InvalidArgument, NotInitialized, RankFailed, Rendezvous,
+                  RendezvousTimeout)]
   ProcessGroup? new_group([Positional] optional sequence<Rank>? ranks = null,
                           optional Duration? timeout = null, optional DOMString? backend = null,
                           optional BackendOptions? pg_options = null,
@@ -81,9 +86,10 @@ namespace distributed {
                           optional DOMString? group_desc = null,
                           optional Object? device_id = null, optional boolean sort_ranks = true);
 
-  /// Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
-  /// parent call it with the same lists. The group of this rank; none if no list has it.
-  [Waits, Throws=(InvalidArgument, RendezvousTimeout)]
+  /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
+  /// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
+  /// device, all ranks do. The group of this rank; none if no list has it.
+  [Waits, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group([Positional] optional ProcessGroup? parent_pg = null,
                             optional sequence<sequence<Rank>>? split_ranks = null,
                             optional Duration? timeout = null,
@@ -105,7 +111,7 @@ namespace distributed {
   /// The number of groups that this process made and has not destroyed.
   unsigned long get_pg_count();
 
-  /// The name of a group's backend, lower case.
+  /// The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
   [Throws=(NotInitialized, InvalidGroup)]
   DOMString get_backend([Positional] optional ProcessGroup? group = null);
 

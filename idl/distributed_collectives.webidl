@@ -33,7 +33,8 @@ partial namespace distributed {
                    [Group] optional ProcessGroup? group = null,
                    [AsyncOp] optional boolean async_op = false);
 
-  /// All ranks get every rank's tensors: for each list of outputs one input.
+  /// All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`.
+  /// In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
   [Collective=allgather, Coalesced]
   Work? all_gather_coalesced([Out] sequence<sequence<Tensor>> output_tensor_lists,
                              [In] sequence<Tensor> input_tensor_list,
@@ -104,7 +105,7 @@ partial namespace distributed {
                 optional sequence<long>? device_ids = null, optional Duration? timeout = null);
 
   /// Waits until all ranks came, and says which did not: the first, or all of them if
-  /// `wait_all_ranks`.
+  /// `wait_all_ranks`. A `timeout` of 0 waits for nobody.
   [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier([Group] optional ProcessGroup? group = null,
                               optional Duration? timeout = null,

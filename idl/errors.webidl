@@ -35,7 +35,7 @@ dictionary InvalidGroup {
   required DOMString message;
 };
 
-/// A group of this name exists already.
+/// `new_group` was given the name of a group that this process has already.
 [Error, Python=DuplicateGroupError,
  Message="a process group named '{name}' exists already; names must be unique"]
 dictionary DuplicateGroup {
@@ -43,7 +43,8 @@ dictionary DuplicateGroup {
   required DOMString name;
 };
 
-/// A backend of this name is registered already.
+/// A backend of this name is registered already. For `register_backend`, which this version does
+/// not have.
 [Error, Python=DuplicateBackendError, Bases=(ValueError),
  Message="Backend {name} already registered"]
 dictionary DuplicateBackend {

@@ -48,10 +48,10 @@ interface ProcessGroup {
   /// The backend that serves a device.
   [Unbuilt] DeviceBackend get_backend(Object device);
 
-  /// Limit of each operation that has none of its own.
+  /// Limit of each operation that has none of its own; 0 is no limit.
   readonly attribute Duration timeout;
 
-  /// Sets the limit of all later operations that have none of their own.
+  /// Sets the limit of all later operations that have none of their own; 0 is no limit.
   undefined set_timeout(Duration timeout);
 
   /// The global ranks of the members, by rank in this group.
@@ -65,15 +65,18 @@ interface ProcessGroup {
   /// then they fail, on all ranks, also those that nobody waits for any more.
   [Waits, Leaves=in_order] undefined shutdown();
 
-  /// Makes a group of some of this group's ranks. All ranks of this group call it, each with
-  /// the ranks of its own new group, so that one call can split the group into several.
+  /// Makes a group of some of this group's ranks. Its members call it, and wait for one another:
+  /// each rank with the ranks of its own new group, so that one call can split the group into
+  /// several. Of a group that is bound to a CUDA device, all ranks call it.
   ///
   /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
   /// - `timeout`: limit of the new group's operations; none: this group's.
   /// - `group_name`: none: made from this group's name.
+  /// - `device_types`: without effect: the new group serves all kinds of devices that its backends
+  ///   do. Here so that calls for c10d run.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
-  [Handwritten, Waits, Throws=(InvalidArgument, RendezvousTimeout)]
+  [Handwritten, Waits, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
                             optional BackendOptions? opts = null,
                             optional DOMString? group_name = null,

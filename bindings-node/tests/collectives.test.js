@@ -17,6 +17,7 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual([...got.allreduce], [sum((r) => r + 1), sum((r) => 10 * r)]);
       assert.deepEqual([...got.allreduceOptions], [size]);
       assert.deepEqual([...got.coalesced], [sum((r) => r), sum(() => 1)]);
+      assert.deepEqual(got.allgatherCoalesced, all.map((r) => [[r, -r], [10 * r]]));
       assert.deepEqual([...got.reduce], rank === size - 1 ? [sum((r) => r)] : [rank]);
       assert.deepEqual([...got.broadcast], [size - 1, 7]);
       assert.deepEqual(got.allgather, all.map((r) => [r, r * r]));

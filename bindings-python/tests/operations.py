@@ -115,7 +115,8 @@ def all_gather(turn):
 
 def all_gather_coalesced(turn):
     several = [turn.counts(2 * turn.size)[: turn.size] for _ in range(2)]
-    outputs = [rooms(turn, counts, part) for part, counts in enumerate(several)]
+    by_input = [rooms(turn, counts, part) for part, counts in enumerate(several)]
+    outputs = [list(of_rank) for of_rank in zip(*by_input)]
     inputs = [
         turn.given(turn.data(turn.rank, counts[turn.rank], part))
         for part, counts in enumerate(several)

@@ -230,6 +230,17 @@ def lists_and_coalesced(here):
     here.group.reduce_scatter_single_coalesced(mine, whole).wait()
     same(mine[0], np.full(1, float(here.rank * here.size)))
     same(mine[1], np.full(2, float(here.size)))
+    # Outputs come by rank, as in c10d: its list has a tensor for each input.
+    by_rank = [[np.zeros(2), np.zeros(3, np.int32)] for _ in range(here.size)]
+    inputs = [np.full(2, here.rank + 0.5), np.arange(3, dtype=np.int32) + 10 * here.rank]
+    here.group.allgather_coalesced(by_rank, inputs).wait()
+    for rank, (halves, counted) in enumerate(by_rank):
+        assert halves.tolist() == [rank + 0.5] * 2
+        assert counted.tolist() == [10 * rank, 10 * rank + 1, 10 * rank + 2]
+    with pytest.raises(ValueError, match="expected 3 lists of output tensors, one for each rank"):
+        here.group.allgather_coalesced([[np.zeros(2)] * 3, [np.zeros(3)] * 3], inputs)
+    with pytest.raises(ValueError, match="rank 0 must have 2 output tensors, one for each input"):
+        here.group.allgather_coalesced([[np.zeros(2)]] * 3, inputs)
 
 
 def test_lists_and_coalesced_forms(trio):

@@ -38,7 +38,8 @@ def free_functions(here):
     dist.destroy_process_group()
     assert not dist.is_initialized()
     # A new default group can be made. Its groups have the names that the former ones had.
-    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    dist.init_process_group("gloo", store=store, rank=here.rank, world_size=here.size, timeout=30)
+    assert (dist.get_backend(), dist.get_backend_config()) == ("gloo", "cpu:gloo")
     groups = [polyrank.default_group(), dist.new_group()]
     assert [group.group_name for group in groups] == [group.group_name for group in left]
     for group in left:

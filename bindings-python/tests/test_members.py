@@ -166,6 +166,33 @@ def test_who_is_late_at_a_monitored_barrier(pools, wait_all_ranks):
     pools(5).run(some_are_late, wait_all_ranks)
 
 
+def zero_is_immediately(here):
+    group = here.make_group("zero is immediately")
+    if here.rank == 0:
+        group.get_group_store().wait(["monitored_barrier/0/1"])
+        # Who is there already is enough.
+        group.monitored_barrier(0)
+        text = "Rank 1 failed to pass monitoredBarrier in 0 ms"
+        with pytest.raises(polyrank.MonitoredBarrierError, match=text):
+            group.monitored_barrier(0)
+        here.store.set("rank 0 waits for nobody", "")
+    else:
+        group.monitored_barrier(20)
+        here.store.wait(["rank 0 waits for nobody"])
+        with pytest.raises(polyrank.MonitoredBarrierError):
+            group.monitored_barrier(0)
+    # A group whose timeout is zero has no limit.
+    group.set_timeout(0)
+    tensor = np.ones(1)
+    group.allreduce(tensor).wait()
+    group.monitored_barrier()
+    assert tensor[0] == here.size
+
+
+def test_a_monitored_barrier_with_timeout_0_waits_for_nobody(pair):
+    pair.run(zero_is_immediately)
+
+
 def rank_0_is_late(here):
     group = here.make_group("rank 0 is late")
     text = "Rank 0 failed to pass monitoredBarrier in 300 ms"

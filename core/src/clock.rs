@@ -48,15 +48,6 @@ pub(crate) fn after(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
 }
 
-/// Lets `duration` pass. Natively this blocks the thread, like everything that waits there.
-pub(crate) async fn sleep(duration: Duration) {
-    if CAN_BLOCK {
-        std::thread::sleep(duration);
-    } else {
-        sleep_until(after(duration)).await;
-    }
-}
-
 /// Ends when [`wake_sleepers`] is called with `until` or a later time.
 pub fn sleep_until(until: Instant) -> Sleep {
     Sleep { until, waker: None }

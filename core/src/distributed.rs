@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::backend::BackendOptions;
 use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
-use crate::blocking::{Way, block_on};
+use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
@@ -133,14 +133,19 @@ impl World {
         found.map(|found| self.groups.remove(found)).is_some()
     }
 
+    /// Whether a group of this name is registered.
+    fn has_group(&self, name: &str) -> bool {
+        self.groups.iter().any(|group| group.group_name() == name)
+    }
+
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
-    async fn leave(self, way: Way) -> Result<()> {
+    async fn leave(self) -> Result<()> {
         let World { store, hosting, claim, group, groups, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
         for group in groups.into_iter().rev() {
-            ended = ended.and(group.shutdown_in(way).await);
+            ended = ended.and(group.shutdown_async().await);
         }
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
         let left = match rendezvous::find_store_free(&*store, LEAVE_LIMIT).await {
@@ -205,19 +210,15 @@ const DEFAULT_NAME: &str = "default_pg";
 /// [`Error::AlreadyInitialized`]; [`Error::InvalidArgument`] for both a store and a URL, or a store
 /// without rank and size; the errors of the rendezvous, which name missing ranks.
 pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
-    block_on(init_process_group_in(Way::Blocking, options))
+    block_on(init_process_group_async(options))
 }
 
-/// As [`init_process_group`], without blocking.
+/// As [`init_process_group`], without blocking, but for an MPI library that is initialised: that
+/// belongs on the thread that calls.
 ///
 /// # Errors
 /// As [`init_process_group`].
 pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGroup> {
-    init_process_group_in(Way::Awaiting, options).await
-}
-
-/// As [`init_process_group`], waiting in `way`.
-pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Result<ProcessGroup> {
     let _forming = Forming::begin().ok_or(Error::AlreadyInitialized)?;
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
@@ -259,7 +260,7 @@ pub(crate) async fn init_process_group_in(way: Way, options: InitOptions) -> Res
     let made = World { process_id, store, hosting, claim, group: group.clone(), groups };
     if !enter(made) {
         // Nothing has run in it.
-        let _ = group.shutdown_in(way).await;
+        let _ = group.shutdown_async().await;
         return Err(Error::AlreadyInitialized);
     }
     Ok(group)
@@ -300,7 +301,7 @@ pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
 /// wait for one another; ranks that are in several new groups make them in the same order.
 ///
 /// # Errors
-/// As [`ProcessGroup::split_group`].
+/// As [`ProcessGroup::split_group`]; [`Error::DuplicateGroup`] for the name of another group.
 pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
     block_on(new_group_async(options))
 }
@@ -324,9 +325,13 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
         description: Some(options.description.unwrap_or_else(|| "undefined".into())),
         ..SplitOptions::default()
     };
-    let group = parent.split_group_async(&ranks, split).await?;
+    if let Some(name) = &split.name
+        && world().as_ref().is_some_and(|world| world.has_group(name))
+    {
+        return Err(Error::DuplicateGroup { name: name.clone() });
+    }
+    let group = parent.split_by("new_group", &ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
-        world.groups.retain(|kept| kept.group_name() != group.group_name());
         world.groups.push(group.clone());
     }
     Ok(group)
@@ -339,7 +344,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered; that
 /// ranks disagree, as [`ProcessGroup::shutdown`].
 pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
-    block_on(destroy_process_group_in(Way::Blocking, group))
+    block_on(destroy_process_group_async(group))
 }
 
 /// As [`destroy_process_group`], without blocking.
@@ -347,14 +352,9 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// # Errors
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
-    destroy_process_group_in(Way::Awaiting, group).await
-}
-
-/// As [`destroy_process_group`], waiting in `way`.
-pub(crate) async fn destroy_process_group_in(way: Way, group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
-        Taken::Group(group) => group.shutdown_in(way).await,
-        Taken::World(world) => world.leave(way).await,
+        Taken::Group(group) => group.shutdown_async().await,
+        Taken::World(world) => world.leave().await,
     }
 }
 
@@ -392,7 +392,7 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.
 pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
-    block_on(abort_process_group_in(Way::Blocking, group))
+    block_on(abort_process_group_async(group))
 }
 
 /// As [`abort_process_group`], without blocking.
@@ -400,11 +400,6 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// # Errors
 /// As [`abort_process_group`].
 pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
-    abort_process_group_in(Way::Awaiting, group).await
-}
-
-/// As [`abort_process_group`], waiting in `way`.
-pub(crate) async fn abort_process_group_in(way: Way, group: Option<&ProcessGroup>) -> Result<()> {
     let left = match group.filter(|group| !is_registered(group)) {
         // It was made in another way than by `new_group`: there is nothing to forget.
         Some(group) => Taken::Group(group.clone()),
@@ -414,11 +409,11 @@ pub(crate) async fn abort_process_group_in(way: Way, group: Option<&ProcessGroup
     let _ = match left {
         Taken::Group(group) => {
             group.abort();
-            group.shutdown_in(way).await
+            group.shutdown_async().await
         }
         Taken::World(world) => {
             world.groups.iter().for_each(ProcessGroup::abort);
-            world.leave(way).await
+            world.leave().await
         }
     };
     Ok(())

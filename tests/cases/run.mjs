@@ -255,7 +255,9 @@ function argument(pr, call, operations, parameter) {
   const fact = side === "In" ? call.facts.input : call.facts.output;
   const isList = fact.startsWith("All") && side === role;
   const values = operations.map((slots) => nested(slots[side] ?? [], parameter, isList));
-  return call.form.coalesced ? values : values[0];
+  if (!call.form.coalesced) return values[0];
+  // As in c10d, several lists of outputs are one for each rank.
+  return isList ? values[0].map((_, rank) => values.map((list) => list[rank])) : values;
 }
 
 /** The tensors as deep in lists as the parameter has them. */

@@ -168,7 +168,10 @@ def argument(case, operations, parameter):
         fact = case.facts["input" if side == "In" else "output"]
         blocks = "All" if fact.startswith("All") and not role.startswith("Flat") else "One"
         values = [nested(slots.get(side, []), parameter, blocks) for slots in operations]
-        return values if case.form["coalesced"] else values[0]
+        if not case.form["coalesced"]:
+            return values[0]
+        # As in c10d, several lists of outputs are one for each rank.
+        return [list(rank) for rank in zip(*values)] if blocks == "All" else values
     if role == "Options":
         fields = {n: plain(case, r) for n, r in parameter["fields"].items()}
         return getattr(pr, parameter["type"])(**fields)

@@ -58,3 +58,53 @@ fn missing_ranks_are_named_on_all_ranks() {
         });
     }
 }
+
+#[test]
+fn a_timeout_of_zero_waits_for_nobody() {
+    const ZERO: Option<Duration> = Some(Duration::ZERO);
+    for size in [1, 2, 3, 5] {
+        let (arrived, failed) = (Barrier::new(size), Barrier::new(size));
+        ranks(size as u32, |group| {
+            let here = group.rank();
+            let others: Vec<String> =
+                (1..group.size()).map(|rank| format!("monitored_barrier/0/{rank}")).collect();
+            let others: Vec<&str> = others.iter().map(String::as_str).collect();
+            if here == 0 {
+                group.get_group_store().wait(&others, None).unwrap();
+            }
+            // Those that are there already are enough.
+            group.monitored_barrier(ZERO.filter(|_| here == 0), false).unwrap();
+            arrived.wait();
+            if here == 0 {
+                let last = group.monitored_barrier(ZERO, true).map_err(|error| error.to_string());
+                let missing = (1..group.size()).map(|rank| rank.to_string()).collect::<Vec<_>>();
+                let text = format!(
+                    "[Rank 0]: Ranks {} failed to pass monitoredBarrier in 0 ms",
+                    missing.join(", ")
+                );
+                assert_eq!(last, if size == 1 { Ok(()) } else { Err(text) });
+            }
+            failed.wait();
+            if here > 0 {
+                group.monitored_barrier(ZERO, true).unwrap_err();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_group_whose_timeout_is_zero_has_no_limit() {
+    ranks(3, |group| {
+        group.set_timeout(Duration::ZERO);
+        let mut sum = vec![group.rank(); 100_000];
+        group.allreduce(&mut sum, ()).unwrap();
+        group.barrier(()).unwrap();
+        group.monitored_barrier(None, false).unwrap();
+        let child = group.split_group(&[2, 0], polyrank::SplitOptions::default()).unwrap();
+        if let Some(child) = child {
+            assert_eq!(child.timeout(), Duration::ZERO);
+            child.barrier(()).unwrap();
+        }
+        assert_eq!(sum[99_999], 3);
+    });
+}

@@ -16,6 +16,10 @@ export async function collectives({ pr, group, rank, size }) {
   const [x, y] = [f32(rank), f32(1)];
   await group.allreduceCoalesced([x, y]);
   got.coalesced = f32(...x, ...y);
+  // Outputs come by rank, as in c10d: its list has an array for each input.
+  const byRank = many(() => [f32(0, 0), Int32Array.of(0)]);
+  await group.allgatherCoalesced(byRank, [f32(rank, -rank), Int32Array.of(10 * rank)]);
+  got.allgatherCoalesced = byRank.map((list) => list.map((array) => [...array]));
   got.reduce = f32(rank);
   await group.reduce(got.reduce, size - 1);
   got.broadcast = rank === size - 1 ? f32(rank, 7) : f32(0, 0);

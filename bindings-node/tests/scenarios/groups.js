@@ -52,6 +52,8 @@ export async function launched() {
     found.sender = work.sourceRank();
   }
   await pr.monitoredBarrier({ timeout: 20_000 });
+  // Rank 0 alone comes to this one, and waits for nobody.
+  found.late = await late(group, rank);
   found.count = pr.getPgCount();
   const everything = new Array(size).fill(null);
   await pr.allGatherObject(everything, found);
@@ -59,6 +61,15 @@ export async function launched() {
   found.after = pr.isInitialized();
   if (rank === 0) console.log(JSON.stringify(everything));
   if (found.after) throw new Error("still initialized");
+}
+
+/** What a monitored barrier with a timeout of 0 says of rank 1 where it comes later, or not. */
+async function late(group, rank) {
+  const store = group.getGroupStore();
+  if (rank > 0) await store.get("rank 0 waits for nobody");
+  const ended = await group.monitoredBarrier({ timeout: 0 }).catch((error) => error.message);
+  if (rank === 0) await store.set("rank 0 waits for nobody", "");
+  return ended;
 }
 
 /** A group that no free function knows is left at the end of a block, and once more. */

@@ -288,12 +288,14 @@ class InvalidGroupError(PolyrankError, ValueError):
     message: str
 
 class DuplicateGroupError(PolyrankError):
-    """A group of this name exists already."""
+    """`new_group` was given the name of a group that this process has already."""
 
     name: str
 
 class DuplicateBackendError(PolyrankError, ValueError):
-    """A backend of this name is registered already."""
+    """A backend of this name is registered already. For `register_backend`, which this version does
+    not have.
+    """
 
     name: str
 
@@ -1083,7 +1085,7 @@ class ProcessGroup:
     def use_pg_for_symm_mem_rendezvous(self, value: bool) -> None: ...
     @property
     def timeout(self) -> timedelta:
-        """Limit of each operation that has none of its own."""
+        """Limit of each operation that has none of its own; 0 is no limit."""
     @property
     def supports_reconfigure(self) -> bool:
         """Whether the group can be reconfigured."""
@@ -1117,7 +1119,7 @@ class ProcessGroup:
         Not built in this version: raises `UnsupportedError`.
         """
     def set_timeout(self, timeout: _Duration) -> None:
-        """Sets the limit of all later operations that have none of their own."""
+        """Sets the limit of all later operations that have none of their own; 0 is no limit."""
     def ranks(self) -> list[int]:
         """The global ranks of the members, by rank in this group."""
     def abort(self) -> None:
@@ -1129,16 +1131,19 @@ class ProcessGroup:
         then they fail, on all ranks, also those that nobody waits for any more.
         """
     def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
-        """Makes a group of some of this group's ranks. All ranks of this group call it, each with
-        the ranks of its own new group, so that one call can split the group into several.
+        """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
+        each rank with the ranks of its own new group, so that one call can split the group into
+        several. Of a group that is bound to a CUDA device, all ranks call it.
 
         - `ranks`: ranks in this group, each once; the new ranks are their positions.
         - `timeout`: limit of the new group's operations; none: this group's.
         - `group_name`: none: made from this group's name.
+        - `device_types`: without effect: the new group serves all kinds of devices that its backends
+          do. Here so that calls for c10d run.
 
         Returns the new group; none if this rank is not in `ranks`.
 
-        Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+        Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
         """Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
@@ -1232,7 +1237,10 @@ class ProcessGroup:
     @overload
     def allgather(self, output_tensors: Sequence[_Tensor], input_tensor: _Tensor, timeout: _Duration | None = None) -> Work: ...
     def allgather_coalesced(self, output_lists: Sequence[Sequence[_Tensor]], input_list: Sequence[_Tensor], opts: AllgatherOptions = ...) -> Work:
-        """All ranks get every rank's tensors: for each list of outputs one input.
+        """All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
+
+        Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
+        lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
 
         `opts` has its usual values by default.
         """
@@ -1398,7 +1406,8 @@ class ProcessGroup:
     def monitored_barrier(self, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks came, and says which did not: rank 0 raises with the first missing
         rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
-        is done. Goes through the group's store; a missing rank does not break the group.
+        is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
+        of 0 waits for nobody: it passes where all others are there already.
 
         Raises `MonitoredBarrierError`.
         """
@@ -1773,7 +1782,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
       rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
     - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
       `file:///path`; `?rank=…&world_size=…` may be in it.
-    - `timeout`: limit of joining and of operations; none: 30 min.
+    - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
     - `group_name`: the group's name; empty: `default_pg`.
@@ -1821,25 +1830,30 @@ def default_group() -> ProcessGroup:
 _get_default_group = default_group
 
 def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True) -> ProcessGroup | NonGroupMember:
-    """Makes a group of some ranks. All ranks of the default group call it, in the same order.
+    """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
+    may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
+    to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
+    same order: calls that wait for each other's ranks end, on all ranks in them, with an error
+    that names both.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.
     - `backend`: none: the default group's.
-    - `use_local_synchronization`: only the members call it.
+    - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
     - `group_desc`: a description for logs.
     - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 
     Returns the group; what stands for no member on a rank that is not in it.
 
-    Raises `InvalidArgumentError`, `NotInitializedError`, `RendezvousTimeoutError`.
+    Raises `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
 def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
-    """Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
-    parent call it with the same lists. The group of this rank; none if no list has it.
+    """Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
+    call it with the same list, and wait for one another; of a parent that is bound to a CUDA
+    device, all ranks do. The group of this rank; none if no list has it.
 
-    Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+    Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
 def get_rank(group: ProcessGroup | NonGroupMember | None = None) -> int:
@@ -1864,7 +1878,7 @@ def get_pg_count() -> int:
     """The number of groups that this process made and has not destroyed."""
 
 def get_backend(group: ProcessGroup | NonGroupMember | None = None) -> str:
-    """The name of a group's backend, lower case.
+    """The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
 
     Raises `NotInitializedError`, `InvalidGroupError`.
     """
@@ -2035,7 +2049,9 @@ def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGr
 
 @overload
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
-    """All ranks get every rank's tensors: for each list of outputs one input."""
+    """All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`.
+    In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
+    """
 
 @overload
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
@@ -2168,7 +2184,7 @@ def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: bool =
 
 def monitored_barrier(group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
     """Waits until all ranks came, and says which did not: the first, or all of them if
-    `wait_all_ranks`.
+    `wait_all_ranks`. A `timeout` of 0 waits for nobody.
 
     Raises `MonitoredBarrierError`.
     """

@@ -140,7 +140,7 @@ impl ProcessGroup {
         Err(convert::unbuilt(py, "ProcessGroup.get_backend"))
     }
 
-    /// Sets the limit of all later operations that have none of their own.
+    /// Sets the limit of all later operations that have none of their own; 0 is no limit.
     #[pyo3(name = "set_timeout", signature = (*positional, **keywords), text_signature = "($self, timeout)")]
     fn py_set_timeout<'py>(
         slf: &Bound<'py, Self>,
@@ -173,16 +173,19 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_SHUTDOWN", positional, keywords)
     }
 
-    /// Makes a group of some of this group's ranks. All ranks of this group call it, each with
-    /// the ranks of its own new group, so that one call can split the group into several.
+    /// Makes a group of some of this group's ranks. Its members call it, and wait for one another:
+    /// each rank with the ranks of its own new group, so that one call can split the group into
+    /// several. Of a group that is bound to a CUDA device, all ranks call it.
     ///
     /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
     /// - `timeout`: limit of the new group's operations; none: this group's.
     /// - `group_name`: none: made from this group's name.
+    /// - `device_types`: without effect: the new group serves all kinds of devices that its backends
+    ///   do. Here so that calls for c10d run.
     ///
     /// Returns the new group; none if this rank is not in `ranks`.
     ///
-    /// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+    /// Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     #[pyo3(name = "split_group", signature = (*positional, **keywords), text_signature = "($self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None)")]
     fn py_split_group<'py>(
         slf: &Bound<'py, Self>,
@@ -319,7 +322,10 @@ impl ProcessGroup {
         convert::collective(slf, &tables::PROCESS_GROUP_ALLGATHER, positional, keywords)
     }
 
-    /// All ranks get every rank's tensors: for each list of outputs one input.
+    /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
+    ///
+    /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
+    /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
     ///
     /// `opts` has its usual values by default.
     #[pyo3(name = "allgather_coalesced", signature = (*positional, **keywords), text_signature = "($self, output_lists, input_list, opts=...)")]
@@ -631,7 +637,8 @@ impl ProcessGroup {
 
     /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
     /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
-    /// is done. Goes through the group's store; a missing rank does not break the group.
+    /// is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
+    /// of 0 waits for nobody: it passes where all others are there already.
     ///
     /// Raises `MonitoredBarrierError`.
     #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None, wait_all_ranks=False)")]
@@ -873,7 +880,7 @@ impl ProcessGroup {
         Err(convert::unbuilt(slf.py(), "ProcessGroup.use_pg_for_symm_mem_rendezvous"))
     }
 
-    /// Limit of each operation that has none of its own.
+    /// Limit of each operation that has none of its own; 0 is no limit.
     #[getter(timeout)]
     fn get_timeout<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_TIMEOUT")

@@ -48,14 +48,14 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "DuplicateGroupError",
         parent: None,
         bases: &[],
-        doc: "A group of this name exists already.",
+        doc: "`new_group` was given the name of a group that this process has already.",
     },
     ErrorClass {
         kind: "DuplicateBackend",
         python: "DuplicateBackendError",
         parent: None,
         bases: &["ValueError"],
-        doc: "A backend of this name is registered already.",
+        doc: "A backend of this name is registered already. For `register_backend`, which this version does not have.",
     },
     ErrorClass {
         kind: "UnknownBackend",

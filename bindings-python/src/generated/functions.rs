@@ -39,7 +39,7 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
 /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
 ///   `file:///path`; `?rank=…&world_size=…` may be in it.
-/// - `timeout`: limit of joining and of operations; none: 30 min.
+/// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
 /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
 /// - `store`: where ranks meet, instead of `init_method`.
 /// - `group_name`: the group's name; empty: `default_pg`.
@@ -138,18 +138,22 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
     convert::invoke(py, "DISTRIBUTED_DEFAULT_GROUP", positional, keywords)
 }
 
-/// Makes a group of some ranks. All ranks of the default group call it, in the same order.
+/// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
+/// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
+/// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
+/// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
+/// that names both.
 ///
 /// - `ranks`: global ranks; none: all.
 /// - `timeout`: limit of the group's operations; none: the default.
 /// - `backend`: none: the default group's.
-/// - `use_local_synchronization`: only the members call it.
+/// - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
 /// - `group_desc`: a description for logs.
 /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 ///
 /// Returns the group; what stands for no member on a rank that is not in it.
 ///
-/// Raises `InvalidArgumentError`, `NotInitializedError`, `RendezvousTimeoutError`.
+/// Raises `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
 #[pyo3(name = "new_group", signature = (*positional, **keywords), text_signature = "(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, sort_ranks=True)")]
 fn py_new_group<'py>(
@@ -160,10 +164,11 @@ fn py_new_group<'py>(
     convert::invoke(py, "DISTRIBUTED_NEW_GROUP", positional, keywords)
 }
 
-/// Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the
-/// parent call it with the same lists. The group of this rank; none if no list has it.
+/// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
+/// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
+/// device, all ranks do. The group of this rank; none if no list has it.
 ///
-/// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+/// Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
 #[pyo3(name = "split_group", signature = (*positional, **keywords), text_signature = "(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None)")]
 fn py_split_group<'py>(
@@ -221,7 +226,7 @@ fn py_get_pg_count<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_GET_PG_COUNT", positional, keywords)
 }
 
-/// The name of a group's backend, lower case.
+/// The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
 ///
 /// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
@@ -513,7 +518,8 @@ fn py_all_gather<'py>(
     convert::collective_of_default(py, &tables::DISTRIBUTED_ALL_GATHER, positional, keywords)
 }
 
-/// All ranks get every rank's tensors: for each list of outputs one input.
+/// All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`.
+/// In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
 #[pyfunction]
 #[pyo3(name = "all_gather_coalesced", signature = (*positional, **keywords), text_signature = "(output_tensor_lists, input_tensor_list, group=None, async_op=False)")]
 fn py_all_gather_coalesced<'py>(
@@ -667,7 +673,7 @@ fn py_barrier<'py>(
 }
 
 /// Waits until all ranks came, and says which did not: the first, or all of them if
-/// `wait_all_ranks`.
+/// `wait_all_ranks`. A `timeout` of 0 waits for nobody.
 ///
 /// Raises `MonitoredBarrierError`.
 #[pyfunction]

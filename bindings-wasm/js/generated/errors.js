@@ -33,11 +33,11 @@ name(AlreadyInitializedError, "AlreadyInitializedError", "AlreadyInitialized");
 export class InvalidGroupError extends PolyrankError {}
 name(InvalidGroupError, "InvalidGroupError", "InvalidGroup");
 
-/** A group of this name exists already. */
+/** `newGroup` was given the name of a group that this process has already. */
 export class DuplicateGroupError extends PolyrankError {}
 name(DuplicateGroupError, "DuplicateGroupError", "DuplicateGroup");
 
-/** A backend of this name is registered already. */
+/** A backend of this name is registered already. For `registerBackend`, which this version does not have. */
 export class DuplicateBackendError extends PolyrankError {}
 name(DuplicateBackendError, "DuplicateBackendError", "DuplicateBackend");
 

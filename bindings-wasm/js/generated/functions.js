@@ -57,14 +57,14 @@ export function defaultGroup(...given) {
 
 const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], inOrder: true, gives: "group" };
 
-/** Makes a group of some ranks. All ranks of the default group call it, in the same order. */
+/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the same order: calls that wait for each other's ranks end, on all ranks in them, with an error that names both. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
 const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
-/** Splits a group: each list of ranks (in the parent group) becomes a group. All ranks of the parent call it with the same lists. The group of this rank; none if no list has it. */
+/** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; of a parent that is bound to a CUDA device, all ranks do. The group of this rank; none if no list has it. */
 export function splitGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_SPLIT_GROUP, null, given);
 }
@@ -99,7 +99,7 @@ export function getPgCount(...given) {
 
 const DISTRIBUTED_GET_BACKEND = { key: "DISTRIBUTED_GET_BACKEND", name: "getBackend", required: 0, group: 0, groupName: "group" };
 
-/** The name of a group's backend, lower case. */
+/** The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`. */
 export function getBackend(...given) {
   return calls.invoke(DISTRIBUTED_GET_BACKEND, null, given);
 }
@@ -245,7 +245,7 @@ export function allGather(...given) {
 
 const DISTRIBUTED_ALL_GATHER_COALESCED = { key: "DISTRIBUTED_ALL_GATHER_COALESCED", name: "allGatherCoalesced", required: 2, output: 0, outputName: "outputTensorLists", group: 2, groupName: "group" };
 
-/** All ranks get every rank's tensors: for each list of outputs one input. */
+/** All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`. In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1. */
 export function allGatherCoalesced(...given) {
   return calls.operate(DISTRIBUTED_ALL_GATHER_COALESCED, null, given);
 }
@@ -310,7 +310,7 @@ export function barrier(...given) {
 
 const DISTRIBUTED_MONITORED_BARRIER = { key: "DISTRIBUTED_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [1], inOrder: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Waits until all ranks came, and says which did not: the first, or all of them if `waitAllRanks`. */
+/** Waits until all ranks came, and says which did not: the first, or all of them if `waitAllRanks`. A `timeout` of 0 waits for nobody. */
 export function monitoredBarrier(...given) {
   return calls.invokeAsync(DISTRIBUTED_MONITORED_BARRIER, null, given);
 }

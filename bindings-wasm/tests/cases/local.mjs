@@ -83,6 +83,13 @@ export const local = {
     const mine = groups.map((_, rank) => Float32Array.of(rank, -rank));
     await all((group, rank) => group.allgather(gathered[rank], mine[rank]));
     gathered.forEach((list) => equal(list, mine));
+    // Outputs come by rank, as in c10d: its list has an array for each input.
+    const byRank = groups.map(() => [0, 1, 2].map(() => [new Float32Array(2), new Int8Array(1)]));
+    await all((group, rank) => {
+      return group.allgatherCoalesced(byRank[rank], [mine[rank], Int8Array.of(10 * rank)]);
+    });
+    const expected = mine.map((array, rank) => [array, Int8Array.of(10 * rank)]);
+    byRank.forEach((list) => equal(list, expected));
     const parts = groups.map((_, rank) => [0, 1, 2].map((to) => Int32Array.of(10 * rank + to)));
     const came = groups.map(() => [0, 1, 2].map(() => new Int32Array(1)));
     await all((group, rank) => group.alltoall(came[rank], parts[rank]));
@@ -120,6 +127,15 @@ export const local = {
       equal(all, ["of 0", "of 1"]);
       equal(numbers.map(([number]) => number), [1, 3, 5]);
     }
+    await leave(groups);
+  },
+
+  async "a monitored barrier with timeout 0 waits for nobody"(pr) {
+    const groups = await join(pr, 2);
+    await fails("MonitoredBarrier", "Rank 1 failed to pass monitoredBarrier in 0 ms", () => {
+      return groups[0].monitoredBarrier({ timeout: 0 });
+    });
+    await fails("MonitoredBarrier", "Rank 1", () => groups[1].monitoredBarrier({ timeout: 0 }));
     await leave(groups);
   },
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub use self::capabilities::{Capabilities, Mismatches};
 pub use self::options::{BackendOptions, OfBackend};
+use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::Waiting;
 use crate::completion::{Completion, Outcome};
@@ -159,7 +160,7 @@ pub struct Transfer {
 }
 
 /// The leaving of a group, which takes a while.
-pub type Ending<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+pub type Ending = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +184,7 @@ pub struct Issued {
 }
 
 /// Carries out operations of one group on one kind of device.
-pub trait Backend: Send + Sync {
+pub trait Backend: Send + Sync + 'static {
     /// Lower-case name: `tcp`.
     fn name(&self) -> &str;
     /// What it can do in this group.
@@ -272,6 +273,12 @@ pub trait Backend: Send + Sync {
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// What ends, badly, when the group fails. As long as somebody has it, the backend looks out
+    /// for ranks that are gone, `peers` among them. `None` if it cannot.
+    fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
+        let _ = peers;
+        None
+    }
     /// Whether the group failed or was left, so that nothing can be issued any more.
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
@@ -282,9 +289,12 @@ pub trait Backend: Send + Sync {
     /// The group is left in any case. [`Error::CollectiveMismatch`](crate::Error) and its like, if
     /// ranks disagree on what they ran and no operation of this rank has said so.
     fn shutdown(&self, limit: Duration) -> Result<()>;
-    /// As [`Backend::shutdown`], without blocking.
+    /// As [`Backend::shutdown`], without blocking: on another thread, where a backend has no other
+    /// way.
     ///
     /// # Errors
     /// As [`Backend::shutdown`].
-    fn shutdown_async(&self, limit: Duration) -> Ending<'_>;
+    fn shutdown_async(self: Arc<Self>, limit: Duration) -> Ending {
+        Box::pin(unblock(move || self.shutdown(limit)))
+    }
 }

@@ -38,7 +38,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().flat_map(|it| std::iter::once(it.name).chain(it.aliases.iter().copied()))
 }
 
-/// A backend that is known.
+/// A backend that is known, by the name that it was asked for: `gloo` is another name of `tcp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackendName(&'static str);
 
@@ -55,7 +55,7 @@ impl BackendName {
 
     /// The backend's row.
     pub(crate) fn registration(self) -> &'static Registration {
-        let found = BACKENDS.iter().find(|registration| registration.name == self.0);
+        let found = BACKENDS.iter().find(|it| it.name == self.0 || it.aliases.contains(&self.0));
         // The name was made of a row, and tcp is the first.
         found.unwrap_or(&BACKENDS[0])
     }
@@ -72,9 +72,9 @@ impl FromStr for BackendName {
 
     fn from_str(name: &str) -> Result<BackendName> {
         let lower = name.trim().to_ascii_lowercase();
-        let is_meant = |it: &&Registration| it.name == lower || it.aliases.contains(&&*lower);
-        match BACKENDS.iter().find(is_meant) {
-            Some(registration) => Ok(BackendName(registration.name)),
+        let is_meant = |it: &&'static str| **it == *lower;
+        match names().find(is_meant) {
+            Some(name) => Ok(BackendName(name)),
             None => {
                 let known = names().collect::<Vec<_>>().join(", ");
                 Err(Error::UnknownBackend { name: name.trim().into(), known })
@@ -101,10 +101,9 @@ impl BackendSpec {
         self.devices.iter().find(|(kind, _)| kind == device).map(|(_, backend)| *backend)
     }
 
-    /// Refuses backends that cannot be used here, or not for the device that they are to serve.
+    /// Refuses backends that serve another kind of device than they are to serve.
     pub(crate) fn check(&self) -> Result<()> {
         for (kind, backend) in &self.devices {
-            available(backend)?;
             let served = backend.registration().device;
             if served != kind {
                 let message = format!(
@@ -117,9 +116,14 @@ impl BackendSpec {
         Ok(())
     }
 
+    /// Whether all of its backends can be used in this process, and if not, why.
+    pub(crate) fn available(&self) -> Result<()> {
+        self.devices.iter().try_for_each(|(_, backend)| available(backend))
+    }
+
     /// Whether this backend serves some device.
     pub(crate) fn has(&self, backend: &str) -> bool {
-        self.devices.iter().any(|(_, name)| name.as_str() == backend)
+        self.devices.iter().any(|(_, name)| name.registration().name == backend)
     }
 }
 
@@ -215,7 +219,9 @@ mod tests {
 
     #[test]
     fn names_and_pairs_are_read_in_any_case() {
-        assert_eq!("GLOO".parse::<BackendName>().unwrap().as_str(), "tcp");
+        assert_eq!("GLOO".parse::<BackendName>().unwrap().as_str(), "gloo");
+        assert_eq!(available(&"gloo".parse().unwrap()), available(&BackendName::tcp()));
+        assert_eq!("Cpu:Gloo".parse::<BackendSpec>().unwrap().to_string(), "cpu:gloo");
         let spec: BackendSpec = "cpu:tcp,CUDA:nccl".parse().unwrap();
         assert_eq!(spec.to_string(), "cpu:tcp,cuda:nccl");
         assert_eq!("nccl".parse::<BackendSpec>().unwrap().to_string(), "cuda:nccl");

@@ -71,7 +71,7 @@ pub(super) fn has_sockets() -> Result<()> {
 }
 
 impl ScheduledBackend {
-    /// Joins a group, when all its ranks are there.
+    /// Joins a group, when all its ranks are there. It keeps the store as a connection of its own.
     ///
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come in time.
@@ -95,7 +95,7 @@ impl ScheduledBackend {
         let issuing = Issuing { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions)?;
+        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
         Ok(ScheduledBackend {
             backend,
             group: name.to_owned(),
@@ -256,6 +256,10 @@ impl Backend for ScheduledBackend {
         }
     }
 
+    fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
+        Some(self.driver.await_failure(peers))
+    }
+
     fn is_broken(&self) -> bool {
         self.driver.is_broken()
     }
@@ -276,7 +280,7 @@ impl Backend for ScheduledBackend {
         self.end()
     }
 
-    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
+    fn shutdown_async(self: Arc<Self>, limit: Duration) -> Ending {
         Box::pin(async move {
             self.driver.idle(Instant::now() + limit).ended().await;
             self.departure().compare(limit).await;

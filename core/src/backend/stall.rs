@@ -26,43 +26,34 @@ pub(super) struct StallInspector {
     /// The ranks that have a session with the store's server, and its number.
     sessions: Vec<(u32, u64)>,
     driver: Weak<Driver>,
-    /// A connection of its own: the user's may be waiting. It is made when the rank joins, since it
-    /// may be too late to reach the store anew when something is wrong.
+    /// The connection over which the rank joined, and which nobody else uses: the user's may be
+    /// waiting, and it may be too late for another when something is wrong.
     store: Mutex<Arc<dyn Store>>,
     /// When to look again; `None` while somebody looks.
     next: Mutex<Option<Instant>>,
 }
 
 impl StallInspector {
-    /// The inspector of `driver`, which calls it where nobody waits.
-    ///
-    /// # Errors
-    /// Those of the store, if it cannot be reached.
+    /// The inspector of `driver`, which calls it where nobody waits. Nobody else uses `store`.
     pub(super) fn install(
         driver: &Arc<Driver>,
         store: &Arc<dyn Store>,
         (rank, size): (u32, u32),
         sessions: Vec<(u32, u64)>,
-    ) -> Result<Arc<StallInspector>> {
-        let own = match size {
-            // There is nobody to ask for.
-            1 => store.clone(),
-            _ => {
-                let own = store.clone_store()?;
-                own.set_timeout(Duration::from_secs(1));
-                own
-            }
-        };
+    ) -> Arc<StallInspector> {
+        if size > 1 {
+            store.set_timeout(Duration::from_secs(1));
+        }
         let inspector = Arc::new(StallInspector {
             rank,
             size,
             sessions,
             driver: Arc::downgrade(driver),
-            store: Mutex::new(own),
+            store: Mutex::new(store.clone()),
             next: Mutex::new(Some(Instant::now())),
         });
         driver.set_stall_hook(elsewhere::hook(&inspector));
-        Ok(inspector)
+        inspector
     }
 
     /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks

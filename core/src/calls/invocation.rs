@@ -2,12 +2,12 @@
 //! found by name, resolved, and carried out. Knows nothing of what any of them does.
 //!
 //! A call is resolved at once, so that wrong arguments raise where they are given; what it does is
-//! a future, which on a platform with threads is ready when it is polled once: it blocks inside.
+//! a future. On a platform with threads [`Invocation::run`] has its result, and blocks meanwhile.
 
 use std::future::Future;
 use std::net::TcpListener;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::pin::Pin;
+use std::task::Poll;
 
 use super::FromValue;
 use super::answer::Answer;
@@ -16,6 +16,7 @@ use super::resolve::{Resolved, resolve, unsupported};
 use super::settings::Settings;
 use super::value::{Arguments, Foreign, Value};
 use crate::backend::registry::{self, BackendSpec};
+use crate::blocking::poll_once;
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::roles::Order;
 use crate::request::{Method, Role};
@@ -145,8 +146,7 @@ impl Invocation {
     /// Its own; [`Error::Unsupported`] where nothing can block and it would have to wait.
     pub fn run(self) -> Result<Answer> {
         let name = self.entry.method.name;
-        let mut running = pin!(self.start());
-        match running.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match poll_once(self.start()) {
             Poll::Ready(result) => result,
             Poll::Pending => Err(unsupported(format!("{name} without waiting"))),
         }

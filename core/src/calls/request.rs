@@ -52,6 +52,11 @@ impl Resolved {
             return Err(unsupported(format!("argument '{name}' of {}", method.name)));
         }
         let root = arguments.root(collective, rank_in_group)?;
+        if method.coalesced {
+            arguments
+                .group_by_input(collective, size as usize)
+                .map_err(|what| invalid(method.name, what))?;
+        }
         let (inputs, outputs) = arguments
             .buffers(collective, size as usize)
             .map_err(|what| invalid(method.name, what))?;

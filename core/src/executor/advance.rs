@@ -1,6 +1,6 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::boarding::Boarded;
 use super::closed::ClosedTransport;
@@ -48,6 +48,8 @@ pub struct Executor {
     state: State,
     /// Who is told when nothing is in flight, or at which time.
     awaiting_idle: Vec<(Arc<Completion>, Instant)>,
+    /// Who is told when the group breaks, as long as they wait for that.
+    awaiting_failure: Vec<Weak<Completion>>,
     /// Room for what [`Executor::let_others_wake`] need not know.
     known_interests: Vec<Interest>,
 }
@@ -68,7 +70,13 @@ impl Executor {
                 }
             }
         }
-        Executor { transport, state, awaiting_idle: Vec::new(), known_interests: Vec::new() }
+        Executor {
+            transport,
+            state,
+            awaiting_idle: Vec::new(),
+            awaiting_failure: Vec::new(),
+            known_interests: Vec::new(),
+        }
     }
 
     /// Notes that `ranks` ranks of the group, this one included, share this host and its caches.
@@ -221,6 +229,31 @@ impl Executor {
             let due = self.awaiting_idle.extract_if(.., |(_, until)| idle || *until <= now);
             finished.extend(due.map(|(completion, _)| Finished::new(completion, Ok(()))));
         }
+        if let Some(broken) = self.state.broken.as_ref().filter(|_| self.is_watched()) {
+            let error = broken.error_named(&self.state.group, "the group", self.state.issued);
+            let waiting = self.awaiting_failure.drain(..).filter_map(|it| it.upgrade());
+            finished.extend(waiting.map(|it| Finished::new(it, Err(error.clone()))));
+        }
+    }
+
+    /// Ends `completion`, as long as somebody has it, when the group breaks. Starts to connect to
+    /// `peers`, so that their deaths are noticed.
+    pub fn tell_of_failure(&mut self, completion: &Arc<Completion>, peers: &[Rank]) {
+        self.awaiting_failure.retain(|it| it.strong_count() > 0);
+        self.awaiting_failure.push(Arc::downgrade(completion));
+        if self.state.broken.is_some() {
+            return;
+        }
+        for &peer in peers.iter().filter(|&&peer| peer != self.state.rank) {
+            if !std::mem::replace(&mut self.state.peers.of(peer).touched, true) {
+                self.transport.connect(peer);
+            }
+        }
+    }
+
+    /// Whether somebody waits for the group to break.
+    pub fn is_watched(&self) -> bool {
+        self.awaiting_failure.iter().any(|it| it.strong_count() > 0)
     }
 
     /// Ends `completion` when nothing is in flight, or at `until`.

@@ -222,7 +222,7 @@ impl Entry {
             driver.set_attended(true);
             return self.drive(&driver, now, interests);
         }
-        if now - self.quiet_since < QUIET {
+        if now - self.quiet_since < QUIET && !driver.is_watched() {
             return Look::Idle(Some(now + TICK));
         }
         // What came for an idle group is kept for its next operation, or is bad news.

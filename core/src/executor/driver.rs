@@ -7,6 +7,7 @@
 //! leader leaves.
 
 mod at_once;
+mod failures;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -201,6 +201,13 @@ impl Driver {
         completion
     }
 
+    /// What ends, badly, when the group breaks. Starts to connect to `peers`.
+    pub fn await_failure(&self, peers: &[Rank]) -> Arc<Completion> {
+        let completion = Arc::new(Completion::new());
+        self.change(|executor, _| executor.tell_of_failure(&completion, peers));
+        completion
+    }
+
     /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
     /// operations fail at once. Done when the others were told why it broke, if it did, or at
     /// `until`; [`Driver::end`] then ends it.

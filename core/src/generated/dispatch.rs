@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::calls;
 use super::roles::Order;
 use crate::Result;
-use crate::blocking::Way;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::implementations;
 use crate::calls::invocation::{Entry, Invocation, Running, references};
@@ -1293,17 +1292,14 @@ async fn process_group_abort(call: Invocation) -> Result<Answer> {
 
 /// `ProcessGroup.shutdown`
 async fn process_group_shutdown(call: Invocation) -> Result<Answer> {
-    call.this_group()?.shutdown_in(Way::NATURAL).await.into_answer()
+    call.this_group()?.shutdown_async().await.into_answer()
 }
 
 /// `ProcessGroup.monitored_barrier`
 async fn process_group_monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(0)?;
     let wait_all_ranks: bool = call.take(1)?;
-    call.this_group()?
-        .monitored_barrier_in(Way::NATURAL, timeout, wait_all_ranks)
-        .await
-        .into_answer()
+    call.this_group()?.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
 }
 
 /// `ProcessGroup.group_name`

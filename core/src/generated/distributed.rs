@@ -167,7 +167,8 @@ pub fn all_gather_async(
     default_group()?.allgather_async(tensor_list, tensor, arguments)
 }
 
-/// All ranks get every rank's tensors: for each list of outputs one input.
+/// All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`.
+/// In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
 ///
 /// `arguments`: `()` or `AllgatherOptions`. Returns when it is done.
 ///

@@ -48,13 +48,15 @@ pub enum Error {
         /// Which group, and why.
         message: String,
     },
-    /// A group of this name exists already.
+    /// `new_group` was given the name of a group that this process has already.
     #[error("a process group named '{name}' exists already; names must be unique")]
     DuplicateGroup {
         /// The name.
         name: String,
     },
-    /// A backend of this name is registered already.
+    /// A backend of this name is registered already. For `register_backend`, which this version
+    /// does
+    /// not have.
     #[error("Backend {name} already registered")]
     DuplicateBackend {
         /// The name.

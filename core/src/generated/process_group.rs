@@ -276,7 +276,10 @@ impl ProcessGroup {
         self.issue(call.request(self.rank(), self.size())?)
     }
 
-    /// All ranks get every rank's tensors: for each list of outputs one input.
+    /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
+    ///
+    /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
+    /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
     ///
     /// `arguments`: `()` or `AllgatherOptions`. Returns when it is done.
     ///

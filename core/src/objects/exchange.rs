@@ -4,7 +4,7 @@
 //! waits for it in vain: whoever was to get the object raises what it says.
 
 use super::payload::{Codec, Encoded, Payload};
-use crate::blocking::Way;
+use crate::blocking::WaitMode;
 use crate::request::{Role, TypedCall, tables};
 use crate::{Element, Error, ProcessGroup, Request, Result, Tensor, Work};
 
@@ -19,11 +19,10 @@ const FAILURE: u64 = 2;
 /// What it is, and its length in bytes.
 type Header = [u64; 2];
 
-/// Exchanges among the ranks of a group, waited for in one way.
+/// Exchanges among the ranks of a group, waited for as the caller waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Exchange<'a> {
     pub(crate) group: &'a ProcessGroup,
-    pub(crate) way: Way,
 }
 
 impl Exchange<'_> {
@@ -145,9 +144,9 @@ impl Exchange<'_> {
     }
 
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
-        let waiting = self.way.waiting();
+        let waiting = WaitMode::current().waiting();
         let work = self.group.issue_send(elements.into(), peer, tag, None, waiting)?;
-        self.way.wait_for(&work).await
+        WaitMode::current().wait_for(&work).await
     }
 
     async fn recv_vec<T: Element>(
@@ -156,9 +155,9 @@ impl Exchange<'_> {
         peer: Option<u32>,
         tag: u32,
     ) -> Result<(Vec<T>, u32)> {
-        let waiting = self.way.waiting();
+        let waiting = WaitMode::current().waiting();
         let work = self.group.issue_recv(elements.into(), peer, tag, None, waiting)?;
-        self.way.wait_for(&work).await?;
+        WaitMode::current().wait_for(&work).await?;
         let sender = work.source_rank().or(peer).unwrap_or(self.group.rank());
         Ok((single(work.into_result()?)?, sender))
     }
@@ -166,8 +165,8 @@ impl Exchange<'_> {
     /// Carries out a collective; its output tensors.
     async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
         let request: Request = call.request(self.group.rank(), self.group.size())?;
-        let work: Work = self.group.issue_as(request, self.way.waiting())?;
-        self.way.wait_for(&work).await?;
+        let work: Work = self.group.issue_as(request, WaitMode::current().waiting())?;
+        WaitMode::current().wait_for(&work).await?;
         work.into_result()
     }
 }

@@ -2,7 +2,7 @@
 //! nothing of how they travel.
 
 use super::exchange::Exchange;
-use crate::blocking::{Way, block_on};
+use crate::blocking::block_on;
 use crate::{ProcessGroup, Result};
 
 /// How a payload is encoded.
@@ -36,7 +36,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object;
     /// those of [`ProcessGroup::broadcast`].
     pub fn broadcast_payload(&self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
-        block_on(self.exchange(Way::Blocking).broadcast(mine, root))
+        block_on(self.exchange().broadcast(mine, root))
     }
 
     /// As [`ProcessGroup::broadcast_payload`], without blocking.
@@ -48,7 +48,7 @@ impl ProcessGroup {
         mine: Option<Encoded>,
         root: u32,
     ) -> Result<Payload> {
-        self.exchange(Way::Awaiting).broadcast(mine, root).await
+        self.exchange().broadcast(mine, root).await
     }
 
     /// All ranks get every rank's payload, by rank.
@@ -57,7 +57,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
     /// encode its object; those of [`ProcessGroup::allgather`].
     pub fn all_gather_payloads(&self, mine: Encoded) -> Result<Vec<Payload>> {
-        block_on(self.exchange(Way::Blocking).all_gather(mine))
+        block_on(self.exchange().all_gather(mine))
     }
 
     /// As [`ProcessGroup::all_gather_payloads`], without blocking.
@@ -65,7 +65,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::all_gather_payloads`].
     pub async fn all_gather_payloads_async(&self, mine: Encoded) -> Result<Vec<Payload>> {
-        self.exchange(Way::Awaiting).all_gather(mine).await
+        self.exchange().all_gather(mine).await
     }
 
     /// `root` gets every rank's payload, by rank; the others get nothing.
@@ -74,7 +74,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
     /// encode its object; those of [`ProcessGroup::gather`].
     pub fn gather_payloads(&self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
-        block_on(self.exchange(Way::Blocking).gather(mine, root))
+        block_on(self.exchange().gather(mine, root))
     }
 
     /// As [`ProcessGroup::gather_payloads`], without blocking.
@@ -86,7 +86,7 @@ impl ProcessGroup {
         mine: Encoded,
         root: u32,
     ) -> Result<Option<Vec<Payload>>> {
-        self.exchange(Way::Awaiting).gather(mine, root).await
+        self.exchange().gather(mine, root).await
     }
 
     /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
@@ -95,7 +95,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not
     /// encode one of its objects or has not one for each rank; those of [`ProcessGroup::scatter`].
     pub fn scatter_payloads(&self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
-        block_on(self.exchange(Way::Blocking).scatter(all, root))
+        block_on(self.exchange().scatter(all, root))
     }
 
     /// As [`ProcessGroup::scatter_payloads`], without blocking.
@@ -107,7 +107,7 @@ impl ProcessGroup {
         all: Option<EncodedList>,
         root: u32,
     ) -> Result<Payload> {
-        self.exchange(Way::Awaiting).scatter(all, root).await
+        self.exchange().scatter(all, root).await
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
@@ -116,7 +116,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType) if it could not be encoded; those of
     /// [`ProcessGroup::send`].
     pub fn send_payload(&self, mine: Encoded, peer: u32) -> Result<()> {
-        block_on(self.exchange(Way::Blocking).send(mine, peer))
+        block_on(self.exchange().send(mine, peer))
     }
 
     /// As [`ProcessGroup::send_payload`], without blocking.
@@ -124,7 +124,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::send_payload`].
     pub async fn send_payload_async(&self, mine: Encoded, peer: u32) -> Result<()> {
-        self.exchange(Way::Awaiting).send(mine, peer).await
+        self.exchange().send(mine, peer).await
     }
 
     /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
@@ -133,7 +133,7 @@ impl ProcessGroup {
     /// [`Error::InvalidType`](crate::Error::InvalidType) if the sender could not encode its object;
     /// those of [`ProcessGroup::recv`].
     pub fn recv_payload(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
-        block_on(self.exchange(Way::Blocking).recv(peer))
+        block_on(self.exchange().recv(peer))
     }
 
     /// As [`ProcessGroup::recv_payload`], without blocking.
@@ -141,11 +141,11 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::recv_payload`].
     pub async fn recv_payload_async(&self, peer: Option<u32>) -> Result<(Payload, u32)> {
-        self.exchange(Way::Awaiting).recv(peer).await
+        self.exchange().recv(peer).await
     }
 
-    /// Exchanges among this group's ranks, waited for in `way`.
-    pub(crate) fn exchange(&self, way: Way) -> Exchange<'_> {
-        Exchange { group: self, way }
+    /// Exchanges among this group's ranks, waited for as the caller waits.
+    pub(crate) fn exchange(&self) -> Exchange<'_> {
+        Exchange { group: self }
     }
 }

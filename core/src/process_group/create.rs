@@ -11,7 +11,7 @@ use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::store::{PrefixStore, Store};
-use crate::{Device, Error, Result};
+use crate::{Device, Error, Result, rendezvous};
 
 /// How a group is made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,8 +56,8 @@ impl GroupOptions {
         self
     }
 
-    /// Refuses backends that cannot be used, a device that none of them serves, options of a
-    /// backend that the group does not have, and wrong ones: before anybody is waited for.
+    /// Refuses backends for the other kind of device, a device that none of them serves, options of
+    /// a backend that the group does not have, and wrong ones: before anybody is waited for.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_options()?;
         self.backend.check()?;
@@ -84,6 +84,25 @@ impl GroupOptions {
         }
         registry::check(chosen)
     }
+}
+
+/// The store of a group, through the connection that its user has too, and through one of its own:
+/// who waits in one does not keep the other waiting.
+pub(super) struct Stores {
+    pub(super) group: Arc<dyn Store>,
+    pub(super) own: Arc<dyn Store>,
+}
+
+impl Stores {
+    fn with_prefix(self, prefix: &str) -> Stores {
+        let under = |store| Arc::new(PrefixStore::new(prefix, store));
+        Stores { group: under(self.group), own: under(self.own) }
+    }
+}
+
+/// A connection to `store` for a group of `size` ranks; one rank alone waits for nobody.
+pub(super) async fn own_connection(store: &Arc<dyn Store>, size: u32) -> Result<Arc<dyn Store>> {
+    if size == 1 { Ok(store.clone()) } else { store.clone_store_async().await }
 }
 
 impl ProcessGroup {
@@ -118,13 +137,15 @@ impl ProcessGroup {
             let message = format!("rank must be in 0..{size}, got {rank}");
             return Err(Error::InvalidArgument { message });
         }
-        Self::with_members(store, rank, (0..size).collect(), name, options, None).await
+        let own = own_connection(&store, size).await?;
+        let stores = Stores { group: store, own };
+        Self::with_members(stores, rank, (0..size).collect(), name, options, None).await
     }
 
     /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and `share` what
     /// was split off the group that they come from.
     pub(super) async fn with_members(
-        store: Arc<dyn Store>,
+        stores: Stores,
         rank: u32,
         members: Vec<u32>,
         name: &str,
@@ -133,13 +154,19 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         options.check()?;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
+        let Stores { group: store, own } = stores.with_prefix(&format!("polyrank/{name}"));
         let size = members.len() as u32;
-        let connect = |backend: BackendName, share| {
-            let registration = backend.registration();
-            (registration.connect)(Bootstrap {
-                backend: registration.name,
-                store: &store,
+        if let Err(why) = options.backend.available() {
+            // The others would wait for this rank.
+            if size > 1 {
+                rendezvous::refuse(&*own, name, (rank, size), &why, timeout).await;
+            }
+            return Err(why);
+        }
+        let connect = |backend: BackendName, store, share| {
+            (backend.registration().connect)(Bootstrap {
+                backend: backend.as_str(),
+                store,
                 rank,
                 size,
                 group: name,
@@ -151,9 +178,9 @@ impl ProcessGroup {
         };
         // Tensors of the host are needed in every group.
         let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
-        let cpu = connect(cpu, None).await?;
+        let cpu = connect(cpu, &own, None).await?;
         let cuda = match options.backend.backend_for("cuda") {
-            Some(backend) => Some(connect(backend, share).await?),
+            Some(backend) => Some(connect(backend, &store, share).await?),
             None => None,
         };
         let inner = Inner {
@@ -168,6 +195,7 @@ impl ProcessGroup {
             cuda,
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
             splits: Mutex::new(HashMap::new()),
+            group_calls: Mutex::default(),
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             options,

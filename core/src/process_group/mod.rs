@@ -9,17 +9,19 @@ use std::time::Duration;
 pub use crate::backend::Envelope;
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Capabilities};
-use crate::blocking::Way;
+use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
 use crate::completion::Waiting;
 use crate::store::{ClosedStore, Store};
 use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
+mod assembly;
 mod at_once;
 mod check;
 mod create;
 mod disjoint;
+mod failure_watch;
 mod messages;
 mod monitored_barrier;
 mod prepared;
@@ -63,6 +65,8 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
     bound_device: Option<Device>,
+    /// The calls under way that make groups out of this one.
+    group_calls: Mutex<assembly::GroupCalls>,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,
@@ -157,7 +161,7 @@ impl ProcessGroup {
         self.inner.cpu.capabilities()
     }
 
-    /// Limit of operations that have none of their own.
+    /// Limit of operations that have none of their own; zero is none.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.inner.timeout_ms.load(Ordering::Relaxed))
     }
@@ -209,9 +213,12 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub async fn shutdown_async(&self) -> Result<()> {
+        if WaitMode::current() == WaitMode::Block {
+            return self.shutdown();
+        }
         let mut ended = Ok(());
         for backend in self.backends() {
-            ended = ended.and(backend.shutdown_async(SHUTDOWN_LIMIT).await);
+            ended = ended.and(backend.clone().shutdown_async(SHUTDOWN_LIMIT).await);
         }
         self.close_store();
         ended
@@ -225,13 +232,6 @@ impl ProcessGroup {
         drop(store);
         // The last one ends a server, which may take a moment.
         drop(open);
-    }
-
-    pub(crate) async fn shutdown_in(&self, way: Way) -> Result<()> {
-        match way {
-            Way::Blocking => self.shutdown(),
-            Way::Awaiting => self.shutdown_async().await,
-        }
     }
 
     /// Whether `request` makes sense on this rank: what issuing it would raise at once.
@@ -414,8 +414,8 @@ impl ProcessGroup {
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
-        let timeout = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
-        clock::after(timeout)
+        let timeout = timeout.filter(|timeout| !timeout.is_zero());
+        deadline(timeout.unwrap_or_else(|| self.timeout()))
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {
@@ -465,6 +465,11 @@ impl ProcessGroup {
         *count += 1;
         *count
     }
+}
+
+/// When `timeout` from now has passed; zero is no limit.
+fn deadline(timeout: Duration) -> Instant {
+    clock::after(if timeout.is_zero() { Duration::MAX } else { timeout })
 }
 
 /// A number that nothing else of this process was given; from 1 on.

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::blocking::{Way, block_on};
+use super::failure_watch::FailureWatch;
+use crate::blocking::block_on;
 use crate::clock::{self, Instant};
 use crate::store::Store;
 use crate::{Error, Result};
@@ -17,13 +18,16 @@ use crate::{Error, Result};
 const PASSED: &[u8] = b"passed";
 /// How often a waiting rank looks whether the group broke.
 const SLICE: Duration = Duration::from_millis(200);
+/// How many ranks rank 0 connects to, so that their deaths are noticed.
+const WATCHED: usize = 16;
 /// How much longer than rank 0 the others wait for its verdict.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl ProcessGroup {
     /// Waits until all ranks came. If some do not come within `timeout` (the group's, where none is
-    /// given), every rank fails, and the message names the first missing rank, or all of them with
-    /// `wait_all_ranks`. The group is not broken by that.
+    /// given; with zero, if they are not there already), every rank fails, and the message names
+    /// the first missing rank, or all of them with `wait_all_ranks`. The group is not broken by
+    /// that.
     ///
     /// # Errors
     /// [`Error::MonitoredBarrier`], in c10d's words; the failure of the store.
@@ -41,21 +45,33 @@ impl ProcessGroup {
         wait_all_ranks: bool,
     ) -> Result<()> {
         let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
-        let limit = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(self.timeout());
+        let limit = timeout.unwrap_or_else(|| self.limit());
         let store = self.get_group_store();
-        let barrier = Barrier { group: self, store: &*store, number, limit };
+        let others: Vec<u32> = match self.rank() {
+            0 => (1..self.size()).take(WATCHED).collect(),
+            _ => vec![0],
+        };
+        let failure = self.watch_for_failure(&others);
+        let barrier = Barrier { group: self, store: &*store, number, limit, failure: &failure };
         store.set_async(&barrier.arrival(self.rank()), b"here").await?;
-        if self.rank() == 0 { barrier.watch(wait_all_ranks).await } else { barrier.follow().await }
+        let passed = match self.rank() {
+            0 => barrier.watch(wait_all_ranks).await,
+            _ => barrier.follow().await,
+        };
+        match passed {
+            // The host of the store heard of the failure first, and is gone with the verdict.
+            Err(Error::Network { .. }) if failure.error().is_some() => {
+                barrier.obey(barrier.failure("Rank 0", &[0]))
+            }
+            passed => passed,
+        }
     }
+}
 
-    /// It waits for the store only, which knows in which way.
-    pub(crate) async fn monitored_barrier_in(
-        &self,
-        _: Way,
-        timeout: Option<Duration>,
-        wait_all_ranks: bool,
-    ) -> Result<()> {
-        self.monitored_barrier_async(timeout, wait_all_ranks).await
+impl ProcessGroup {
+    /// The group's timeout, where zero is no limit.
+    fn limit(&self) -> Duration {
+        if self.timeout().is_zero() { Duration::MAX } else { self.timeout() }
     }
 }
 
@@ -95,6 +111,8 @@ struct Barrier<'a> {
     /// How many barriers the group had before.
     number: u64,
     limit: Duration,
+    /// Ends waits in the store when the group fails.
+    failure: &'a FailureWatch,
 }
 
 impl Barrier<'_> {
@@ -146,7 +164,7 @@ impl Barrier<'_> {
         }
         // Rank 0 decides within its own limit, which may be another one; if it dies, the group
         // breaks. The last resort is the group's limit.
-        let until = clock::after(self.limit.max(self.group.timeout()).saturating_add(GRACE));
+        let until = clock::after(self.limit.max(self.group.limit()).saturating_add(GRACE));
         let verdict = self.verdict();
         loop {
             if self.is_there(&verdict).await? {
@@ -190,12 +208,17 @@ impl Barrier<'_> {
     }
 
     fn failure(&self, who: &str, missing: &[u32]) -> Verdict {
-        let when = match self.group.is_broken() {
-            true => "before the group failed, was aborted or was left".to_owned(),
-            false => format!("in {} ms", self.limit.as_millis()),
+        let when = match (self.failure.error(), self.group.is_broken()) {
+            (Some(why), _) => format!("before the group failed: {why}"),
+            (None, true) => "before the group failed, was aborted or was left".to_owned(),
+            (None, false) => format!("in {} ms", self.limit.as_millis()),
+        };
+        let (who, missing) = match self.failure.error() {
+            Some(Error::RankFailed { rank, .. }) => (format!("Rank {rank}"), vec![rank]),
+            _ => (who.to_owned(), missing.to_vec()),
         };
         let message = format!("[Rank 0]: {who} failed to pass monitoredBarrier {when}");
-        Verdict::Failed { missing: missing.to_vec(), message }
+        Verdict::Failed { missing, message }
     }
 
     async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {
@@ -232,8 +255,10 @@ impl Barrier<'_> {
     async fn sleep_on(&self, keys: &[&str], slice: Duration) -> Result<()> {
         // A limit of zero would be none.
         let slice = slice.max(Duration::from_millis(1));
-        match self.store.wait_async(keys, Some(slice)).await {
+        match self.failure.or_failure(self.store.wait_async(keys, Some(slice))).await {
             Err(Error::StoreTimeout { .. }) => Ok(()),
+            // What comes of it is decided for all ranks alike, in the store.
+            Err(error) if self.failure.error().as_ref() == Some(&error) => Ok(()),
             other => other,
         }
     }

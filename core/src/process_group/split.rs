@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{GroupOptions, ProcessGroup};
-use crate::backend::registry::{self, BackendSpec};
-use crate::backend::{Backend, BackendOptions};
-use crate::blocking::block_on;
-use crate::clock;
+use super::assembly::GroupCall;
+use super::create::{Stores, own_connection};
+use super::{GroupOptions, ProcessGroup, deadline};
+use crate::backend::registry::BackendSpec;
+use crate::backend::{Backend, BackendOptions, Share};
+use crate::blocking::{block_on, unblock};
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -93,38 +94,74 @@ impl ProcessGroup {
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
+        self.split_by("split_group", ranks, options).await
+    }
+
+    /// As [`ProcessGroup::split_group_async`], called by the user as `function`.
+    pub(crate) async fn split_by(
+        &self,
+        function: &str,
+        ranks: &[u32],
+        options: SplitOptions,
+    ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
-        // A backend that is not there is an error on all ranks, members or not.
-        for (_, backend) in options.backend.iter().flat_map(|spec| &spec.devices) {
-            registry::available(backend)?;
-        }
-        let timeout = options.timeout.unwrap_or(self.timeout());
+        let timeout = options.timeout.unwrap_or_else(|| self.timeout());
         let description =
             options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
         let group_options = self.options_of_child(&options, description, timeout);
         group_options.check()?;
         let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
-        let color = ranks.iter().min().copied().filter(|_| rank.is_some());
-        let share = match self.split_for(&group_options.backend) {
-            Some(cuda) => {
-                let (key, chosen) = (rank.unwrap_or(0), group_options.backend_options.as_ref());
-                cuda.split_off(color, key, chosen, clock::after(timeout))?
-            }
-            None => None,
+        let Some(rank) = rank else {
+            // A backend that is not there is an error on all ranks, members or not.
+            group_options.backend.available()?;
+            self.split_communicator(ranks, None, &group_options, timeout).await?;
+            return Ok(None);
         };
-        let Some(rank) = rank else { return Ok(None) };
-        let name = options.name.unwrap_or_else(|| {
-            let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
-            let membership = format!("{:016x}", digest(&words));
-            let count = self.count_split(&membership);
-            format!("{}:split:{membership}:{count}", self.group_name())
-        });
+        let call = GroupCall {
+            function: function.to_owned(),
+            group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
+            ranks: ranks.to_vec(),
+        };
+        let group = self.get_group_store();
+        let watch = self.watch_for_failure(&call.neighbours(rank));
+        let own = watch.or_failure(own_connection(&group, ranks.len() as u32)).await;
+        let own = own.map_err(|error| self.error_of(&call, error, false))?;
+        if let Err(why) = group_options.backend.available() {
+            self.refuse(&*own, &call, rank, &why, timeout).await;
+            return Err(why);
+        }
+        self.assemble(&*own, &call, rank, timeout).await?;
+        let share = self.split_communicator(ranks, Some(rank), &group_options, timeout).await?;
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
-        let store = self.get_group_store();
-        ProcessGroup::with_members(store, rank, members, &name, group_options, share)
-            .await
-            .map(Some)
+        let stores = Stores { group, own };
+        let name = &call.group;
+        let made = ProcessGroup::with_members(stores, rank, members, name, group_options, share);
+        let made = watch.or_failure(made).await;
+        made.map(Some).map_err(|error| self.error_of(&call, error, false))
+    }
+
+    /// What the new group of `ranks` shares with this one, where all ranks split a communicator.
+    async fn split_communicator(
+        &self,
+        ranks: &[u32],
+        rank: Option<u32>,
+        options: &GroupOptions,
+        timeout: Duration,
+    ) -> Result<Option<Share>> {
+        let Some(cuda) = self.split_for(&options.backend).cloned() else { return Ok(None) };
+        let color = ranks.iter().min().copied().filter(|_| rank.is_some());
+        let (key, chosen) = (rank.unwrap_or(0), options.backend_options.clone());
+        let until = deadline(timeout);
+        unblock(move || cuda.split_off(color, key, chosen.as_ref(), until)).await
+    }
+
+    /// A name for a new group of `ranks`, from the members and how often they were asked for.
+    fn name_of_split(&self, ranks: &[u32]) -> String {
+        let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
+        let membership = format!("{:016x}", digest(&words));
+        let count = self.count_split(&membership);
+        format!("{}:split:{membership}:{count}", self.group_name())
     }
 
     /// Takes part in a split of which no group has this rank, where all ranks have to: in a group
@@ -135,7 +172,7 @@ impl ProcessGroup {
     pub fn stay_out_of_split(&self, options: &SplitOptions) -> Result<()> {
         let backend = options.backend.as_ref().unwrap_or(&self.inner.options.backend);
         let Some(cuda) = self.split_for(backend) else { return Ok(()) };
-        let until = clock::after(options.timeout.unwrap_or(self.timeout()));
+        let until = deadline(options.timeout.unwrap_or_else(|| self.timeout()));
         cuda.split_off(None, 0, None, until).map(drop)
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Rendezvous, join};
+use crate::blocking::sleep;
 use crate::clock;
 use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
@@ -81,7 +82,7 @@ impl RankClaim {
                 Attempt::Occupied(claim) => match patience.slice(PAUSE) {
                     Ok(pause) => {
                         claim.abandon().await?;
-                        clock::sleep(pause).await;
+                        sleep(pause).await?;
                     }
                     Err(_) => {
                         let why = claim.occupied(met).await?;
@@ -148,7 +149,7 @@ impl RankClaim {
 
     /// Tells those who wait for this generation to be complete why that will not be.
     async fn tell(&self, why: &str) -> Result<()> {
-        join::fail(&*self.scoped_store(), &self.name, why).await
+        join::end_join(&*self.scoped_store(), &self.name, why).await
     }
 
     /// Whose run this generation is of; ours if nobody has said so, or if this rank does not know

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{RankClaim, Rendezvous};
-use crate::clock::{self, Instant};
+use crate::blocking::sleep;
+use crate::clock::Instant;
 use crate::{Error, Result, random};
 
 /// Key that tells one store from another.
@@ -38,7 +39,7 @@ pub(crate) async fn meet(
             Ok(claim) => return Ok((met, claim)),
             Err(Error::Network { .. }) if may_end && (timeout.is_zero() || left > PAUSE) => {
                 drop(met);
-                clock::sleep(PAUSE).await;
+                sleep(PAUSE).await?;
                 left = remaining(timeout, start);
             }
             Err(error) => return Err(error),

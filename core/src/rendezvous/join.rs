@@ -5,6 +5,8 @@
 //! `count`, how many came; `verdict`, set once, which everyone waits for; `told`, how many know of
 //! a failure, and `all_told`. A rank costs the store a fixed number of requests.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use crate::blocking::block_on;
@@ -32,6 +34,10 @@ const NAMED_RANKS: usize = 16;
 const LOOKED_FOR: u32 = 256;
 /// How long may be looked for ranks that are missing: their number is known without.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a rank waits for the others before its observer looks, and between two looks.
+const LOOK_AFTER: Duration = Duration::from_millis(200);
+/// How often an observer looks.
+const LOOKS: u32 = 3;
 /// How often the host of a store looks whether anybody is left.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
@@ -64,12 +70,44 @@ pub async fn join_async(
     world_size: u32,
     timeout: Duration,
 ) -> Result<()> {
+    join_observed(store, group_name, (rank, world_size), timeout, &Unobserved).await
+}
+
+/// Looks out, while a rank waits for the others, for a reason why they never come.
+pub(crate) trait JoinObserver: Sync {
+    /// Called a few times, [`LOOK_AFTER`] one after the other, while ranks are missing: why they do
+    /// not come, if that is known by now. All that wait fail with it.
+    fn look(&self) -> LookAgain<'_>;
+}
+
+/// What comes of a look.
+pub(crate) type LookAgain<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
+
+struct Unobserved;
+
+impl JoinObserver for Unobserved {
+    fn look(&self) -> LookAgain<'_> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// As [`join_async`], with an observer.
+///
+/// # Errors
+/// As [`join`]; [`Error::Rendezvous`] with what the observer of a rank found.
+pub(crate) async fn join_observed(
+    store: &dyn Store,
+    group_name: &str,
+    (rank, world_size): (u32, u32),
+    timeout: Duration,
+    observer: &dyn JoinObserver,
+) -> Result<()> {
     super::check_rank(rank, world_size)?;
     let keys = Keys { group_name };
     let (verdict, order) = match enter(store, &keys, rank, world_size).await? {
         Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
         Entry::Entered { order } => {
-            (await_verdict(store, &keys, world_size, timeout).await?, order)
+            (await_verdict(store, &keys, world_size, timeout, observer).await?, order)
         }
     };
     let (kind, message) = match verdict.split_first() {
@@ -130,12 +168,6 @@ pub(super) async fn supersede(store: &dyn Store, group_name: &str) -> Result<()>
 pub(super) async fn is_superseded(store: &dyn Store, group_name: &str) -> Result<bool> {
     let verdict = Keys { group_name }.of("verdict");
     Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == SUPERSEDED)
-}
-
-/// Fails those who wait for the group to be complete with `why`.
-pub(super) async fn fail(store: &dyn Store, group_name: &str, why: &str) -> Result<()> {
-    let verdict = Keys { group_name }.of("verdict");
-    store.compare_set_async(&verdict, b"", &verdict_of(MISTAKE, why)).await.map(drop)
 }
 
 async fn tell(
@@ -223,6 +255,29 @@ pub(crate) async fn leave_at_once(store: &dyn Store, group_name: &str, rank: u32
     store.set_async(&Keys { group_name }.of(format_args!("left/{rank}")), b"1").await
 }
 
+/// Has all that wait for the group, and those that come, fail for this reason.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn end_join(store: &dyn Store, group_name: &str, why: &str) -> Result<()> {
+    let keys = Keys { group_name };
+    let verdict = verdict_of(MISTAKE, why);
+    store.compare_set_async(&keys.of("verdict"), b"", &verdict).await.map(drop)
+}
+
+/// The ranks that have not come to the group.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn absent(
+    store: &dyn Store,
+    group_name: &str,
+    world_size: u32,
+) -> Result<Vec<u32>> {
+    let missing = missing(store, &Keys { group_name }, world_size).await?;
+    Ok(missing.map_or_else(Vec::new, |missing| missing.named))
+}
+
 /// Waits until no other thread of this process has the store, as one that waits for a key, for
 /// `limit` at most: a request that does not wait may take as long as the store's timeout then.
 ///
@@ -280,9 +335,26 @@ async fn await_verdict(
     keys: &Keys<'_>,
     world_size: u32,
     timeout: Duration,
+    observer: &dyn JoinObserver,
 ) -> Result<Vec<u8>> {
     let verdict = keys.of("verdict");
-    match store.wait_async(&[&verdict], Some(timeout)).await {
+    let deadline = Deadline::after(timeout);
+    for _ in 0..LOOKS {
+        if deadline.remaining().is_some_and(|left| left <= LOOK_AFTER) {
+            break;
+        }
+        match store.wait_async(&[&verdict], Some(LOOK_AFTER)).await {
+            Ok(()) => return store.get_async(&verdict).await,
+            Err(Error::StoreTimeout { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(why) = observer.look().await? {
+            return decide(store, keys, &verdict_of(MISTAKE, &why)).await;
+        }
+    }
+    // Zero would be no limit.
+    let left = deadline.remaining().map(|left| left.max(Duration::from_millis(1)));
+    match store.wait_async(&[&verdict], Some(left.unwrap_or_default())).await {
         Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
             let absence = match missing(store, keys, world_size).await? {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::blocking::block_on;
+use crate::blocking::{block_on, unblock};
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
 use crate::store::Store;
@@ -21,7 +21,10 @@ use crate::store::url::Url;
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub(crate) use claim::RankClaim;
-pub(crate) use join::{find_store_free, leave_at_once, refuse};
+pub(crate) use join::{
+    JoinObserver, LookAgain, absent, end_join, find_store_free, join_observed, leave_at_once,
+    refuse,
+};
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
@@ -120,7 +123,7 @@ pub fn rendezvous(
     block_on(rendezvous_async(url, rank, world_size, timeout))
 }
 
-/// As [`rendezvous`], without blocking.
+/// As [`rendezvous`], without blocking: what blocks, handlers too, runs on another thread.
 ///
 /// # Errors
 /// As [`rendezvous`].
@@ -130,10 +133,14 @@ pub async fn rendezvous_async(
     world_size: Option<u32>,
     timeout: Duration,
 ) -> Result<Rendezvous> {
-    let parsed =
-        Url::parse(url).ok_or_else(|| failed(format!("No rendezvous handler for {url}")))?;
-    let request = RendezvousRequest { url, rank, world_size, timeout };
-    let mut met = find(&parsed, request).await?;
+    let parsed = parse(url)?;
+    let mut met = if matches!(parsed.scheme, "ws" | "wss") {
+        let request = RendezvousRequest { url, rank, world_size, timeout };
+        websocket::meet(&parsed, request).await?
+    } else {
+        let url = url.to_owned();
+        unblock(move || find(RendezvousRequest { url: &url, rank, world_size, timeout })).await?
+    };
     if met.run_id.is_none() {
         let in_url = parsed.decoded_parameter("run_id").filter(|id| !id.is_empty());
         met.run_id = in_url.or_else(crate::env::run_id);
@@ -141,21 +148,25 @@ pub async fn rendezvous_async(
     Ok(met)
 }
 
-/// What the scheme's part of [`rendezvous_async`] finds.
-async fn find(parsed: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous> {
+fn parse(url: &str) -> Result<Url<'_>> {
+    Url::parse(url).ok_or_else(|| failed(format!("No rendezvous handler for {url}")))
+}
+
+/// The rendezvous at a URL of any scheme but those of WebSockets. Blocks.
+fn find(request: RendezvousRequest<'_>) -> Result<Rendezvous> {
+    let parsed = parse(request.url)?;
     match parsed.scheme {
         #[cfg(feature = "tcp")]
-        "env" => from_environment(parsed, request, &Environment::read()?),
+        "env" => from_environment(&parsed, request, &Environment::read()?),
         #[cfg(feature = "tcp")]
-        "tcp" => from_tcp(parsed, request, &Environment::read()?),
+        "tcp" => from_tcp(&parsed, request, &Environment::read()?),
         #[cfg(not(target_family = "wasm"))]
-        "file" => from_file(parsed, request),
+        "file" => from_file(&parsed, request),
         #[cfg(target_family = "wasm")]
         scheme @ ("env" | "tcp" | "file") => Err(Error::Unsupported {
             who: "a browser".into(),
             operation: format!("{scheme}:// rendezvous; use ws:// or wss://, or give a store"),
         }),
-        "ws" | "wss" => websocket::meet(parsed, request).await,
         scheme => {
             let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
             let handler = handlers.as_ref().and_then(|handlers| handlers.get(scheme)).cloned();

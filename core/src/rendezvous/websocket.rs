@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Rendezvous, RendezvousRequest, check_rank, rejected, who};
+#[cfg(feature = "websocket")]
+use crate::blocking::unblock;
 use crate::store::url::Url;
 use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
 use crate::{Error, Result};
@@ -59,7 +61,11 @@ pub(crate) async fn open_web_socket_store(
         return opener(url.to_owned(), options).await;
     }
     #[cfg(feature = "websocket")]
-    return Ok(Arc::new(crate::store::WebSocketStore::connect_with(url, options)?));
+    {
+        let url = url.to_owned();
+        let connect = move || crate::store::WebSocketStore::connect_with(&url, options);
+        Ok(Arc::new(unblock(connect).await?))
+    }
     #[cfg(not(feature = "websocket"))]
     Err(Error::Unsupported {
         who: "this build of polyrank".into(),

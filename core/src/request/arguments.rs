@@ -63,16 +63,62 @@ impl CallArguments {
     }
 
     /// A Rust list is flat. Where one side has a block for each rank and the other has several
-    /// tensors, the list is as many lists, one after the other.
-    pub(super) fn group_lists(&mut self, facts: &Facts) {
+    /// tensors, the list is as many lists, one after the other; of a coalesced call, one for each
+    /// of `ranks`.
+    pub(super) fn group_lists(&mut self, facts: &Facts, ranks: Option<usize>) {
         let many = |blocks| matches!(blocks, Blocks::All | Blocks::AllAtRoot);
         if many(facts.output) && !many(facts.input) && !self.output_is_flat {
-            let lists = self.input.count();
+            let lists = ranks.unwrap_or_else(|| self.input.count());
             self.output.cut_into(lists);
         } else if many(facts.input) && !many(facts.output) && !self.input_is_flat {
             let lists = self.output.count();
             self.input.cut_into(lists);
         }
+    }
+
+    /// Outputs of a coalesced call come as c10d has them, a list for each rank with a tensor for
+    /// each input; from here on there is a list for each input, with a tensor for each rank.
+    pub(crate) fn group_by_input(
+        &mut self,
+        collective: Collective,
+        size: usize,
+    ) -> Result<(), String> {
+        if collective.facts().output != Blocks::All || self.output_is_flat {
+            return Ok(());
+        }
+        let inputs = match &self.input {
+            TensorArgument::Absent => 0,
+            TensorArgument::One(_) => 1,
+            TensorArgument::List(tensors) => tensors.len(),
+            TensorArgument::Lists(lists) => lists.len(),
+        };
+        let lists = match std::mem::take(&mut self.output) {
+            TensorArgument::Lists(lists) => lists,
+            TensorArgument::Absent => Vec::new(),
+            // One list is that of the only rank of a group.
+            TensorArgument::List(tensors) if size == 1 => vec![tensors],
+            TensorArgument::One(tensor) => vec![vec![tensor]],
+            TensorArgument::List(tensors) => {
+                tensors.into_iter().map(|tensor| vec![tensor]).collect()
+            }
+        };
+        if lists.len() != size {
+            return Err(format!(
+                "expected {size} lists of output tensors, one for each rank of the group, got {}",
+                lists.len()
+            ));
+        }
+        if let Some((rank, list)) = lists.iter().enumerate().find(|(_, list)| list.len() != inputs)
+        {
+            return Err(format!(
+                "the list of rank {rank} must have {inputs} output tensors, one for each input, \
+                 got {}",
+                list.len()
+            ));
+        }
+        let by_input = |input: usize| lists.iter().map(|list| list[input].clone()).collect();
+        self.output = TensorArgument::Lists((0..inputs).map(by_input).collect());
+        Ok(())
     }
 
     /// Inputs and outputs: for each entry of the list that was given, the blocks.

@@ -86,7 +86,11 @@ impl TypedCall {
         if facts.rooted && rank != root {
             self.arguments.drop_empty(facts);
         }
-        self.arguments.group_lists(facts);
+        self.arguments.group_lists(facts, coalesced.then_some(size as usize));
+        if coalesced {
+            let grouped = self.arguments.group_by_input(collective, size as usize);
+            grouped.map_err(|what| invalid(name, what))?;
+        }
         let buffers = self.arguments.buffers(collective, size as usize);
         let (inputs, outputs) = buffers.map_err(|what| invalid(name, what))?;
         Ok(Request {

@@ -10,10 +10,10 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::deadline::{Deadline, Expired, SLICE};
-use super::request::carry_out;
 use super::table::{Refusal, Table};
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use super::{count_to_barrier, equal_lengths, expired, from_millis, to_millis};
+use super::{elsewhere, request::perform};
 use crate::clock::{self, CAN_BLOCK};
 use crate::{Error, Result};
 
@@ -172,7 +172,7 @@ impl HashStore {
                 waited.map_err(|error| super::of_barrier(error, key)).map(|()| StoreReply::Done)
             }
             // The others do not wait.
-            request => carry_out(self, request),
+            request => perform(self, request),
         }
     }
 }
@@ -379,10 +379,14 @@ impl Store for HashStore {
 
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
         if CAN_BLOCK {
-            Box::pin(async move { carry_out(self, request) })
+            Box::pin(elsewhere::run(self, request))
         } else {
             Box::pin(self.answer_later(request))
         }
+    }
+
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        self.clone_store().ok()
     }
 
     fn clone_store(&self) -> Result<Arc<dyn Store>> {

@@ -3,10 +3,16 @@
 //! The check belongs to the thread: a binding installs it around a call, and only waits of that
 //! thread look at it, every 100 ms. Threads without one never pay for it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::blocking::is_abandoned;
+
+type Condition = Box<dyn Fn() -> bool>;
 
 thread_local! {
     static CHECK: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
+    static CONDITIONS: RefCell<Vec<(u64, Condition)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Puts the previous check back when it is dropped.
@@ -33,9 +39,30 @@ impl Drop for InterruptGuard {
     }
 }
 
-/// Whether this thread is asked to stop waiting.
+/// Ends waits of this thread, as [`install_interrupt_check`] does beside others, until it is
+/// dropped on the same thread.
+#[derive(Debug)]
+pub(crate) struct InterruptCondition(u64);
+
+/// Makes waits of this thread end soon after `condition` holds. It must not use the store.
+pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> InterruptCondition {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    CONDITIONS.with_borrow_mut(|all| all.push((number, Box::new(condition))));
+    InterruptCondition(number)
+}
+
+impl Drop for InterruptCondition {
+    fn drop(&mut self) {
+        CONDITIONS.with_borrow_mut(|all| all.retain(|(number, _)| *number != self.0));
+    }
+}
+
+/// Whether this thread is asked to stop waiting, or works for a task that is gone.
 pub(crate) fn requested() -> bool {
     CHECK.with(Cell::get).is_some_and(|check| check())
+        || is_abandoned()
+        || CONDITIONS.with_borrow(|all| all.iter().any(|(_, holds)| holds()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod closed;
 mod deadline;
+mod elsewhere;
 #[cfg(not(target_family = "wasm"))]
 mod file;
 mod hash;
@@ -43,6 +44,7 @@ pub use file::FileStore;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use file::membership;
 pub use hash::HashStore;
+pub(crate) use interrupt::{InterruptCondition, interrupt_when};
 pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
@@ -104,13 +106,18 @@ pub trait Store: Send + Sync {
     fn local_address(&self) -> Option<IpAddr> {
         None
     }
-    /// Carries `request` out, and may answer later. A store whose methods block answers when it is
-    /// first polled; one that cannot block (in a browser) answers here alone, and its methods that
-    /// wait raise [`Error::Unsupported`].
+    /// Runs `request`, and may answer later. A store whose methods block runs it on another thread,
+    /// through [`Store::share`], if a task polls it. One that cannot block (in a browser) answers
+    /// here alone, and its methods that wait raise [`Error::Unsupported`].
     ///
     /// The methods are there as futures too, on `dyn Store`: `get_async` and the others.
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
-        Box::pin(async move { request::carry_out(self, request) })
+        Box::pin(elsewhere::run(self, request))
+    }
+    /// This very store, for another thread: the same connection and timeout. `None`, where a store
+    /// has no such handle: its requests block the thread that polls them.
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        None
     }
     /// The store's server as a way between ranks that cannot reach each other, if it is one.
     fn relay(&self) -> Option<Arc<dyn Relay>> {

@@ -164,6 +164,11 @@ impl Store for PrefixStore {
         self.store.has_no_clients()
     }
 
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        let store = self.store.share()?;
+        Some(Arc::new(Self::new(self.prefix.clone(), store)))
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Store;
+use crate::blocking::unblock;
 use crate::{Error, Result};
 
 /// One request to a store; each is a method of [`Store`].
@@ -129,8 +130,8 @@ pub enum StoreReply {
 /// The answer to a request, when it is there.
 pub type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<StoreReply>> + Send + 'a>>;
 
-/// Carries `request` out through the store's blocking methods.
-pub(super) fn carry_out<S: Store + ?Sized>(
+/// Runs `request` through the store's blocking methods.
+pub(super) fn perform<S: Store + ?Sized>(
     store: &S,
     request: StoreRequest<'_>,
 ) -> Result<StoreReply> {
@@ -303,7 +304,10 @@ impl<'s> dyn Store + 's {
 
     /// As [`Store::clone_store`].
     pub async fn clone_store_async(&self) -> Result<Arc<dyn Store>> {
-        self.clone_store()
+        match self.share() {
+            Some(store) => unblock(move || store.clone_store()).await,
+            None => self.clone_store(),
+        }
     }
 
     /// As [`Store::barrier`].

@@ -159,11 +159,8 @@ impl Dispatch {
 
 /// The core's method, in the form that does not block where nothing can.
 fn direct_call(method: &Method, core: &str, arguments: &str) -> String {
-    match method.owner.as_str() {
-        _ if !method.notes.waits => format!("{core}({arguments})"),
-        // Its futures wait for operations, in a way that has to be said.
-        "ProcessGroup" if arguments.is_empty() => format!("{core}_in(Way::NATURAL).await"),
-        "ProcessGroup" => format!("{core}_in(Way::NATURAL, {arguments}).await"),
-        _ => format!("{core}_async({arguments}).await"),
+    match method.notes.waits {
+        true => format!("{core}_async({arguments}).await"),
+        false => format!("{core}({arguments})"),
     }
 }

@@ -18,7 +18,8 @@ use super::small;
 use super::world::{FAILED, World};
 use crate::backend::bulletin::{Bulletin, Found};
 use crate::backend::detail::{Detail, detail};
-use crate::backend::{Attempt, Backend, Call, Capabilities, Ending, Issued, SmallCall, Transfer};
+use crate::backend::{Attempt, Backend, Call, Capabilities, Issued, SmallCall, Transfer};
+use crate::blocking::unblock;
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
 use crate::store::Store;
@@ -57,7 +58,8 @@ pub(super) async fn connect<H: Handle>(
     }
     let members = read_places(world, &**store, &ours, (rank, size)).await?;
     let bulletin = Bulletin::join("mpi", name, (rank, size), store)?;
-    let comm = communicator(world, members, name, until)?;
+    let named = name.to_owned();
+    let comm = unblock(move || communicator(world, members, &named, until)).await?;
     let group = Arc::new(Group::new((rank, size), comm, bulletin));
     world.register(&group);
     Ok(Arc::new(MpiBackend { world, group, detail }))
@@ -347,10 +349,6 @@ impl<H: Handle> Backend for MpiBackend<H> {
     fn shutdown(&self, limit: Duration) -> Result<()> {
         self.leave(limit);
         Ok(())
-    }
-
-    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
-        Box::pin(async move { self.shutdown(limit) })
     }
 }
 

@@ -17,8 +17,8 @@ use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
-    Backend, BackendOptions, Call, Capabilities, Direction, Ending, Issued, Mismatches,
-    Share as AnyShare, Transfer,
+    Backend, BackendOptions, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare,
+    Transfer,
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
@@ -507,10 +507,6 @@ impl Backend for NcclBackend {
     fn shutdown(&self, limit: Duration) -> Result<()> {
         self.leave(limit);
         Ok(())
-    }
-
-    fn shutdown_async(&self, limit: Duration) -> Ending<'_> {
-        Box::pin(async move { self.shutdown(limit) })
     }
 }
 

@@ -27,6 +27,7 @@ use std::sync::OnceLock;
 
 use crate::backend::registration::{Bootstrap, Connecting, Registration};
 use crate::backend::{BackendOptions, Capabilities, Mismatches};
+use crate::blocking::unblock;
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::tensor::cuda;
 use crate::{Collective, DType, Error, ReduceOp, Result};
@@ -97,7 +98,18 @@ fn check(options: &BackendOptions) -> Result<()> {
 fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
     Box::pin(async move {
         available()?;
-        backend::connect(found().map_err(unavailable)?, bootstrap)
+        let found = found().map_err(unavailable)?;
+        let Bootstrap { backend, rank, size, timeout, device, share, .. } = bootstrap;
+        let (store, group) = (bootstrap.store.clone(), bootstrap.group.to_owned());
+        let options = bootstrap.options.cloned();
+        // NCCL has no call for that which does not block.
+        unblock(move || {
+            let (store, group, options) = (&store, &*group, options.as_ref());
+            let bootstrap =
+                Bootstrap { backend, store, rank, size, group, timeout, device, options, share };
+            backend::connect(found, bootstrap)
+        })
+        .await
     })
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::settings::{device_of, settings_of};
-use crate::blocking::Way;
 use crate::calls::answer::{Answer, IntoAnswer, Member};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
@@ -32,7 +31,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.timeout = options.timeout.or(settings.timeout);
     options.backend_options = settings.backend_options;
     options.device = device_of(&call, init_process_group::DEVICE_ID)?;
-    distributed::init_process_group_in(Way::NATURAL, options).await.map(drop).into_answer()
+    distributed::init_process_group_async(options).await.map(drop).into_answer()
 }
 
 /// Leaves a group, or all of them.
@@ -41,13 +40,13 @@ pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
         return ().into_answer();
     }
     let group = call.object(destroy_process_group::GROUP).map(Object::group).transpose()?;
-    distributed::destroy_process_group_in(Way::NATURAL, group).await.into_answer()
+    distributed::destroy_process_group_async(group).await.into_answer()
 }
 
 /// Aborts a group, or all of them, and forgets what it aborted.
 pub(crate) async fn abort_process_group(call: Invocation) -> Result<Answer> {
     let group = call.object(abort_process_group::GROUP).map(Object::group).transpose()?;
-    distributed::abort_process_group_in(Way::NATURAL, group).await.into_answer()
+    distributed::abort_process_group_async(group).await.into_answer()
 }
 
 /// Makes a group of some ranks.

@@ -9,7 +9,6 @@ pub(crate) use here::*;
 
 #[cfg(feature = "objects")]
 mod here {
-    use crate::blocking::Way;
     use crate::calls::Value;
     use crate::calls::answer::{Answer, IntoAnswer};
     use crate::calls::invocation::Invocation;
@@ -34,7 +33,7 @@ mod here {
         } else {
             None
         };
-        let payload = group.exchange(Way::NATURAL).broadcast(mine, root).await?;
+        let payload = group.exchange().broadcast(mine, root).await?;
         if is_root { ().into_answer() } else { bytes(payload) }
     }
 
@@ -47,7 +46,7 @@ mod here {
         only_cbor(&mut call, all_gather_object::CODEC)?;
         let places = places(call.value(all_gather_object::OBJECT_LIST), &group);
         let mine = told(&places, encoded(call.value(all_gather_object::OBJ))?);
-        let payloads = group.exchange(Way::NATURAL).all_gather(mine).await;
+        let payloads = group.exchange().all_gather(mine).await;
         // What is wrong here says more than that this rank gave nothing.
         places?;
         list(payloads?)
@@ -70,7 +69,7 @@ mod here {
             )),
         };
         let mine = told(&places, encoded(call.value(gather_object::OBJ))?);
-        let payloads = group.exchange(Way::NATURAL).gather(mine, root).await;
+        let payloads = group.exchange().gather(mine, root).await;
         places?;
         payloads?.map_or_else(|| ().into_answer(), list)
     }
@@ -103,7 +102,7 @@ mod here {
                 items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
             items.collect()
         });
-        let payload = group.exchange(Way::NATURAL).scatter(all, root).await;
+        let payload = group.exchange().scatter(all, root).await;
         output?;
         bytes(payload?)
     }
@@ -118,7 +117,7 @@ mod here {
         let peer = call.rank(&group, "dst", send_object_list::DST, send_object_list::GROUP_DST)?;
         let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
         let mine = encoded(call.value(send_object_list::OBJECT_LIST))?;
-        group.exchange(Way::NATURAL).send(mine, peer).await.into_answer()
+        group.exchange().send(mine, peer).await.into_answer()
     }
 
     /// Receives objects: the bytes of the list (`payload`), and the sender's global rank
@@ -131,7 +130,7 @@ mod here {
         only_cbor(&mut call, recv_object_list::CODEC)?;
         let peer = call.rank(&group, "src", recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
         is_list(call.value(recv_object_list::OBJECT_LIST))?;
-        let (payload, peer) = group.exchange(Way::NATURAL).recv(peer).await?;
+        let (payload, peer) = group.exchange().recv(peer).await?;
         let source = group.global_rank(peer)?.into_answer()?;
         Ok(Answer::Record(vec![("payload", bytes(payload)?), ("source", source)]))
     }

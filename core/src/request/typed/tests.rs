@@ -57,14 +57,30 @@ fn a_negative_root_is_refused() {
 }
 
 #[test]
-fn a_list_for_each_input_comes_as_one_flat_list() {
+fn a_list_for_each_rank_comes_as_one_flat_list() {
     let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER_COALESCED, ());
-    let outputs = vec![tensor(1), tensor(2), tensor(3), tensor(4)];
+    // Rank 0 gives rows of 1 and 3, rank 1 of 2 and 4, rank 2 of 5 and 6.
+    let outputs = [1, 3, 2, 4, 5, 6].map(tensor).to_vec();
     let call = call.tensors(Role::Out, outputs).tensors(Role::In, vec![tensor(1), tensor(3)]);
-    let request = call.request(0, 2).unwrap();
+    let request = call.request(0, 3).unwrap();
     assert!(request.coalesced);
     assert_eq!(rows(&request.inputs), [[1], [3]]);
-    assert_eq!(rows(&request.outputs), [[1, 2], [3, 4]]);
+    assert_eq!(rows(&request.outputs), [[1, 2, 5], [3, 4, 6]]);
+}
+
+#[test]
+fn outputs_of_a_coalesced_allgather_that_are_not_one_list_for_each_rank_are_refused() {
+    let gather = |outputs: usize, ranks: u32| {
+        let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER_COALESCED, ());
+        let call = call.tensors(Role::Out, (0..outputs).map(|_| tensor(1)).collect());
+        let call = call.tensors(Role::In, vec![tensor(1), tensor(1)]);
+        call.request(0, ranks).map(|request| rows(&request.outputs)).map_err(|e| e.to_string())
+    };
+    assert_eq!(gather(2, 1), Ok(vec![vec![1], vec![1]]));
+    let error = gather(5, 2).unwrap_err();
+    assert!(error.contains("expected 2 lists of output tensors, one for each rank"), "{error}");
+    let error = gather(3, 3).unwrap_err();
+    assert!(error.contains("rank 0 must have 2 output tensors, one for each input"), "{error}");
 }
 
 #[test]

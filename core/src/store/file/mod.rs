@@ -289,6 +289,10 @@ impl Store for FileStore {
         self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
     }
 
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        self.clone_store().ok()
+    }
+
     /// Another handle with a timeout of its own; the file is closed with the last one.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self {

@@ -152,7 +152,7 @@ pub struct TcpStore {
     host_guard: Option<HostGuard>,
     host: String,
     port: u16,
-    client: Client,
+    client: Arc<Client>,
     /// The last store that hosts the server ends it.
     server: Option<Arc<Server>>,
 }
@@ -195,7 +195,7 @@ impl TcpStore {
         };
         let port = server.as_ref().map_or(options.port, |server| server.port());
         let host_guard = server.as_ref().map(|server| server.host_guard());
-        Ok(Self { host_guard, host: options.host, port, client, server })
+        Ok(Self { host_guard, host: options.host, port, client: Arc::new(client), server })
     }
 
     /// The name or address of the server, as it was given.
@@ -211,6 +211,22 @@ impl TcpStore {
     /// Whether this process hosts the server.
     pub fn is_master(&self) -> bool {
         self.server.is_some()
+    }
+
+    /// A store of the same server over `client`.
+    fn over(&self, client: Arc<Client>) -> TcpStore {
+        Self {
+            // One for each client: whoever shares this store's counts as this one.
+            host_guard: self
+                .server
+                .as_ref()
+                .filter(|_| !Arc::ptr_eq(&client, &self.client))
+                .map(|server| server.host_guard()),
+            host: self.host.clone(),
+            port: self.port,
+            client,
+            server: self.server.clone(),
+        }
     }
 
     fn wait_for_workers(&self, world_size: u32) -> Result<()> {
@@ -368,15 +384,13 @@ impl Store for TcpStore {
         self.host_guard.as_ref().is_some_and(HostGuard::has_no_clients)
     }
 
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(self.over(self.client.clone())))
+    }
+
     /// A second connection to the same server, which a clone of the hosting store keeps alive.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let client = self.client.connect_again()?;
-        Ok(Arc::new(Self {
-            host_guard: self.server.as_ref().map(|server| server.host_guard()),
-            host: self.host.clone(),
-            port: self.port,
-            client,
-            server: self.server.clone(),
-        }))
+        Ok(Arc::new(self.over(Arc::new(client))))
     }
 }

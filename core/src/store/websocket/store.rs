@@ -209,6 +209,11 @@ impl Store for WebSocketStore {
         self.reconnect_grace
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        self.clone_store().ok()
+    }
+
     /// A handle on the same session.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let (client, url) = (self.client.clone(), self.url.clone());

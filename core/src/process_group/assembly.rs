@@ -1,0 +1,305 @@
+//! The members of a group that is split off wait for one another in the parent's store, before any
+//! backend does: here they hear of ranks that are gone, and of calls that cross. Knows no backend.
+//!
+//! Two calls cross if a rank waits in one for a rank that waits in the other for it, perhaps
+//! through further ranks: neither ever goes on. A rank that waits for a while publishes in which
+//! call, under `calls/RANK`, looks for such a circle, and ends all calls in it if it is still there
+//! a little later. A rank that makes several groups at the same time, from several threads, waits
+//! in several calls, so that a circle through it means nothing: it says so.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use super::ProcessGroup;
+use crate::clock::Instant;
+use crate::rendezvous::{self, JoinObserver, LookAgain};
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// How many ranks are looked at for calls that cross.
+const MAX_RANKS: usize = 64;
+/// What a rank publishes that makes groups from several threads.
+const SEVERAL: &[u8] = b"several";
+/// What a rank publishes whose call is over.
+const NONE: &[u8] = b"";
+
+/// A call that makes a group out of some ranks of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupCall {
+    /// `new_group` or `split_group`.
+    pub(super) function: String,
+    /// The name of the new group.
+    pub(super) group: String,
+    /// Its members, as ranks of the parent.
+    pub(super) ranks: Vec<u32>,
+}
+
+/// The calls of this process that make groups out of one group.
+#[derive(Debug, Default)]
+pub(super) struct GroupCalls {
+    pending: u32,
+    /// The thread that made the first.
+    thread: Option<ThreadId>,
+    /// Whether they come from several threads.
+    are_concurrent: bool,
+    /// How many there were.
+    count: u64,
+}
+
+impl GroupCall {
+    /// `new_group of ranks [0, 1]`.
+    fn describe(&self) -> String {
+        format!("{} of ranks {:?}", self.function, self.ranks)
+    }
+
+    /// The name under which the members meet.
+    fn meeting(&self) -> String {
+        format!("{}/assembly", self.group)
+    }
+
+    /// Those before and after member `rank`, as ranks of the parent.
+    pub(super) fn neighbours(&self, rank: u32) -> [u32; 2] {
+        let size = self.ranks.len() as u32;
+        [1, size - 1].map(|step| self.ranks[((rank + step) % size) as usize])
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let ranks: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
+        format!("{}\n{}\n{}", self.function, ranks.join(","), self.group).into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<GroupCall> {
+        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(3, '\n');
+        let (function, ranks, group) = (lines.next()?, lines.next()?, lines.next()?);
+        let ranks = ranks.split(',').map(|rank| rank.parse().ok()).collect::<Option<_>>()?;
+        Some(GroupCall { function: function.to_owned(), group: group.to_owned(), ranks })
+    }
+}
+
+impl ProcessGroup {
+    /// Waits, as member `rank` of the new group of `call`, until all members are there. `store` is
+    /// a connection of this call's own: others may wait in that of the group.
+    ///
+    /// # Errors
+    /// [`Error::RankFailed`], as of an operation of this group; [`Error::RendezvousTimeout`] naming
+    /// the members that did not come; [`Error::Rendezvous`] if calls cross, or a member cannot
+    /// join.
+    pub(super) async fn assemble(
+        &self,
+        store: &dyn Store,
+        call: &GroupCall,
+        rank: u32,
+        timeout: Duration,
+    ) -> Result<()> {
+        let size = call.ranks.len() as u32;
+        if size == 1 {
+            return Ok(());
+        }
+        let pending = PendingCall::begin(&self.inner.group_calls);
+        let observer = CrossingObserver { group: self, store, call, found: Mutex::default() };
+        let watch = self.watch_for_failure(&call.neighbours(rank));
+        let (began, meeting) = (Instant::now(), call.meeting());
+        let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);
+        let joined = watch.or_failure(joined).await;
+        if observer.has_published() {
+            let own = if pending.are_concurrent() { SEVERAL } else { NONE };
+            // If the store is lost, that is told already.
+            let _ = store.set_async(&calls_key(self.rank()), own).await;
+        }
+        joined.map_err(|error| self.error_of(call, error, began.elapsed() < timeout))
+    }
+
+    /// Tells the other members of the new group of `call` why this one cannot join it.
+    pub(super) async fn refuse(
+        &self,
+        store: &dyn Store,
+        call: &GroupCall,
+        rank: u32,
+        why: &Error,
+        timeout: Duration,
+    ) {
+        let size = call.ranks.len() as u32;
+        if size > 1 {
+            rendezvous::refuse(store, &call.meeting(), (rank, size), why, timeout).await;
+        }
+    }
+
+    /// What `error` says of `call`.
+    pub(super) fn error_of(&self, call: &GroupCall, error: Error, is_early: bool) -> Error {
+        let number = lock(&self.inner.group_calls).count;
+        let told = |message: String| {
+            let (what, group) = (call.describe(), &call.group);
+            format!("{what} (group '{group}') on rank {}: {message}", self.rank())
+        };
+        let function = call.function.clone();
+        match error {
+            Error::RankFailed { group, rank, why, .. } => {
+                Error::RankFailed { group, rank, why, collective: function, sequence: number }
+            }
+            Error::Aborted { group, rank, why, .. } => {
+                Error::Aborted { group, rank, why, collective: function, sequence: number }
+            }
+            Error::RendezvousTimeout { message } if is_early => Error::RendezvousTimeout {
+                message: told(format!("{message}, when the time of another rank was up")),
+            },
+            Error::RendezvousTimeout { message } => {
+                Error::RendezvousTimeout { message: told(message) }
+            }
+            Error::Rendezvous { message } => Error::Rendezvous { message: told(message) },
+            other => other,
+        }
+    }
+}
+
+fn calls_key(rank: u32) -> String {
+    format!("calls/{rank}")
+}
+
+/// Counts as a call under way until it is dropped.
+struct PendingCall<'a> {
+    calls: &'a Mutex<GroupCalls>,
+}
+
+impl PendingCall<'_> {
+    fn begin(calls: &Mutex<GroupCalls>) -> PendingCall<'_> {
+        let mut locked = lock(calls);
+        locked.pending += 1;
+        locked.count += 1;
+        let own = thread::current().id();
+        let first = *locked.thread.get_or_insert(own);
+        locked.are_concurrent |= locked.pending > 1 || first != own;
+        drop(locked);
+        PendingCall { calls }
+    }
+
+    fn are_concurrent(&self) -> bool {
+        lock(self.calls).are_concurrent
+    }
+}
+
+impl Drop for PendingCall<'_> {
+    fn drop(&mut self) {
+        lock(self.calls).pending -= 1;
+    }
+}
+
+/// Looks for calls that cross, while this rank waits.
+struct CrossingObserver<'a> {
+    group: &'a ProcessGroup,
+    store: &'a dyn Store,
+    call: &'a GroupCall,
+    found: Mutex<Looks>,
+}
+
+/// What was seen so far.
+#[derive(Default)]
+struct Looks {
+    has_published: bool,
+    /// The circle that was there at the last look.
+    circle: Option<Vec<Waiting>>,
+}
+
+/// A rank that waits in a call for the next one of a circle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting {
+    rank: u32,
+    call: GroupCall,
+}
+
+impl JoinObserver for CrossingObserver<'_> {
+    fn look(&self) -> LookAgain<'_> {
+        Box::pin(async move {
+            if !self.has_published() {
+                let is_alone = !lock(&self.group.inner.group_calls).are_concurrent;
+                let own = if is_alone { self.call.encode() } else { SEVERAL.to_vec() };
+                self.store.set_async(&calls_key(self.group.rank()), &own).await?;
+                lock(&self.found).has_published = true;
+                return Ok(None);
+            }
+            let circle = self.circle().await?;
+            let before = std::mem::replace(&mut lock(&self.found).circle, circle.clone());
+            let Some(circle) = circle.filter(|circle| before.as_ref() == Some(circle)) else {
+                return Ok(None);
+            };
+            let why = describe(&circle);
+            for Waiting { call, .. } in &circle {
+                rendezvous::end_join(self.store, &call.meeting(), &why).await?;
+            }
+            Ok(Some(why))
+        })
+    }
+}
+
+impl CrossingObserver<'_> {
+    fn has_published(&self) -> bool {
+        lock(&self.found).has_published
+    }
+
+    /// The calls in which ranks wait for each other in a circle that this one waits for.
+    async fn circle(&self) -> Result<Option<Vec<Waiting>>> {
+        if lock(&self.group.inner.group_calls).are_concurrent {
+            return Ok(None);
+        }
+        let mut path = vec![Waiting { rank: self.group.rank(), call: self.call.clone() }];
+        let mut open = vec![self.missing(self.call).await?];
+        let mut seen = BTreeSet::from([self.group.rank()]);
+        while let Some(next) = open.last_mut() {
+            let Some(rank) = next.pop() else {
+                open.pop();
+                path.pop();
+                continue;
+            };
+            if let Some(from) = path.iter().position(|waiting| waiting.rank == rank) {
+                return Ok(Some(path.split_off(from)));
+            }
+            if !seen.insert(rank) || seen.len() > MAX_RANKS {
+                continue;
+            }
+            if let Some(call) = self.call_of(rank).await? {
+                open.push(self.missing(&call).await?);
+                path.push(Waiting { rank, call });
+            }
+        }
+        Ok(None)
+    }
+
+    /// The call in which `rank` waits, if it waits in one alone.
+    async fn call_of(&self, rank: u32) -> Result<Option<GroupCall>> {
+        let key = calls_key(rank);
+        if !self.store.check_async(&[&key]).await? {
+            return Ok(None);
+        }
+        let call = GroupCall::decode(&self.store.get_async(&key).await?);
+        Ok(call.filter(|call| call.ranks.contains(&rank)))
+    }
+
+    /// The members that have not come to `call`, as ranks of the parent.
+    async fn missing(&self, call: &GroupCall) -> Result<Vec<u32>> {
+        let size = call.ranks.len() as u32;
+        let missing = rendezvous::absent(self.store, &call.meeting(), size).await?;
+        Ok(missing.into_iter().filter_map(|rank| call.ranks.get(rank as usize).copied()).collect())
+    }
+}
+
+/// Which calls cross.
+fn describe(circle: &[Waiting]) -> String {
+    let next = circle.iter().cycle().skip(1);
+    let waits: Vec<String> = circle
+        .iter()
+        .zip(next)
+        .map(|(Waiting { rank, call }, next)| {
+            format!("rank {rank} waits for rank {} in {}", next.rank, call.describe())
+        })
+        .collect();
+    format!(
+        "calls cross: {}. Ranks that are in several new groups make them in the same order, and \
+         name the same ranks",
+        waits.join(", and ")
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,239 @@
+//! Groups out of a group: made by several threads, in other orders on other ranks, and while a rank
+//! dies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use polyrank::distributed::{NewGroupOptions, new_group};
+use polyrank::store::{Store, TcpStore, TcpStoreOptions};
+use polyrank::{Error, GroupOptions, ProcessGroup, SplitOptions};
+use polyrank_tests::LIMIT;
+use polyrank_tests::processes::{die, processes, report, with_variable};
+
+/// Runs `rank_main` on `size` ranks of this process, each with a client of its own of a TCP store.
+fn over_tcp<R: Send>(size: u32, rank_main: impl Fn(&ProcessGroup) -> R + Sync) -> Vec<R> {
+    let options = |port| TcpStoreOptions::new("127.0.0.1", port).timeout(LIMIT);
+    let host = TcpStore::new(options(0).is_master(true).wait_for_workers(false)).unwrap();
+    let (port, rank_main) = (host.port(), &rank_main);
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..size)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let store = TcpStore::new(options(port)).unwrap();
+                    let options = GroupOptions::default().timeout(LIMIT);
+                    let store: Arc<dyn Store> = Arc::new(store);
+                    let group = ProcessGroup::new(store, rank, size, "world", options).unwrap();
+                    let result = rank_main(&group);
+                    // Ranks that raised may disagree on what they ran.
+                    let _ = group.shutdown();
+                    result
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn split(group: &ProcessGroup, ranks: &[u32], name: &str) -> Result<ProcessGroup, Error> {
+    let options = SplitOptions::default().name(name);
+    group.split_group(ranks, options).map(|group| group.unwrap())
+}
+
+/// Waits until `rank` has come to the new group `name`.
+fn until_in(group: &ProcessGroup, name: &str, rank: u32) {
+    let store = group.get_group_store().clone_store().unwrap();
+    store.wait(&[&format!("polyrank/{name}/assembly/join/{rank}")], Some(LIMIT)).unwrap();
+}
+
+fn sum(group: &ProcessGroup, number: u32) -> u32 {
+    let mut numbers = [number];
+    group.allreduce(&mut numbers, ()).unwrap();
+    numbers[0]
+}
+
+#[test]
+fn threads_make_overlapping_groups_in_any_order() {
+    let sums = over_tcp(3, |group| {
+        let rank = group.rank();
+        let pair = || sum(&split(group, &[0, 1], "pair").unwrap(), rank + 1);
+        let all = || sum(&split(group, &[0, 1, 2], "all").unwrap(), rank + 1);
+        thread::scope(|scope| match rank {
+            0 => {
+                let pair = scope.spawn(pair);
+                until_in(group, "pair", 0);
+                let all = all();
+                (pair.join().unwrap(), all)
+            }
+            1 => {
+                let all = scope.spawn(all);
+                until_in(group, "all", 1);
+                (pair(), all.join().unwrap())
+            }
+            _ => (0, all()),
+        })
+    });
+    assert_eq!(sums, [(3, 6), (3, 6), (0, 6)]);
+}
+
+#[test]
+fn ranks_that_make_groups_in_other_orders_hear_which_calls_cross() {
+    for size in [2, 3, 5] {
+        let everybody: Vec<u32> = (0..size).rev().collect();
+        let errors = over_tcp(size, |group| match group.rank() {
+            0 => split(group, &[0, 1], "pair").map(drop).unwrap_err(),
+            _ => split(group, &everybody, "all").map(drop).unwrap_err(),
+        });
+        for (rank, error) in errors.into_iter().enumerate() {
+            assert!(matches!(error, Error::Rendezvous { .. }), "{error:?}");
+            let text = error.to_string();
+            let all = format!("rank 1 waits for rank 0 in split_group of ranks {everybody:?}");
+            for named in ["rank 0 waits for rank 1 in split_group of ranks [0, 1]", &all] {
+                assert!(text.contains(named), "rank {rank}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_wait_for_one_another_in_a_circle_are_all_named() {
+    for size in [3, 5, 8] {
+        let errors = over_tcp(size, |group| {
+            let (rank, next) = (group.rank(), (group.rank() + 1) % size);
+            split(group, &[rank, next], &format!("from {rank}")).map(drop).unwrap_err().to_string()
+        });
+        for error in errors {
+            for rank in 0..size {
+                let next = (rank + 1) % size;
+                let named = format!(
+                    "rank {rank} waits for rank {next} in split_group of ranks [{rank}, {next}]"
+                );
+                assert!(error.contains(&named), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_with_the_call() {
+    let errors = over_tcp(3, |group| {
+        if group.rank() == 1 {
+            // The others are told that this one did not come.
+            until_in(group, "all", 0);
+            let verdict = "polyrank/all/assembly/join/verdict";
+            group.get_group_store().wait(&[verdict], Some(LIMIT)).unwrap();
+        }
+        let timeout = match group.rank() {
+            0 => {
+                until_in(group, "all", 2);
+                Duration::from_millis(50)
+            }
+            _ => LIMIT,
+        };
+        let options = SplitOptions::default().name("all").timeout(timeout);
+        group.split_group(&[0, 1, 2], options).map(drop).unwrap_err()
+    });
+    for (rank, error) in errors.into_iter().enumerate() {
+        assert!(matches!(error, Error::RendezvousTimeout { .. }), "{error:?}");
+        let text = error.to_string();
+        let call = format!("split_group of ranks [0, 1, 2] (group 'all') on rank {rank}: ");
+        assert!(text.starts_with(&call), "{text}");
+        assert!(text.contains("of 3 did not join within 50 ms"), "{text}");
+        assert_eq!(text.ends_with("when the time of another rank was up"), rank != 0, "{text}");
+    }
+}
+
+fn kind_of(error: &Error) -> String {
+    match error {
+        Error::RankFailed { rank, collective, group, .. } => {
+            format!("rank {rank} of {group} failed in {collective}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// What the others report that wait for `victim` in `waits`.
+fn while_a_rank_dies(test: &str, victim: u32, waits: impl Fn(&ProcessGroup) -> Error) {
+    for transport in ["tcp", "auto"] {
+        let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+            processes(test, 3, |group| {
+                group.barrier(()).unwrap();
+                if group.rank() == victim {
+                    // Rank 2 waits by now, unless it is the one that dies.
+                    until_waiting(&group, if victim == 2 { 0 } else { 2 });
+                    die();
+                }
+                report(kind_of(&waits(&group)));
+                std::process::exit(0);
+            })
+        });
+        for (rank, ended) in (0..).zip(ended).filter(|(rank, _)| *rank != victim) {
+            let expected = format!("rank {victim} of default_pg failed in ");
+            let said = ended.printed.first().map(String::as_str).unwrap_or_default();
+            assert!(said.starts_with(&expected), "rank {rank}: {}", ended.output);
+        }
+    }
+}
+
+/// Waits until `rank` has come to a new group or a monitored barrier of `group`.
+fn until_waiting(group: &ProcessGroup, rank: u32) {
+    let (came, arrived) = (format!("/join/{rank}"), format!("monitored_barrier/0/{rank}"));
+    let store = group.get_group_store();
+    loop {
+        let keys = store.list_keys().unwrap();
+        let is_new = |key: &&String| key.contains("/assembly/") && key.ends_with(&came);
+        if keys.iter().any(|key| is_new(&key) || key.ends_with(&arrived)) {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+fn make_a_group(_: &ProcessGroup) -> Error {
+    new_group(NewGroupOptions::default()).map(drop).unwrap_err()
+}
+
+// Each victim has a test of its own: a started process runs the first job of its test.
+#[test]
+fn new_group_names_the_host_of_the_store_that_dies() {
+    while_a_rank_dies("new_group_names_the_host_of_the_store_that_dies", 0, make_a_group);
+}
+
+#[test]
+fn new_group_names_a_rank_that_dies() {
+    while_a_rank_dies("new_group_names_a_rank_that_dies", 1, make_a_group);
+}
+
+#[test]
+fn new_group_names_the_last_rank_that_dies() {
+    while_a_rank_dies("new_group_names_the_last_rank_that_dies", 2, make_a_group);
+}
+
+#[test]
+fn split_group_names_a_rank_that_dies() {
+    while_a_rank_dies("split_group_names_a_rank_that_dies", 1, |group| {
+        group.split_group(&[2, 1, 0], SplitOptions::default()).map(drop).unwrap_err()
+    });
+}
+
+#[test]
+fn monitored_barrier_names_a_rank_that_dies() {
+    let test = "monitored_barrier_names_a_rank_that_dies";
+    let ended = processes(test, 3, |group| {
+        group.barrier(()).unwrap();
+        if group.rank() == 1 {
+            until_waiting(&group, 2);
+            die();
+        }
+        let error = group.monitored_barrier(None, false).unwrap_err();
+        report(error.to_string().replace('\n', " "));
+        std::process::exit(0);
+    });
+    for rank in [0, 2] {
+        let said = ended[rank].printed.first().map(String::as_str).unwrap_or_default();
+        assert!(said.contains("Rank 1 failed to pass"), "{}", ended[rank].output);
+        assert!(said.contains("rank 1 of group 'default_pg' is gone"), "{}", ended[rank].output);
+    }
+}
