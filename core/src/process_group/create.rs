@@ -10,6 +10,7 @@ use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
+use crate::rendezvous::keys_of_group;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result, rendezvous};
 
@@ -154,7 +155,7 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         options.check()?;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let Stores { group: store, own } = stores.with_prefix(&format!("polyrank/{name}"));
+        let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
         if let Err(why) = options.backend.available() {
             // The others would wait for this rank.

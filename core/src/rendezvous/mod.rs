@@ -22,8 +22,8 @@ use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
-    JoinObserver, LookAgain, absent, end_join, find_store_free, join_observed, leave_at_once,
-    refuse,
+    JoinObserver, LookAgain, absent, end_join, find_store_free, join_observed, keys_of_group,
+    leave_at_once, refuse,
 };
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use websocket::open_web_socket_store;
