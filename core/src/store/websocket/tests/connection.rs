@@ -199,7 +199,7 @@ fn a_session_that_stands_gives_signs_of_life_and_resumes_on_a_new_socket_when_th
     assert!(world.server().packets > greeted, "a sign of life");
     // From now on nothing arrives, in either direction.
     world.server().behaviour = Some(Behaviour::Mute);
-    for _ in 0..3 {
+    for _ in 0..2 {
         world.now += seconds(10.0);
         world.turn();
     }
