@@ -17,6 +17,10 @@ export function withWorks(given) {
       const { prepareTogether } = addon;
       return new NativeWork(prepareTogether(calls, startWithin));
     },
+    runShort(group, method, array, reduceOp, timeoutMs) {
+      const outcome = addon.runShort(group, method, array, reduceOp, timeoutMs);
+      return typeof outcome === "object" && outcome !== null ? new NativeWork(outcome) : outcome;
+    },
     resolve: (...call) => new NativeCall(addon.resolve(...call)),
   };
 }

@@ -17,6 +17,7 @@ mod memory;
 mod native;
 mod object;
 mod realm;
+mod short;
 mod store_queues;
 mod threads;
 mod waiters;

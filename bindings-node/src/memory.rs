@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
 use napi_derive::napi;
 use polyrank::{Error, Region};
 
-use crate::convert::{Js, Kept, Owned, Weight, raise, view_of};
+use crate::convert::{Js, Owned, Reference, Weight, raise, view_of};
 use crate::threads;
 
 /// Memory that operations use in place.
@@ -17,7 +17,7 @@ pub struct NativeMemory {
     /// Without bytes once it is released.
     region: RefCell<Owned>,
     /// The view, once somebody asked for it.
-    view: RefCell<Option<Kept>>,
+    view: RefCell<Option<Reference>>,
     /// For the collector, which does not see a device's memory.
     weight: RefCell<Option<Weight>>,
 }
@@ -60,7 +60,7 @@ impl NativeMemory {
             return Err(raise(env, &Error::InvalidArgument { message }));
         }
         let made = view_of(env, &region)?;
-        *view = Some(Kept::new(made)?);
+        *view = Some(Reference::new(made)?);
         Ok(made.into_unknown())
     }
 }
@@ -107,7 +107,7 @@ impl NativeMemory {
 
 impl Drop for NativeMemory {
     fn drop(&mut self) {
-        self.view.borrow_mut().take().into_iter().for_each(Kept::forget);
+        self.view.borrow_mut().take().into_iter().for_each(Reference::forget);
         self.release();
     }
 }

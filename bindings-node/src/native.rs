@@ -9,9 +9,9 @@ use napi::bindgen_prelude::{ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
 use polyrank::calls::staged::{Staged, Tensors};
-use polyrank::calls::{self, Entry, Invocation, Object};
+use polyrank::calls::{self, CallArguments, Entry, Invocation, Object, read_tensors};
 
-use crate::convert::{Deferred, Given, Js, arguments, raise, tensors as read_tensors, to_js};
+use crate::convert::{Deferred, Js, raise, to_js};
 use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
@@ -68,8 +68,9 @@ pub fn prepare<'env>(
     let entry = entry(method)?;
     let this = this(env, group)?;
     let arrays = Js::of(tensors);
-    let tensors = read_tensors(arrays, Js::of(infos))?;
-    let Given { arguments, objects } = arguments(Js::of(args), Js::of(keywords), &tensors)?;
+    let tensors = read_tensors(&arrays, &Js::of(infos))?;
+    let CallArguments { arguments, objects } =
+        CallArguments::read(&Js::of(args), &Js::of(keywords), &tensors)?;
     let staged = Staged::prepare(entry, this.as_ref(), arguments, &objects, tensors);
     let work = NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)?;
     Ok(Js::carrying(env, work)?.into_unknown())
@@ -89,8 +90,9 @@ pub fn prepare_together<'env>(
     for index in 0..calls.len()? {
         let call = calls.at(index)?;
         let [method, args, keywords, tensors, infos] = [0, 1, 2, 3, 4].map(|at| call.at(at));
-        let tensors = read_tensors(tensors?, infos?)?;
-        let Given { arguments, objects } = arguments(args?, keywords?, &tensors)?;
+        let tensors = read_tensors(&tensors?, &infos?)?;
+        let CallArguments { arguments, objects } =
+            CallArguments::read(&args?, &keywords?, &tensors)?;
         let entry = entry(method?.into_unknown())?;
         let staged = Staged::prepare(entry, None, arguments, &objects, tensors);
         messages.push(staged.map_err(fail)?);
@@ -233,8 +235,8 @@ fn invocation(
 ) -> Result<Invocation> {
     let entry = entry(method)?;
     let this = self::this(env, this)?;
-    let Given { arguments, objects } =
-        arguments(Js::of(args), Js::of(keywords), &Tensors::default())?;
+    let CallArguments { arguments, objects } =
+        CallArguments::read(&Js::of(args), &Js::of(keywords), &Tensors::default())?;
     Invocation::new(entry, this, arguments, objects).map_err(|error| raise(env, &error))
 }
 

@@ -9,6 +9,7 @@ use polyrank::Error;
 use polyrank::calls::Object;
 
 use crate::group_drop::{add_handle, drop_handle};
+use crate::short::{forget_handle, note_handle};
 use crate::threads;
 
 /// A handle on a group or a store.
@@ -39,7 +40,10 @@ impl NativeObject {
     #[napi]
     pub fn release(&self) {
         match self.object.borrow_mut().take() {
-            Some(Object::Group(group)) => drop_handle(group),
+            Some(Object::Group(group)) => {
+                forget_handle(&group);
+                drop_handle(group);
+            }
             Some(other) => threads::drop_later(other),
             None => {}
         }
@@ -50,6 +54,7 @@ impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
         if let Object::Group(group) = &object {
             add_handle(group.identity());
+            note_handle(group);
         }
         NativeObject {
             type_name: object.type_name(),
@@ -64,9 +69,7 @@ impl NativeObject {
 
     /// The object.
     pub(crate) fn object(&self) -> Result<Object, Error> {
-        self.object.borrow().clone().ok_or_else(|| Error::InvalidArgument {
-            message: format!("the {} was released", self.type_name),
-        })
+        self.object.borrow().clone().ok_or_else(|| Object::released(self.type_name))
     }
 }
 

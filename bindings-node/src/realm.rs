@@ -11,7 +11,7 @@ use polyrank::calls::Answer;
 use polyrank::{Error, Region};
 
 use crate::adaptive_wait::AdaptiveWait;
-use crate::convert::{Deferred, Js, Kept, Wake, raise_value, to_js};
+use crate::convert::{Deferred, Js, Reference, Wake, raise_value, to_js};
 use crate::memory::NativeMemory;
 
 /// What happened elsewhere that this thread is to learn.
@@ -42,14 +42,14 @@ pub(crate) struct Realm {
 #[derive(Default)]
 struct State {
     /// Told of completed operations.
-    listener: Option<Kept>,
+    listener: Option<Reference>,
     /// Events that are awaited: the process lives on for their sake.
     awaited: usize,
     last_id: u32,
     /// What ends the calls that run.
     cancellations: HashMap<u32, Arc<AtomicBool>>,
     /// Owners of memory that operations may use, by the number that its end is told with.
-    owners: HashMap<u32, Kept>,
+    owners: HashMap<u32, Reference>,
 }
 
 thread_local! {
@@ -117,8 +117,8 @@ impl Realm {
 
     /// Has `listener` told the numbers of operations that are complete.
     pub(crate) fn listen(&self, listener: Js<'_>) -> Result<()> {
-        let previous = self.state.borrow_mut().listener.replace(Kept::new(listener)?);
-        previous.into_iter().for_each(Kept::forget);
+        let previous = self.state.borrow_mut().listener.replace(Reference::new(listener)?);
+        previous.into_iter().for_each(Reference::forget);
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Realm {
 
     /// Keeps a value until `Event::Unused` names this number of it.
     pub(crate) fn keep(&self, owner: Js<'_>) -> Result<u32> {
-        let owner = Kept::new(owner)?;
+        let owner = Reference::new(owner)?;
         let id = self.next_id();
         self.state.borrow_mut().owners.insert(id, owner);
         Ok(id)
@@ -145,7 +145,7 @@ impl Realm {
     /// Lets go of a value that was kept.
     fn forget(&self, owner: u32) {
         let kept = self.state.borrow_mut().owners.remove(&owner);
-        kept.into_iter().for_each(Kept::forget);
+        kept.into_iter().for_each(Reference::forget);
     }
 
     fn receive(&self, env: Env) -> Result<()> {
@@ -188,7 +188,7 @@ impl Realm {
     }
 
     fn tell(&self, env: Env, completed: &[u32]) -> Result<()> {
-        let listener = self.state.borrow().listener.as_ref().map(Kept::get).transpose()?;
+        let listener = self.state.borrow().listener.as_ref().map(Reference::get).transpose()?;
         let Some(listener) = listener else { return Ok(()) };
         let ids = Js::array(env)?;
         for (index, &id) in completed.iter().enumerate() {

@@ -11,7 +11,7 @@ use polyrank::Error;
 use polyrank::backend::Waiting;
 use polyrank::calls::staged::Staged;
 
-use crate::convert::{Js, describe, raise, views};
+use crate::convert::{Js, View, describe, raise, views};
 use crate::group_drop::drop_operation;
 use crate::realm::{Event, realm};
 use crate::waiters;
@@ -189,6 +189,29 @@ impl NativeWork {
         begun.map(|()| work)
     }
 
+    /// An operation on one small array, `view`, that was issued at `start`. If it is done in a
+    /// moment, its result is copied out.
+    pub(crate) fn issued(
+        env: Env,
+        staged: Staged,
+        view: &View<'_>,
+        start: Instant,
+    ) -> Result<NativeWork> {
+        let id = realm(env)?.next_id();
+        let staged = RefCell::new(staged);
+        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
+        let work = NativeWork { id, staged, is_done, is_attended, is_over, is_refused };
+        work.see_to(env, start, false)?;
+        work.finish_small(std::slice::from_ref(view));
+        Ok(work)
+    }
+
+    /// The sequence number of an operation that went well and is over.
+    pub(crate) fn sequence_if_over(&self) -> Option<u64> {
+        let staged = self.staged.borrow();
+        staged.work().filter(|_| self.is_over.get()).map(polyrank::Work::sequence)
+    }
+
     /// The other ranks count on it, and would take this rank's next one for it.
     fn give_up(&self, why: &str) {
         if !self.is_refused.get() {
@@ -204,14 +227,18 @@ impl NativeWork {
             copied.map_err(|error| raise(env, &error))?;
         }
         self.go(env)?;
+        self.finish_small(&views);
+        Ok(())
+    }
+
+    /// Copies a small result out, if it is there. JavaScript has not run since the views were made.
+    fn finish_small(&self, views: &[View<'_>]) {
         let mut staged = self.staged.borrow_mut();
         let went_well = self.is_done.get() && staged.work().is_some_and(polyrank::Work::is_success);
         if went_well && staged.bytes_out() <= SMALL_BYTES {
-            // JavaScript has not run since the views were made. What fails is found again when the
-            // result is asked for.
-            self.is_over.set(matches!(staged.copy_out(&views, SMALL_BYTES), Ok(0)));
+            // What fails is found again when the result is asked for.
+            self.is_over.set(matches!(staged.copy_out(views, SMALL_BYTES), Ok(0)));
         }
-        Ok(())
     }
 
     /// Issues it, and sees to it that somebody moves it on.
@@ -228,6 +255,11 @@ impl NativeWork {
             self.is_refused.set(is_on_device && is_refusal(error));
         }
         issued.map_err(|error| raise(env, &error))?;
+        self.see_to(env, start, is_large)
+    }
+
+    /// Waits a moment for what was issued at `start`, else has somebody move it on.
+    fn see_to(&self, env: Env, start: Instant, is_large: bool) -> Result<()> {
         let staged = self.staged.borrow();
         let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return Ok(()) };
         // It is not asked to move: that would wake the thread that looks after what nobody waits

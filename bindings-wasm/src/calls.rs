@@ -10,12 +10,12 @@ use std::task::{Context, Poll, Waker};
 use js_sys::{Array, Promise};
 use polyrank::Result;
 use polyrank::calls::staged::Tensors;
-use polyrank::calls::{Answer, Invocation, Running, entry};
+use polyrank::calls::{Answer, CallArguments, Invocation, Running, entry};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
 
-use crate::convert::{self, Given};
+use crate::convert::{self, Script};
 use crate::objects;
 
 /// Calls a method and returns its result.
@@ -111,7 +111,9 @@ fn begin(call: Invocation, cancellation: Option<u32>) -> Promise {
 
 fn resolved(this: &JsValue, method: &str, args: &Array, keywords: &JsValue) -> Result<Invocation> {
     let this = objects::given(this)?;
-    let Given { arguments, objects } = Given::new(args, keywords, &Tensors::default())?;
+    let (args, keywords) = (Script(args.into()), Script(keywords.clone()));
+    let CallArguments { arguments, objects } =
+        CallArguments::read(&args, &keywords, &Tensors::default())?;
     Invocation::new(entry(method)?, this, arguments, objects)
 }
 

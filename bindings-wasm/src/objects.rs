@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use js_sys::Reflect;
+use polyrank::Result;
 use polyrank::calls::Object;
-use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -69,14 +69,15 @@ impl Drop for NativeObject {
 /// The object of a handle that was given; none for null.
 ///
 /// # Errors
-/// [`Error::InvalidType`] for a handle that has let go of its object, or none.
+/// [`Error::InvalidArgument`](polyrank::Error::InvalidArgument) for a handle whose object was
+/// released; [`Error::InvalidType`](polyrank::Error::InvalidType) for what is not a handle.
 pub(crate) fn given(handle: &JsValue) -> Result<Option<Object>> {
     if handle.is_null() || handle.is_undefined() {
         return Ok(None);
     }
-    let slot = Reflect::get(handle, &"slot".into()).ok().and_then(|slot| slot.as_f64());
-    let find = |slot| OBJECTS.with_borrow(|objects| objects.get(&slot).cloned());
-    let found = slot.and_then(|slot| find(slot as u32));
-    let released = || Error::InvalidType { message: "the object was released".to_owned() };
-    found.map(Some).ok_or_else(released)
+    let property = |name: &str| Reflect::get(handle, &name.into()).ok();
+    let slot = property("slot").and_then(|slot| slot.as_f64()).ok_or_else(Object::not_a_handle)?;
+    let found = OBJECTS.with_borrow(|objects| objects.get(&(slot as u32)).cloned());
+    let type_name = || property("type").and_then(|name| name.as_string()).unwrap_or_default();
+    found.map(Some).ok_or_else(|| Object::released(&type_name()))
 }

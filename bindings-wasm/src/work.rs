@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 
 use js_sys::Array;
 use polyrank::backend::Waiting;
-use polyrank::calls::entry;
 use polyrank::calls::staged::Staged;
+use polyrank::calls::{CallArguments, entry, read_tensors};
 use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::convert::{self, Given};
+use crate::convert::{self, Script};
 use crate::events;
 use crate::objects;
 
@@ -42,8 +42,10 @@ pub fn prepare(
 ) -> Result<NativeWork, JsValue> {
     let prepared = || -> Result<Staged> {
         let this = objects::given(group)?;
-        let described = convert::tensors(tensors, infos)?;
-        let Given { arguments, objects } = Given::new(args, keywords, &described)?;
+        let (args, keywords) = (Script(args.into()), Script(keywords.clone()));
+        let described = read_tensors(&Script(tensors.into()), &Script(infos.into()))?;
+        let CallArguments { arguments, objects } =
+            CallArguments::read(&args, &keywords, &described)?;
         Staged::prepare(entry(method)?, this.as_ref(), arguments, &objects, described)
     };
     let mut staged = prepared().map_err(raise)?;

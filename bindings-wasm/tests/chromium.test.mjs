@@ -7,8 +7,9 @@ import { launchChromium } from "../../tests/javascript/chromium.mjs";
 import { serve } from "../../tests/javascript/server.mjs";
 import { local } from "./cases/local.mjs";
 import { memory } from "./cases/memory.mjs";
+import { values } from "./cases/values.mjs";
 
-const suites = { local, memory };
+const suites = { local, memory, values };
 
 let server;
 let browser;
@@ -32,8 +33,9 @@ after(async () => {
 });
 
 function inPage({ file, suite, name }) {
-  return Promise.all([import("/bindings-wasm/js/index.js"), import(file)])
-    .then(([pr, cases]) => cases[suite][name](pr))
+  const native = "/bindings-wasm/js/runtime/native.js";
+  return Promise.all([import("/bindings-wasm/js/index.js"), import(native), import(file)])
+    .then(([pr, { native }, cases]) => cases[suite][name](pr, native))
     .then(() => null, (error) => String(error.stack ?? error));
 }
 

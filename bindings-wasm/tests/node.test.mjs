@@ -6,10 +6,12 @@ import WebSocket from "ws";
 
 import { local } from "./cases/local.mjs";
 import { memory } from "./cases/memory.mjs";
+import { values } from "./cases/values.mjs";
 
 globalThis.WebSocket ??= WebSocket;
 const pr = await import("../js/index.js");
+const { native } = await import("../js/runtime/native.js");
 
-for (const [name, run] of Object.entries({ ...local, ...memory })) {
-  test(name, () => run(pr));
+for (const [name, run] of Object.entries({ ...local, ...memory, ...values })) {
+  test(name, () => run(pr, native));
 }

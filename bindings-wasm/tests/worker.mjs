@@ -2,8 +2,10 @@
 
 onmessage = async ({ data: { file, suite, name } }) => {
   try {
-    const [pr, cases] = await Promise.all([import("../js/index.js"), import(file)]);
-    await cases[suite][name](pr);
+    const native = "../js/runtime/native.js";
+    const files = ["../js/index.js", native, file];
+    const [pr, half, cases] = await Promise.all(files.map((name) => import(name)));
+    await cases[suite][name](pr, half.native);
     postMessage(null);
   } catch (error) {
     postMessage(String(error.stack ?? error));

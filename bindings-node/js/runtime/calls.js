@@ -18,7 +18,8 @@ import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { start } from "./operations.js";
+import { follow, start } from "./operations.js";
+import { DoneOperation, runShort } from "./short.js";
 import { untilAborted } from "./signals.js";
 import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
 
@@ -94,6 +95,9 @@ export function make(spec, given) {
 
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
+  const short = runShort(spec, self, values);
+  if (short instanceof DoneOperation) return new Work(MADE_HERE, short, values[0], values);
+  if (short !== null) return goOn(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
@@ -109,6 +113,13 @@ export function operate(spec, self, values) {
   });
   if (signal !== null) endWith(signal, operation);
   return new Work(MADE_HERE, operation, value, arrays);
+}
+
+/** The handle of a short call that goes on as `work`. */
+function goOn(spec, work, values) {
+  const { tensors, infos, views, arrays, bytes } = tensorArguments(spec, split(spec, values));
+  const operation = follow(work, { tensors, infos, views, bytes });
+  return new Work(MADE_HERE, operation, values[0], arrays);
 }
 
 /** Messages of tensors on devices, of one group, that go together: the handle of each, which is

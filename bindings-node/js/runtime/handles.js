@@ -24,7 +24,7 @@ export function register(name, made, interfaces) {
 export function keep(object, handle) {
   const interfaces = classes.get(handle.type)?.interfaces ?? [];
   const marked = { kind: "handle", handle, typeName: handle.type, interfaces };
-  Object.defineProperty(object, HANDLE, { value: { handle, marked } });
+  Object.defineProperty(object, HANDLE, { value: { handle, marked, id: handle.id } });
   if (handle.id === undefined) return;
   alive.set(handle.id, new WeakRef(object));
   ended.register(object, handle.id);

@@ -28,6 +28,11 @@ export function releaseMemory(operation) {
   operation.spans = [];
 }
 
+/** Whether no operation in flight uses memory. */
+export function isNothingInUse() {
+  return spansByMemory.size === 0;
+}
+
 /** Pairs of spans that overlap: of the tensors of a call, and of an operation in flight. */
 export function findOverlaps({ tensors, infos }) {
   const found = [];

@@ -168,6 +168,26 @@ export interface Native {
     infos: (TensorInfo | number)[],
     startWithin: number,
   ): NativeWork;
+  /** The number of a method whose calls may be short; -1: they never are. As what follows, it is not
+   * there in a browser. */
+  shortMethod?(method: string): number;
+  /** The limit of the operations of a group, ms; 0: the default group's. NaN: there is none. */
+  shortTimeoutMs?(group: number): number;
+  /** The name of a group, as there. */
+  shortGroupName?(group: number): string | null;
+  /**
+   * A collective on one small array in place, from the call to its result: the sequence number if
+   * it is done, its work if it goes on, null if it was declined and nothing happened. `reduceOp` is
+   * the number of the operator, -1: none is given. A group of another limit than `timeoutMs` is
+   * declined, too.
+   */
+  runShort?(
+    group: number,
+    method: number,
+    array: ArrayBufferView,
+    reduceOp: number,
+    timeoutMs: number,
+  ): number | NativeWork | null;
   /** A call that does not wait, an attribute (key: class and attribute), or a constructor. */
   invoke(
     self: NativeObject | null,

@@ -171,19 +171,28 @@ export function start(call, group, prepare) {
   const operation = new Operation(prepare(isNext ? allowance(call.bytes) : -1), call);
   if (operation.native.issued) {
     if (call.bytes > SMALL_BYTES) spend(operation.native.bytesCopiedIn);
-    operation.run();
-    // Most small ones are over by now.
-    if (operation.tensors !== null) registerMemory(operation);
-    return operation;
+    return runIssued(operation);
   }
-  if (shared.length > 0) follow(operation, predecessors(shared, operation.native));
+  if (shared.length > 0) waitFor(operation, predecessors(shared, operation.native));
   registerMemory(operation);
   enqueue(operation);
   return operation;
 }
 
+/** The operation of a call that the native half has issued already. */
+export function follow(nativeWork, call) {
+  return runIssued(new Operation(nativeWork, call));
+}
+
+function runIssued(operation) {
+  operation.run();
+  // Most small ones are over by now.
+  if (operation.tensors !== null) registerMemory(operation);
+  return operation;
+}
+
 /** Has `operation` wait until those before it are over. */
-function follow(operation, before) {
+function waitFor(operation, before) {
   operation.predecessors = before;
   for (const other of before) (other.successors ??= []).push(operation);
 }

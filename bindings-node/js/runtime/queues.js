@@ -26,6 +26,11 @@ export function isFree(group) {
   return held.size === 0 || (group !== null && !held.has(group.id));
 }
 
+/** Whether nothing waits in any group. */
+export function isIdle() {
+  return ready.size === 0 && blocked.size === 0 && held.size === 0;
+}
+
 /** Puts an operation at the end of its group's queue. */
 export function enqueue(operation) {
   append(operation.native.group, operation);

@@ -11,6 +11,16 @@ export function classOf(view) {
   return typed.class.call(view) ?? "DataView";
 }
 
+/** Whether `value` is a typed array, of whichever realm. */
+export function isTypedArray(value) {
+  return ArrayBuffer.isView(value) && typed.class.call(value) !== undefined;
+}
+
+/** The buffer of a typed array. */
+export function bufferOf(array) {
+  return typed.buffer.call(array);
+}
+
 /** The bytes that a view has now; 0 if its memory was given away. */
 export function byteLengthOf(view) {
   try {

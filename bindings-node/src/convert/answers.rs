@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use napi::{Env, Result};
-use polyrank::calls::{Answer, Object};
+use polyrank::calls::{Answer, Object, camel_case};
 
 use super::js::Js;
 use super::memory::copy_of;
@@ -36,16 +36,4 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
         Answer::Object(Object::NonGroupMember) => Js::nothing(env),
         Answer::Object(object) => Ok(Js::of_instance(&NativeObject::new(object).into_js(&env)?)),
     }
-}
-
-/// `world_size` -> `worldSize`
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let mut text = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let mut letters = word.chars();
-        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        text.push_str(letters.as_str());
-    }
-    text
 }

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::{ptr, slice};
 
 use napi::{Result, sys};
+use polyrank::DType;
 use polyrank::calls::staged::{CallerMemory, copy_part};
 
 use super::js::{Js, check};
@@ -28,6 +29,17 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The memory of a `Uint8Array`; without bytes if that was detached. None of another value.
     pub(crate) fn of(value: Js<'a>) -> Result<Option<View<'a>>> {
+        let found = View::of_array(value)?;
+        Ok(found.filter(|(kind, _)| *kind == sys::TypedarrayType::uint8_array).map(|(_, it)| it))
+    }
+
+    /// The memory of a typed array whose elements have a type of the core, and that type.
+    pub(crate) fn of_elements(value: Js<'a>) -> Result<Option<(DType, View<'a>)>> {
+        let Some((kind, view)) = View::of_array(value)? else { return Ok(None) };
+        Ok(element_type(kind).map(|dtype| (dtype, view)))
+    }
+
+    fn of_array(value: Js<'a>) -> Result<Option<(sys::napi_typedarray_type, View<'a>)>> {
         let (env, value) = value.raw();
         let mut is = false;
         // SAFETY: the environment and the value are Node's, of this call, here and below; places
@@ -36,7 +48,7 @@ impl<'a> View<'a> {
         if !is {
             return Ok(None);
         }
-        let (mut kind, mut bytes, mut start) = (0, 0, ptr::null_mut());
+        let (mut kind, mut elements, mut start) = (0, 0, ptr::null_mut());
         let mut buffer = ptr::null_mut();
         // SAFETY: as above; what is not asked for may be null.
         check(unsafe {
@@ -44,20 +56,19 @@ impl<'a> View<'a> {
                 env,
                 value,
                 &mut kind,
-                &mut bytes,
+                &mut elements,
                 &mut start,
                 &mut buffer,
                 ptr::null_mut(),
             )
         })?;
-        if kind != sys::TypedarrayType::uint8_array {
-            return Ok(None);
-        }
-        let bytes = if start.is_null() { 0 } else { bytes };
+        let Some(dtype) = element_type(kind) else { return Ok(None) };
+        let bytes = if start.is_null() { 0 } else { elements * dtype.size_bytes() };
         let mut alone = false;
         // SAFETY: as above; the buffer is Node's. A SharedArrayBuffer is no ArrayBuffer to it.
         check(unsafe { sys::napi_is_arraybuffer(env, buffer, &mut alone) })?;
-        Ok(Some(View { start: start.cast(), bytes, shared: !alone, _call: PhantomData }))
+        let view = View { start: start.cast(), bytes, shared: !alone, _call: PhantomData };
+        Ok(Some((kind, view)))
     }
 
     /// Where it begins; to tell which arrays share memory.
@@ -114,6 +125,24 @@ impl CallerMemory for View<'_> {
             copy_part(into, from, self.bytes);
         }
     }
+}
+
+/// The type of the elements of a typed array of this kind; a `Float16Array` has none to Node.
+fn element_type(kind: sys::napi_typedarray_type) -> Option<DType> {
+    use sys::TypedarrayType as Kind;
+    Some(match kind {
+        Kind::int8_array => DType::I8,
+        Kind::uint8_array | Kind::uint8_clamped_array => DType::U8,
+        Kind::int16_array => DType::I16,
+        Kind::uint16_array => DType::U16,
+        Kind::int32_array => DType::I32,
+        Kind::uint32_array => DType::U32,
+        Kind::float32_array => DType::F32,
+        Kind::float64_array => DType::F64,
+        Kind::bigint64_array => DType::I64,
+        Kind::biguint64_array => DType::U64,
+        _ => return None,
+    })
 }
 
 /// The views of a list of arrays; what is no `Uint8Array` has no bytes.

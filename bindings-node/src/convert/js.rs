@@ -153,6 +153,11 @@ impl<'a> Js<'a> {
         Ok(len)
     }
 
+    /// The elements of an array.
+    pub(super) fn items(&self) -> Result<Vec<Js<'a>>> {
+        (0..self.len()?).map(|index| self.at(index)).collect()
+    }
+
     /// An element of an array.
     pub(crate) fn at(&self, index: u32) -> Result<Js<'a>> {
         let mut value = ptr::null_mut();
@@ -313,22 +318,22 @@ impl<'a> Js<'a> {
 }
 
 /// A value that is kept from one call to the next, on its own thread.
-pub(crate) struct Kept {
+pub(crate) struct Reference {
     env: sys::napi_env,
     reference: sys::napi_ref,
 }
 
-impl Kept {
-    pub(crate) fn new(value: Js<'_>) -> Result<Kept> {
+impl Reference {
+    pub(crate) fn new(value: Js<'_>) -> Result<Reference> {
         let mut reference = ptr::null_mut();
         // SAFETY: the environment and the value are Node's, of this call.
         check(unsafe { sys::napi_create_reference(value.env, value.value, 1, &mut reference) })?;
-        Ok(Kept { env: value.env, reference })
+        Ok(Reference { env: value.env, reference })
     }
 
     pub(crate) fn get<'a>(&self) -> Result<Js<'a>> {
         let mut value = ptr::null_mut();
-        // SAFETY: a `Kept` stays on the thread of its environment, which outlives it: see `forget`.
+        // SAFETY: a `Reference` stays on the thread of its environment, which outlives it: see `forget`.
         check(unsafe { sys::napi_get_reference_value(self.env, self.reference, &mut value) })?;
         Ok(Js::new(self.env, value))
     }

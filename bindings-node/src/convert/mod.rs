@@ -1,22 +1,19 @@
 //! JavaScript's values as the core's, and back. All of this package that is `unsafe` is here.
 
 mod answers;
-mod arguments;
 mod arrays;
 mod device;
 mod errors;
 mod js;
 mod memory;
+mod script;
 mod shared;
-mod tensors;
 mod wake;
 
 pub(crate) use answers::to_js;
-pub(crate) use arguments::{Given, arguments};
 pub(crate) use arrays::{View, views};
 pub(crate) use device::{Weight, memory_at};
 pub(crate) use errors::{describe, raise, raise_value};
-pub(crate) use js::{Deferred, Js, Kept};
+pub(crate) use js::{Deferred, Js, Reference};
 pub(crate) use memory::{Owned, view_of};
-pub(crate) use tensors::tensors;
 pub(crate) use wake::Wake;

@@ -4,8 +4,9 @@ use polyrank::calls::{
     self, Arguments, Constant, FromValue, Invocation, Method, Object, Parameter, Resolved, Role,
     Type, Value,
 };
-use polyrank::{DType, Device, Error, Tensor};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use polyrank::tensor::single_tensor;
+use polyrank::{DType, Device, Tensor};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
@@ -64,7 +65,7 @@ pub(crate) fn resolve<'py>(
     }
     let resolved = calls::resolve(method, arguments).map_err(|error| raise(py, &error))?;
     let call = Call { py, resolved, opaque_objects };
-    call.refuse_read_only_outputs()?;
+    call.resolved.refuse_read_only_outputs().map_err(|error| raise(py, &error))?;
     Ok(call)
 }
 
@@ -195,19 +196,9 @@ impl<'py> Call<'py> {
 
     /// The one tensor of parameter `index`, which is a tensor or a list with one.
     pub(crate) fn tensor(&self, index: usize) -> PyResult<Tensor> {
-        let mut tensors = Vec::new();
-        if let Some(value) = self.resolved.values.get(index) {
-            for_each_tensor(value, &mut |tensor| tensors.push(tensor.clone()));
-        }
-        match tensors.pop() {
-            Some(tensor) if tensors.is_empty() => Ok(tensor),
-            last => {
-                let method = self.resolved.method.name;
-                let count = tensors.len() + usize::from(last.is_some());
-                let message = format!("{method}(): expected one tensor, got a list of {count}");
-                Err(raise(self.py, &Error::InvalidArgument { message }))
-            }
-        }
+        let tensors = self.resolved.values.get(index).map(Value::tensors).unwrap_or_default();
+        let tensor = single_tensor(self.resolved.method.name, tensors);
+        tensor.map_err(|error| raise(self.py, &error))
     }
 
     /// The type of the object that `tensor` of this call was, if it is on a device.
@@ -222,7 +213,7 @@ impl<'py> Call<'py> {
     pub(crate) fn first_type_on_device(&self) -> Option<Py<PyType>> {
         let mut first = None;
         for (_, value) in self.parameters() {
-            for_each_tensor(value, &mut |tensor| {
+            value.for_each_tensor(&mut |tensor| {
                 first = first.take().or_else(|| self.type_on_device(tensor));
             });
         }
@@ -233,8 +224,8 @@ impl<'py> Call<'py> {
     pub(crate) fn outputs(&self) -> Vec<Py<PyAny>> {
         let mut outputs = Vec::new();
         for (parameter, value) in self.parameters() {
-            if is_output(parameter.role) {
-                for_each_tensor(value, &mut |tensor| {
+            if parameter.role.is_written() {
+                value.for_each_tensor(&mut |tensor| {
                     outputs
                         .extend(self.opaque_objects.object_of(tensor).map(|o| o.clone().unbind()));
                 });
@@ -251,21 +242,6 @@ impl<'py> Call<'py> {
     fn parameters(&self) -> impl Iterator<Item = (&'static Parameter, &Value)> {
         self.resolved.parameters().iter().zip(&self.resolved.values)
     }
-
-    fn refuse_read_only_outputs(&self) -> PyResult<()> {
-        for (parameter, value) in self.parameters().filter(|(p, _)| is_output(p.role)) {
-            let mut read_only = false;
-            for_each_tensor(value, &mut |tensor| read_only |= tensor.is_read_only());
-            if read_only {
-                return Err(PyValueError::new_err(format!(
-                    "{}: the memory of '{}' is read-only, but the call writes it; pass a writable \
-                     copy",
-                    self.resolved.method.name, parameter.name
-                )));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What stands for an object that core knows only by what is said of it, as a device of PyTorch.
@@ -276,22 +252,6 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Int(number));
     }
     Ok(Value::Str(object.str()?.to_string()))
-}
-
-fn is_output(role: Role) -> bool {
-    matches!(role, Role::Out | Role::InOut | Role::FlatOut)
-}
-
-fn for_each_tensor(value: &Value, f: &mut impl FnMut(&Tensor)) {
-    match value {
-        Value::Tensor(tensor) => f(tensor),
-        Value::List(items) => {
-            for item in items {
-                for_each_tensor(item, f);
-            }
-        }
-        _ => {}
-    }
 }
 
 fn takes_tensors(method: &Method) -> bool {

@@ -1,7 +1,7 @@
 //! What the core returns, as JavaScript's values.
 
 use js_sys::{Array, Object, Uint8Array};
-use polyrank::calls::{Answer, Object as CoreObject};
+use polyrank::calls::{Answer, Object as CoreObject, camel_case};
 use wasm_bindgen::JsValue;
 
 use super::error::set;
@@ -33,14 +33,4 @@ pub(crate) fn answer(answer: Answer) -> JsValue {
         Answer::Object(CoreObject::NonGroupMember) => JsValue::UNDEFINED,
         Answer::Object(object) => NativeObject::new(object).into(),
     }
-}
-
-/// `world_size` -> `worldSize`.
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |name, word| {
-        let (initial, rest) = word.split_at(word.len().min(1));
-        name + &initial.to_ascii_uppercase() + rest
-    })
 }

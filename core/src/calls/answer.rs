@@ -32,6 +32,18 @@ pub enum Answer {
     Object(Object),
 }
 
+/// The name of a member of a record, as JavaScript spells it: `world_size` -> `worldSize`.
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+    }
+    text
+}
+
 /// A result of the core that a language can be given.
 pub(crate) trait IntoAnswer {
     /// The value as a language gets it.

@@ -10,10 +10,12 @@ mod from_value;
 pub(crate) mod implementations;
 pub(crate) mod invocation;
 pub(crate) mod object;
+mod reader;
 mod request;
 pub(crate) mod resolve;
 mod settings;
 pub mod staged;
+mod tensor_roles;
 mod value;
 
 #[cfg(test)]
@@ -24,10 +26,11 @@ mod tests;
 /// The positions of the parameters of each method: `parameters::distributed::new_group::RANKS`.
 pub use crate::generated::parameters;
 pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role, Type, tables};
-pub use answer::Answer;
+pub use answer::{Answer, camel_case};
 pub use from_value::{FromValue, Members};
 pub use invocation::{Entry, Invocation, Running, StorePlace, entry};
 pub use object::{Object, StoreObject};
+pub use reader::{CallArguments, Content, ScriptValue, read_tensors};
 pub use resolve::{Resolved, resolve};
 pub use settings::Settings;
 pub use value::{Arguments, Foreign, TimeUnit, Value};

@@ -79,6 +79,16 @@ impl Object {
         }
     }
 
+    /// What is said of a handle whose object was released.
+    pub fn released(type_name: &str) -> Error {
+        Error::InvalidArgument { message: format!("the {type_name} was released") }
+    }
+
+    /// What is said of a value where a handle is expected.
+    pub fn not_a_handle() -> Error {
+        Error::InvalidType { message: "a handle of this package is expected".to_owned() }
+    }
+
     /// The group that it is.
     ///
     /// # Errors
@@ -90,18 +100,18 @@ impl Object {
             Object::NonGroupMember => Err(Error::InvalidGroup {
                 message: "this process is not a member of it".to_owned(),
             }),
-            other => Err(no(other, "ProcessGroup")),
+            other => Err(is_not(other, "ProcessGroup")),
         }
     }
 
     /// The store that it is.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if it is no store.
+    /// [`Error::InvalidType`] if it is not a store.
     pub fn store(&self) -> Result<&StoreObject> {
         match self {
             Object::Store(store) => Ok(store),
-            other => Err(no(other, "Store")),
+            other => Err(is_not(other, "Store")),
         }
     }
 }
@@ -168,7 +178,7 @@ impl StoreObject {
     /// A view of `underlying` under a prefix.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if `underlying` is no store.
+    /// [`Error::InvalidType`] if `underlying` is not a store.
     pub fn under(prefix: impl Into<String>, underlying: Object) -> Result<StoreObject> {
         let store = Arc::new(PrefixStore::new(prefix, underlying.store()?.store.clone()));
         let kind = Kind::Prefix(store.clone(), Arc::new(underlying));
@@ -233,6 +243,6 @@ impl fmt::Display for Object {
     }
 }
 
-fn no(object: &Object, wanted: &str) -> Error {
-    Error::InvalidType { message: format!("a {} is no {wanted}", object.type_name()) }
+fn is_not(object: &Object, wanted: &str) -> Error {
+    Error::InvalidType { message: format!("a {} is not a {wanted}", object.type_name()) }
 }

@@ -4,6 +4,20 @@ use super::disjoint::disjoint;
 use crate::tensor::Twice;
 use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
+/// A request that makes sense on this rank, with the operations that it is.
+#[derive(Debug)]
+pub struct CheckedRequest {
+    pub(super) request: Request,
+    pub(super) operations: Vec<Checked>,
+}
+
+impl CheckedRequest {
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+}
+
 /// One operation of a request, checked.
 #[derive(Debug)]
 pub(super) struct Checked {

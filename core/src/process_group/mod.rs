@@ -13,7 +13,7 @@ use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
 use crate::completion::Waiting;
 use crate::store::{ClosedStore, Store};
-use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut};
+use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut, single_tensor};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
 mod assembly;
@@ -30,6 +30,7 @@ mod split;
 mod stage;
 
 pub use at_once::{Begun, Kept, Tried};
+pub use check::CheckedRequest;
 pub use create::GroupOptions;
 pub use messages::MessageRequest;
 pub use prepared::PreparedOperation;
@@ -234,12 +235,13 @@ impl ProcessGroup {
         drop(open);
     }
 
-    /// Whether `request` makes sense on this rank: what issuing it would raise at once.
+    /// Checks whether `request` makes sense on this rank.
     ///
     /// # Errors
     /// What is wrong with the request.
-    pub fn check(&self, request: &Request) -> Result<()> {
-        check::check(request, self.rank(), self.size()).map(drop)
+    pub fn check(&self, request: Request) -> Result<CheckedRequest> {
+        let operations = check::check(&request, self.rank(), self.size())?;
+        Ok(CheckedRequest { request, operations })
     }
 
     /// Issues `request`, whose tensors own their memory.
@@ -256,17 +258,25 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::issue`].
     pub fn issue_as(&self, request: Request, waiting: Waiting) -> Result<Work> {
+        self.issue_checked(self.check(request)?, waiting)
+    }
+
+    /// As [`ProcessGroup::issue_as`], for a request that this group has checked.
+    ///
+    /// # Errors
+    /// No backend serves its tensors; the failure of a broken group.
+    pub fn issue_checked(&self, checked: CheckedRequest, waiting: Waiting) -> Result<Work> {
+        let CheckedRequest { request, operations } = checked;
         let (rank, size) = (self.rank(), self.size());
         let deadline = self.deadline(request.timeout);
-        let checked = check::check(&request, rank, size)?;
         let backend = self.backend_for(request.name, request.tensors())?;
         let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         let mut outputs = Vec::new();
-        let mut calls = Vec::with_capacity(checked.len());
-        for checked in checked {
-            let mut call = stage(&request, checked, rank, size)?;
+        let mut calls = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let mut call = stage(&request, operation, rank, size)?;
             outputs.append(&mut call.outputs);
             calls.push(call);
         }
@@ -300,7 +310,7 @@ impl ProcessGroup {
         {
             return Ok(());
         }
-        let tensor = single("send", lend(tensor))?;
+        let tensor = single_tensor("send", lend(tensor))?;
         self.issue_send(tensor, peer, tag, None, Waiting::Soon)?.wait(None)
     }
 
@@ -314,7 +324,7 @@ impl ProcessGroup {
         {
             return Ok(());
         }
-        let tensor = single("recv", lend_mut(tensor))?;
+        let tensor = single_tensor("recv", lend_mut(tensor))?;
         self.issue_recv(tensor, Some(peer), tag, None, Waiting::Soon)?.wait(None)
     }
 
@@ -328,7 +338,7 @@ impl ProcessGroup {
         {
             return Ok(sender);
         }
-        let tensor = single("recv_anysource", lend_mut(tensor))?;
+        let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
         let work = self.issue_recv(tensor, None, tag, None, Waiting::Soon)?;
         work.wait(None)?;
         Ok(work.source_rank().unwrap_or(self.rank()))
@@ -339,7 +349,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::send`].
     pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
-        let tensor = single("send", tensor.into_tensors())?;
+        let tensor = single_tensor("send", tensor.into_tensors())?;
         self.issue_send(tensor, peer, tag, None, Waiting::Later)
     }
 
@@ -354,7 +364,7 @@ impl ProcessGroup {
         peer: Option<u32>,
         tag: u32,
     ) -> Result<Work> {
-        let tensor = single("recv", tensor.into_tensors())?;
+        let tensor = single_tensor("recv", tensor.into_tensors())?;
         self.issue_recv(tensor, peer, tag, None, Waiting::Later)
     }
 
@@ -482,16 +492,5 @@ impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, .. } = &*self.inner;
         write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec})", members.len())
-    }
-}
-
-fn single(name: &str, mut tensors: Vec<Tensor>) -> Result<Tensor> {
-    match (tensors.pop(), tensors.len()) {
-        (Some(tensor), 0) => Ok(tensor),
-        (tensor, more) => {
-            let got = more + usize::from(tensor.is_some());
-            let message = format!("{name}: expected one tensor, got a list of {got}");
-            Err(Error::InvalidArgument { message })
-        }
     }
 }

@@ -10,7 +10,7 @@ use crate::arguments::AllreduceArguments;
 use crate::backend::AT_ONCE_BYTES;
 use crate::completion::Waiting;
 use crate::request::{Role, SingleTensorRequest, TypedCall, tables};
-use crate::tensor::LentMemory;
+use crate::tensor::{LentMemory, single_tensor};
 use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
 
 /// An operation on one tensor that is started again and again: arguments are checked when it is
@@ -53,11 +53,7 @@ impl ProcessGroup {
     ) -> Result<PreparedOperation> {
         let call = TypedCall::new(&tables::PROCESS_GROUP_ALLREDUCE, arguments);
         let plain = call.plain(&[Role::InOut]);
-        let mut tensors = tensor.into_tensors();
-        let (Some(tensor), true) = (tensors.pop(), tensors.is_empty()) else {
-            let message = "prepare_allreduce: expected one tensor, got a list".to_owned();
-            return Err(Error::InvalidArgument { message });
-        };
+        let tensor = single_tensor("prepare_allreduce", tensor.into_tensors())?;
         let call = call.tensors(Role::InOut, vec![tensor.clone()]);
         let request = call.request(self.rank(), self.size())?;
         check::check(&request, self.rank(), self.size())?;

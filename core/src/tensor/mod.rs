@@ -25,4 +25,4 @@ pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::{OnDevice, Region};
 pub(crate) use strided::overlaps_itself;
-pub use view::{Device, Tensor};
+pub use view::{Device, Tensor, single_tensor};

@@ -258,6 +258,21 @@ impl View for Tensor {
     }
 }
 
+/// The one tensor of `tensors`, which the method `name` was given.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there are none, or several.
+pub fn single_tensor(name: &str, mut tensors: Vec<Tensor>) -> Result<Tensor> {
+    match (tensors.pop(), tensors.len()) {
+        (Some(tensor), 0) => Ok(tensor),
+        (last, more) => {
+            let got = more + usize::from(last.is_some());
+            let message = format!("{name}(): expected one tensor, got a list of {got}");
+            Err(Error::InvalidArgument { message })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::WithinHost;
 #[cfg(feature = "tcp")]
 use super::tcp::{Listener, TcpTransport};
-use super::websocket::{self, Dialer, Relay, Way, WebSocketTransport};
+use super::websocket::{self, Dialer, Relay, Route, WebSocketTransport};
 use super::{Rank, Transport, inproc};
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
@@ -111,37 +111,39 @@ pub(super) fn compose_with(
         return Ok(Box::new(inproc::join(token.0, rank, size)?));
     }
     let (now, name) = (Instant::now(), pipe_name(token, generation));
-    let ways = (0..).zip(cards).map(|(other, card)| match other == rank {
-        true => Way::Elsewhere,
-        false => way(card, &means, name, &options, now),
+    let routes = (0..).zip(cards).map(|(other, card)| match other == rank {
+        true => Route::Elsewhere,
+        false => route(card, &means, name, &options, now),
     });
-    let ways = ways.collect();
-    let transport = WebSocketTransport::new(rank, ways, None, token, generation, options);
+    let routes = routes.collect();
+    let transport = WebSocketTransport::new(rank, routes, None, token, generation, options);
     Ok(Box::new(transport))
 }
 
 /// How a rank that does not listen reaches the one of `card`.
-fn way(
+fn route(
     card: &Card,
     means: &Means,
     pipe_name: u64,
     options: &websocket::Options,
     now: Instant,
-) -> Way {
+) -> Route {
     match (&means.dialer, &means.relay, card.relay) {
-        (_, Some(relay), Some(number)) => Way::Relayed(relay.open(number, pipe_name)),
+        (_, Some(relay), Some(number)) => Route::Relayed(relay.open(number, pipe_name)),
         (Some(dialer), _, _) if !card.websocket.is_empty() => {
             let urls = card.websocket.clone();
-            Way::Dialed(websocket::dialed(dialer.clone(), urls, options, now))
+            Route::Dialed(websocket::dialed(dialer.clone(), urls, options, now))
         }
         (None, _, _) if !card.websocket.is_empty() => {
-            Way::Unreachable("nothing here opens WebSockets".to_owned())
+            Route::Unreachable("nothing here opens WebSockets".to_owned())
         }
         (_, None, _) => {
             let why = "neither side listens, and the store has no relay between them";
-            Way::Unreachable(why.to_owned())
+            Route::Unreachable(why.to_owned())
         }
-        _ => Way::Unreachable("its address card names neither a WebSocket nor a relay".to_owned()),
+        _ => {
+            Route::Unreachable("its address card names neither a WebSocket nor a relay".to_owned())
+        }
     }
 }
 
@@ -163,14 +165,14 @@ fn listening(
     if cards.iter().all(listens) {
         return Ok(Box::new(tcp));
     }
-    let ways = cards.iter().map(|card| match (&relay, card.relay) {
-        _ if listens(card) => Way::Elsewhere,
+    let routes = cards.iter().map(|card| match (&relay, card.relay) {
+        _ if listens(card) => Route::Elsewhere,
         (Some(relay), Some(number)) => {
-            Way::Relayed(relay.open(number, pipe_name(token, generation)))
+            Route::Relayed(relay.open(number, pipe_name(token, generation)))
         }
-        _ => Way::Awaited,
+        _ => Route::Awaited,
     });
-    mixed(tcp, ways.collect(), (token, generation), settings)
+    mixed(tcp, routes.collect(), (token, generation), settings)
 }
 
 #[cfg(feature = "tcp")]
@@ -181,26 +183,27 @@ fn listens(card: &Card) -> bool {
 #[cfg(feature = "websocket")]
 fn mixed(
     tcp: TcpTransport,
-    ways: Vec<Way>,
+    routes: Vec<Route>,
     (token, generation): (Token, u32),
     (environment, options): (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
-    let is_web = ways.iter().map(|way| !matches!(way, Way::Elsewhere)).collect();
+    let is_web = routes.iter().map(|route| !matches!(route, Route::Elsewhere)).collect();
     let (arrivals, acceptor) = websocket::native::listening(environment);
     let rank = tcp.rank();
-    let websocket = WebSocketTransport::new(rank, ways, Some(acceptor), token, generation, options);
+    let websocket =
+        WebSocketTransport::new(rank, routes, Some(acceptor), token, generation, options);
     Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
 }
 
 #[cfg(all(feature = "tcp", not(feature = "websocket")))]
 fn mixed(
     _tcp: TcpTransport,
-    ways: Vec<Way>,
+    routes: Vec<Route>,
     _group: (Token, u32),
     _settings: (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
-    let is_web = |way: &Way| !matches!(way, Way::Elsewhere);
-    let other = ways.iter().position(is_web).unwrap_or_default();
+    let is_web = |route: &Route| !matches!(route, Route::Elsewhere);
+    let other = routes.iter().position(is_web).unwrap_or_default();
     Err(Error::BackendUnavailable {
         backend: "websocket".into(),
         why: format!("rank {other} is in a browser, and polyrank was built without `websocket`"),

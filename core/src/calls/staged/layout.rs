@@ -57,6 +57,11 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The layout of memory with so many elements, one after the other.
+    pub(super) fn flat(element_bytes: usize, elements: usize) -> Layout {
+        Layout { element_bytes, shape: vec![elements], strides: None, origin: 0, elements }
+    }
+
     pub(super) fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -67,6 +72,11 @@ impl Layout {
 
     pub(super) fn origin(&self) -> usize {
         self.origin
+    }
+
+    /// Whether the elements lie one after the other from the start of the memory on.
+    pub(super) fn is_flat_from_start(&self) -> bool {
+        self.strides.is_none() && self.origin == 0
     }
 
     /// Bytes of all elements.

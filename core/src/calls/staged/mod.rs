@@ -8,6 +8,7 @@ mod layout;
 mod operation;
 mod overlaps;
 mod pool;
+mod short;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,12 @@ use crate::completion::Waiting;
 use crate::kernels::{self, Stores};
 #[cfg(feature = "nccl")]
 use crate::process_group::MessageRequest;
+use crate::request::Role;
 use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
-use operation::{Operation, operation, reads, refuse_read_only_outputs, writes};
+use operation::{Operation, operation};
 use overlaps::refuse_overlaps;
-pub use tensors::{Described, Memory, Tensors};
+pub use short::{ShortCall, ShortOutcome};
+pub use tensors::{Memory, TensorDescription, Tensors};
 
 /// Memory of a language, for the moment of a copy.
 pub trait CallerMemory {
@@ -99,7 +102,7 @@ impl Staged {
         mut tensors: Tensors,
     ) -> Result<Staged> {
         let resolved = resolve(entry.method, arguments)?;
-        refuse_read_only_outputs(&resolved)?;
+        resolved.refuse_read_only_outputs()?;
         let given = match resolved.group() {
             Some(Foreign { slot, .. }) => objects.get(*slot),
             None => None,
@@ -115,8 +118,8 @@ impl Staged {
             could_not(&group, entry.method.name, &lack.to_string());
             return Err(lack);
         }
-        let inputs = resolved.positions(&tensors, reads);
-        let outputs = resolved.positions(&tensors, writes);
+        let inputs = resolved.positions(&tensors, Role::is_read);
+        let outputs = resolved.positions(&tensors, Role::is_written);
         let operation = operation(resolved, &group, this.is_some())?;
         refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
         let mut staged = Staged {
@@ -362,11 +365,12 @@ impl Staged {
     /// tensor that it sends and writes the others of its list, all other ranks only write; of a
     /// reduction, only the root's tensor for the result is written.
     fn leave_out_needless_copies(&mut self) {
-        let (State::Prepared(Operation::Collective(request)), Some(group)) =
+        let (State::Prepared(Operation::Collective(checked)), Some(group)) =
             (&self.state, &self.group)
         else {
             return;
         };
+        let request = checked.request();
         let own = request.timeout.filter(|timeout| !timeout.is_zero());
         self.timeout = own.unwrap_or(self.timeout);
         let facts = request.collective.facts();

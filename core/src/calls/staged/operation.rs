@@ -5,16 +5,18 @@ use std::collections::HashSet;
 use super::tensors::Tensors;
 use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{Resolved, unsupported};
-use crate::calls::{FromValue, Role, Value};
+use crate::calls::{FromValue, Role};
 use crate::completion::Waiting;
-use crate::{Error, ProcessGroup, Request, Result, Tensor, Work};
+use crate::process_group::CheckedRequest;
+use crate::tensor::single_tensor;
+use crate::{Error, ProcessGroup, Result, Tensor, Work};
 #[cfg(feature = "nccl")]
 use crate::{backend::Direction, process_group::MessageRequest};
 
 /// What a call becomes.
 #[derive(Debug)]
 pub(super) enum Operation {
-    Collective(Request),
+    Collective(CheckedRequest),
     Send {
         tensor: Tensor,
         peer: u32,
@@ -34,7 +36,7 @@ impl Operation {
     /// Issues it in `group`.
     pub(super) fn issue(self, group: &ProcessGroup, waiting: Waiting) -> Result<Work> {
         match self {
-            Operation::Collective(request) => group.issue_as(request, waiting),
+            Operation::Collective(checked) => group.issue_checked(checked, waiting),
             Operation::Send { tensor, peer, tag } => {
                 group.issue_send(tensor, peer, tag, None, waiting)
             }
@@ -79,8 +81,7 @@ pub(super) fn operation(
     }
     let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
     let request = resolved.request_in(group.size(), rank_in_group)?;
-    group.check(&request)?;
-    Ok(Operation::Collective(request))
+    group.check(request).map(Operation::Collective)
 }
 
 /// A send or a receive, by the roles of the parameters.
@@ -89,7 +90,9 @@ fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
     let tag = resolved.take_role::<u32>(Role::Tag)?.unwrap_or(0);
     let (global, in_group) =
         (resolved.take_role(Role::GlobalPeer)?, resolved.take_role(Role::Peer)?);
-    let tensor = |role| resolved.value_of(role).map(|value| single(name, value)).transpose();
+    let tensor = |role| {
+        resolved.value_of(role).map(|value| single_tensor(name, value.tensors())).transpose()
+    };
     let (input, output) = (tensor(Role::In)?, tensor(Role::Out)?);
     let other = if output.is_some() { "src" } else { "dst" };
     let peer = rank_of(group, other, global, in_group)?;
@@ -106,60 +109,13 @@ fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
     }
 }
 
-/// The one tensor that a tensor, or a list with one, is.
-fn single(name: &str, value: &Value) -> Result<Tensor> {
-    let mut tensors = Vec::new();
-    for_each_tensor(value, &mut |tensor| tensors.push(tensor.clone()));
-    match (tensors.pop(), tensors.len()) {
-        (Some(tensor), 0) => Ok(tensor),
-        (last, more) => {
-            let count = more + usize::from(last.is_some());
-            let message = format!("{name}(): expected one tensor, got a list of {count}");
-            Err(Error::InvalidArgument { message })
-        }
-    }
-}
-
-pub(super) fn reads(role: Role) -> bool {
-    matches!(role, Role::In | Role::InOut | Role::FlatIn)
-}
-
-pub(super) fn writes(role: Role) -> bool {
-    matches!(role, Role::Out | Role::InOut | Role::FlatOut)
-}
-
-fn for_each_tensor(value: &Value, f: &mut impl FnMut(&Tensor)) {
-    match value {
-        Value::Tensor(tensor) => f(tensor),
-        Value::List(items) => items.iter().for_each(|item| for_each_tensor(item, f)),
-        _ => {}
-    }
-}
-
-pub(super) fn refuse_read_only_outputs(resolved: &Resolved) -> Result<()> {
-    for (parameter, value) in resolved.parameters().iter().zip(&resolved.values) {
-        let mut read_only = false;
-        if writes(parameter.role) {
-            for_each_tensor(value, &mut |tensor| read_only |= tensor.is_read_only());
-        }
-        if read_only {
-            let message = format!(
-                "{}: the memory of '{}' is read-only, but the call writes it; pass a writable copy",
-                resolved.method.name, parameter.name
-            );
-            return Err(Error::InvalidArgument { message });
-        }
-    }
-    Ok(())
-}
-
 impl Resolved {
     /// Positions of the tensors of parameters of these roles, each once, in the order of the call.
     pub(super) fn positions(&self, tensors: &Tensors, wanted: impl Fn(Role) -> bool) -> Vec<usize> {
         let mut positions = Vec::new();
         for (parameter, value) in self.parameters().iter().zip(&self.values) {
             if wanted(parameter.role) {
-                for_each_tensor(value, &mut |tensor| positions.extend(tensors.position(tensor)));
+                value.for_each_tensor(&mut |it| positions.extend(tensors.position(it)));
             }
         }
         let mut seen = HashSet::new();

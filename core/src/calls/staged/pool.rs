@@ -7,17 +7,17 @@ use crate::Region;
 use crate::tensor::prefer_large_pages;
 
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
-const SMALLEST_BYTES: usize = 64 << 10;
+const MIN_BYTES: usize = 64 << 10;
 
 /// Bytes that are kept at most, in all.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Blocks that are kept at most.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { blocks: Vec::new(), bytes: 0 });
+static POOL: Mutex<BlockPool> = Mutex::new(BlockPool { blocks: Vec::new(), bytes: 0 });
 
-struct Kept {
+struct BlockPool {
     /// The one that was used last stands last.
     blocks: Vec<Vec<u8>>,
     bytes: usize,
@@ -28,10 +28,10 @@ struct Block(Vec<u8>);
 
 /// Memory of `len` bytes with any content; none if there is not as much.
 pub(super) fn region(len: usize) -> Option<Region> {
-    if len < SMALLEST_BYTES {
+    if len < MIN_BYTES {
         return Some(Region::zeroed(len));
     }
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take(len);
+    let kept = POOL.lock().unwrap_or_else(PoisonError::into_inner).take(len);
     let block = Block(kept.or_else(|| fresh(len))?);
     Some(Region::from_owner(block, |block| (block.0.as_mut_ptr(), block.0.len())))
 }
@@ -48,7 +48,7 @@ fn fresh(len: usize) -> Option<Vec<u8>> {
     Some(block)
 }
 
-impl Kept {
+impl BlockPool {
     /// A block of `len` bytes, cut from one that is not more than twice as long.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |block: &Vec<u8>| len <= block.len() && block.len() <= 2 * len;
@@ -60,13 +60,13 @@ impl Kept {
     }
 
     fn put(&mut self, block: Vec<u8>) {
-        if block.capacity() > MOST_BYTES {
+        if block.capacity() > MAX_BYTES {
             return;
         }
         self.bytes += block.capacity();
         self.blocks.push(block);
         // The one that was not used for the longest time goes first.
-        while self.bytes > MOST_BYTES || self.blocks.len() > MOST_BLOCKS {
+        while self.bytes > MAX_BYTES || self.blocks.len() > MAX_BLOCKS {
             let oldest = self.blocks.remove(0);
             self.bytes -= oldest.capacity();
         }
@@ -76,7 +76,7 @@ impl Kept {
 impl Drop for Block {
     fn drop(&mut self) {
         let block = std::mem::take(&mut self.0);
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner).put(block);
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).put(block);
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_used_again_and_the_oldest_is_given_up() {
-        let mut kept = Kept { blocks: Vec::new(), bytes: 0 };
+        let mut kept = BlockPool { blocks: Vec::new(), bytes: 0 };
         kept.put(vec![1; 1 << 20]);
         assert!(kept.take(1 << 18).is_none(), "a quarter would waste most of it");
         assert!(kept.take(1 << 21).is_none());

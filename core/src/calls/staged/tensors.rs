@@ -9,7 +9,7 @@ use crate::{DType, Error, Region, Result, Tensor};
 
 /// A tensor in a language's memory, or in memory of the core that the language has.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct TensorDescription {
     /// The element type.
     pub dtype: DType,
     /// Length of each dimension; none: one dimension with all elements.
@@ -39,6 +39,13 @@ pub enum Memory {
     Own(Region),
 }
 
+impl Memory {
+    /// What is said of a value where the bytes of a tensor are expected.
+    pub fn not_bytes() -> Error {
+        Error::InvalidType { message: "a tensor comes as a Uint8Array of its bytes".to_owned() }
+    }
+}
+
 /// The tensors of one call.
 #[derive(Debug, Default)]
 pub struct Tensors {
@@ -65,6 +72,13 @@ pub(super) struct Foreign {
     pub(super) layout: Layout,
 }
 
+impl Foreign {
+    /// Whether the tensor is all of its memory, without gaps.
+    pub(super) fn is_whole(&self) -> bool {
+        self.layout.is_flat_from_start() && self.layout.bytes() == self.bytes
+    }
+}
+
 impl Tensors {
     /// The tensors of these descriptions, with memory for the copies of those that need one. If
     /// there is none, [`Staged::prepare`](super::Staged::prepare) fails: that is no mistake of the
@@ -72,7 +86,7 @@ impl Tensors {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
-    pub fn new(described: Vec<Described>) -> Result<Tensors> {
+    pub fn new(described: Vec<TensorDescription>) -> Result<Tensors> {
         let mut lack = None;
         let regions = regions(&described).unwrap_or_else(|error| {
             lack = Some(error);
@@ -105,11 +119,11 @@ impl Tensors {
 impl Staging {
     /// Without elements, and with what is lacking, if there is no memory for a copy.
     fn new(
-        described: Described,
+        described: TensorDescription,
         shared: Option<Region>,
         lack: &mut Option<Error>,
     ) -> Result<Staging> {
-        let Described { dtype, shape, strides, offset, read_only, memory } = described;
+        let TensorDescription { dtype, shape, strides, offset, read_only, memory } = described;
         let bytes = match &memory {
             Memory::Foreign { bytes, .. } => *bytes,
             Memory::Own(region) => region.len(),
@@ -158,6 +172,16 @@ impl Staging {
     }
 }
 
+/// The one tensor of a call on a flat array of `bytes`, and the memory of its copy.
+pub(super) fn flat(dtype: DType, bytes: usize) -> (Tensors, Region) {
+    let region = Region::zeroed(bytes);
+    let elements = bytes / dtype.size_bytes();
+    let tensor = Tensor::contiguous(region.clone(), dtype, vec![elements]);
+    let layout = Layout::flat(dtype.size_bytes(), elements);
+    let foreign = Some(Foreign { bytes, place: (0, 0), layout });
+    (Tensors { all: vec![Staging { tensor, foreign }], lack: None }, region)
+}
+
 /// A view of the core's own memory.
 fn over(region: &Region, dtype: DType, layout: &Layout) -> Tensor {
     let size = dtype.size_bytes();
@@ -175,7 +199,7 @@ fn over(region: &Region, dtype: DType, layout: &Layout) -> Tensor {
 
 /// Memory for those flat tensors of the language that share memory with others: their copies share
 /// it in the same way, so that the same calls are right and wrong as in every language.
-fn regions(described: &[Described]) -> Result<Vec<Option<Region>>> {
+fn regions(described: &[TensorDescription]) -> Result<Vec<Option<Region>>> {
     let mut regions = vec![None; described.len()];
     if described.len() < 2 {
         return Ok(regions);
@@ -219,7 +243,7 @@ fn memory_of(bytes: usize) -> Result<Region> {
     region.ok_or_else(|| invalid(format!("there is no memory for a copy of {bytes} bytes")))
 }
 
-impl Described {
+impl TensorDescription {
     /// Whether it has all of its memory, without gaps.
     fn fills(&self, bytes: usize) -> bool {
         self.shape.as_ref().is_none_or(|shape| {

@@ -27,10 +27,10 @@ impl Array {
         bytes.chunks_exact(4).map(|it| f32::from_ne_bytes(it.try_into().unwrap())).collect()
     }
 
-    fn described(&self, place: usize) -> Described {
+    fn described(&self, place: usize) -> TensorDescription {
         let memory = Memory::Foreign { bytes: self.bytes.borrow().len(), place: (place, 0) };
         let dtype = DType::F32;
-        Described { dtype, shape: None, strides: None, offset: 0, read_only: false, memory }
+        TensorDescription { dtype, shape: None, strides: None, offset: 0, read_only: false, memory }
     }
 }
 
@@ -55,7 +55,7 @@ fn group() -> Object {
 fn prepare(
     group: &Object,
     key: &str,
-    described: Vec<Described>,
+    described: Vec<TensorDescription>,
     arguments: impl FnOnce(&Tensors) -> Vec<Value>,
     keywords: Vec<(&str, Value)>,
 ) -> Result<Staged> {
@@ -137,14 +137,14 @@ fn tensors_that_share_memory_share_it_in_the_copies() {
 #[test]
 fn outputs_with_strides_lie_apart() {
     let group = group();
-    let view = |shape: &[usize], strides: &[isize], offset, start| Described {
+    let view = |shape: &[usize], strides: &[isize], offset, start| TensorDescription {
         shape: Some(shape.to_vec()),
         strides: Some(strides.to_vec()),
         offset,
         memory: Memory::Foreign { bytes: 48 - start, place: (7, start) },
         ..Array::of(&[0.0; 12]).described(7)
     };
-    let gather = |outputs: Vec<Described>| {
+    let gather = |outputs: Vec<TensorDescription>| {
         let tensors = Tensors::new(outputs).unwrap();
         let all: Vec<usize> = (0..tensors.all.len()).collect();
         let same = tensors.position(&tensors.all[all.len() - 1].tensor) == Some(0);
@@ -188,7 +188,7 @@ fn the_core_s_own_memory_is_not_copied() {
     let group = group();
     let region = crate::Region::from_vec([3f32, 4.0].map(f32::to_ne_bytes).concat());
     let dtype = DType::F32;
-    let own = Described {
+    let own = TensorDescription {
         dtype,
         shape: Some(vec![1]),
         strides: None,
@@ -229,8 +229,11 @@ fn wrong_calls_are_wrong_at_once() {
 #[test]
 fn a_group_is_aborted_if_there_is_no_memory_for_a_copy() {
     let array = Array::of(&[1.0]);
-    let endless =
-        Described { shape: Some(vec![1 << 50]), strides: Some(vec![0]), ..array.described(0) };
+    let endless = TensorDescription {
+        shape: Some(vec![1 << 50]),
+        strides: Some(vec![0]),
+        ..array.described(0)
+    };
     let given = vec![array.described(1), endless];
     let both = |tensors: &Tensors| {
         vec![Value::List(vec![tensors.value(0).unwrap(), tensors.value(1).unwrap()])]

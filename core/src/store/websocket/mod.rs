@@ -3,15 +3,17 @@
 //!
 //! ```text
 //!  WebSocketStore ─ requests ─▶ Client ─ packets ─▶ native: a thread with a socket
-//!  RelayedPipe ──── chunks ───▶ (Link)              browser: the page's WebSocket
+//!  RelayedPipe ──── chunks ───▶ (Link)              ClientConnection: sockets of whoever moves it
 //! ```
 
+mod attempts;
 mod bell;
 #[cfg(feature = "websocket")]
 mod blocking;
 mod client;
 #[cfg(feature = "websocket")]
 mod connect;
+mod connection;
 mod link;
 #[cfg(feature = "websocket")]
 mod measured;
@@ -33,6 +35,7 @@ mod tls;
 mod url;
 
 pub use client::Client;
+pub use connection::{ClientConnection, ConnectionUse};
 #[cfg(feature = "websocket")]
 pub(in crate::store) use measured::{Measured, Unfinished};
 #[cfg(feature = "websocket")]

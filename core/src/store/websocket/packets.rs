@@ -4,33 +4,28 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Sleep, sleep_until};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::measured::TooMuch;
-use crate::transport::websocket::{Closed, close_code};
-use crate::wire::session::{MAX_SIGNS, Packet};
+use crate::clock::Instant;
+use crate::transport::websocket::{Beat, Closed, Heartbeat, close_code};
+use crate::wire::session::Packet;
 
-/// Time between two pings.
-const PING: Duration = Duration::from_secs(10);
-/// Without any sign of life for so long, the socket is lost.
-const SILENCE: Duration = Duration::from_secs(30);
 /// Packets that one socket moves before another gets its turn.
 const TURN: usize = 32;
 
 /// A WebSocket whose handshake is done.
 pub(in crate::store) struct PacketSocket<S> {
     stream: WebSocketStream<S>,
-    pings: Interval,
-    heard: Instant,
-    /// Pings and pongs since this side's last ping.
-    signs: u32,
+    /// Wakes the task for the next beat.
+    timer: Pin<Box<Sleep>>,
+    heartbeat: Heartbeat,
 }
 
 /// Who gives and takes the packets of a socket.
@@ -62,10 +57,9 @@ pub(in crate::store) enum Ended<F> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
     pub(in crate::store) fn new(stream: WebSocketStream<S>) -> PacketSocket<S> {
-        let mut pings = tokio::time::interval(PING);
-        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        pings.reset();
-        PacketSocket { stream, pings, heard: Instant::now(), signs: 0 }
+        let heartbeat = Heartbeat::new(Instant::now());
+        let timer = Box::pin(sleep_until(heartbeat.next().into()));
+        PacketSocket { stream, timer, heartbeat }
     }
 
     pub(in crate::store) fn stream(&mut self) -> &mut WebSocketStream<S> {
@@ -138,11 +132,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
             let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) else {
                 return Poll::Ready(Err(Ended::Lost("it was closed".into())));
             };
-            self.heard = Instant::now();
+            self.heartbeat.heard(Instant::now());
             return Poll::Ready(match message {
                 Ok(Message::Binary(packet)) => Ok(packet.into()),
-                Ok(Message::Ping(_) | Message::Pong(_)) if self.signs < MAX_SIGNS => {
-                    self.signs += 1;
+                Ok(Message::Ping(_) | Message::Pong(_)) if self.heartbeat.allows_sign() => {
                     continue;
                 }
                 Ok(Message::Ping(_) | Message::Pong(_)) => {
@@ -176,12 +169,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
         packets: &mut P,
         context: &mut Context<'_>,
     ) -> Option<Ended<P::Fault>> {
-        while self.pings.poll_tick(context).is_ready() {
-            if self.heard.elapsed() >= SILENCE {
-                return Some(Ended::Lost(format!("nothing came for {} s", SILENCE.as_secs())));
+        loop {
+            match self.heartbeat.beat(Instant::now()) {
+                Beat::NotDue if self.timer.as_mut().poll(context).is_pending() => return None,
+                Beat::NotDue => {
+                    self.timer.as_mut().reset(self.heartbeat.next().into());
+                    continue;
+                }
+                Beat::Silent => return Some(Ended::Lost(Heartbeat::silence())),
+                Beat::Due => packets.acknowledge(),
             }
-            packets.acknowledge();
-            self.signs = 0;
+            self.timer.as_mut().reset(self.heartbeat.next().into());
             let mut stream = Pin::new(&mut self.stream);
             if let Poll::Ready(Ok(())) = stream.as_mut().poll_ready(context) {
                 // If it fails, so does the next read.
@@ -189,7 +187,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
                 let _ = stream.poll_flush(context);
             }
         }
-        None
     }
 }
 

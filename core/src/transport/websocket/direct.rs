@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::heartbeat::{Beat, Heartbeat};
 use super::pipe::{Pipe, PipeState};
 use super::redial::Redial;
 use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, Lost};
-use crate::wire::session::{
-    HEADER_BYTES, Hello, MAX_SIGNS, MESSAGE_COST_BYTES, Message, Received, Session,
-};
+use crate::wire::session::{HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session};
 
 /// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
 /// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
@@ -29,10 +28,6 @@ const CHUNKS: u8 = 0;
 const BUFFERED_BYTES: usize = 256 << 10;
 /// Events of a socket that are heard before others have their turn.
 const TURN_EVENTS: usize = 32;
-/// How often the other side is asked for a sign of life.
-const BEAT: Duration = Duration::from_secs(10);
-/// How long the other side may give no sign of life before its socket counts as broken.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// A session over WebSockets.
 pub(super) struct DirectPipe {
@@ -43,10 +38,7 @@ pub(super) struct DirectPipe {
     /// Since when there is no socket that works, and why.
     broken: Option<(Instant, String)>,
     closing: Option<Closing>,
-    next_beat: Instant,
-    last_heard: Instant,
-    /// Pings and pongs since the last beat.
-    signs: u32,
+    heartbeat: Heartbeat,
     /// Whoever is at the other end was dialled, or has said something that was listened to; until
     /// then one message must do.
     known: bool,
@@ -119,9 +111,7 @@ impl DirectPipe {
             state,
             broken: None,
             closing: None,
-            next_beat: now + BEAT,
-            last_heard: now,
-            signs: 0,
+            heartbeat: Heartbeat::new(now),
             known,
         }
     }
@@ -185,7 +175,7 @@ impl DirectPipe {
                 }
                 continue;
             }
-            self.last_heard = now;
+            self.heartbeat.heard(now);
             match event {
                 SocketEvent::Opened => self.session.attach(),
                 SocketEvent::Alive => self.sign_came(),
@@ -230,16 +220,14 @@ impl DirectPipe {
     fn connected(&mut self, now: Instant) {
         self.broken = None;
         self.state = PipeState::Open;
-        self.next_beat = now + BEAT;
-        self.last_heard = now;
+        self.heartbeat = Heartbeat::new(now);
         if let End::Client(redial) = &mut self.end {
             redial.succeeded();
         }
     }
 
     fn sign_came(&mut self) {
-        self.signs += 1;
-        if self.signs > MAX_SIGNS {
+        if !self.heartbeat.allows_sign() {
             self.accuse(close_code::POLICY, "too many pings");
         }
     }
@@ -312,16 +300,15 @@ impl DirectPipe {
             self.end(Lost::Died(why));
             return true;
         }
-        if now < self.next_beat {
+        let beat = self.heartbeat.beat(now);
+        if beat == Beat::NotDue {
             return false;
         }
-        self.next_beat = now + BEAT;
-        self.signs = 0;
         if let Some(socket) = &mut self.socket
             && self.session.is_open()
         {
-            if now >= self.last_heard + SILENCE {
-                self.break_off(format!("it was silent for {SILENCE:?}"), now);
+            if beat == Beat::Silent {
+                self.break_off(Heartbeat::silence(), now);
             } else {
                 socket.ping();
                 self.session.acknowledge();
@@ -424,7 +411,7 @@ impl Pipe for DirectPipe {
             End::Client(redial) => redial.deadline(self.session.is_open()),
             End::Server(_) => None,
         };
-        broken.into_iter().chain(redial).chain([self.next_beat]).min()
+        broken.into_iter().chain(redial).chain([self.heartbeat.next()]).min()
     }
 }
 

@@ -4,24 +4,26 @@
 
 mod direct;
 mod greeting;
+mod heartbeat;
 #[cfg(feature = "websocket")]
 pub(super) mod native;
 mod peer;
+mod pending_connections;
 mod pipe;
 mod reception;
 mod redial;
 mod socket;
-mod strangers;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transport;
 
+pub(crate) use self::heartbeat::{Beat, Heartbeat};
 #[cfg(feature = "websocket")]
 pub use self::native::NativeDialer;
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
 pub use self::reception::{ReceptionOptions, Source};
 pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code, dialer, install_dialer};
-pub use self::transport::{Options, Way, WebSocketTransport};
+pub use self::transport::{Options, Route, WebSocketTransport};
 
 use std::sync::Arc;
 

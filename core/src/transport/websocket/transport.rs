@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::clock::Instant;
 
 use super::peer::{Peer, Stage};
+use super::pending_connections::PendingConnections;
 use super::pipe::{Acceptor, Pipe};
-use super::strangers::Strangers;
 use crate::transport::notice::{self, Notice};
 use crate::transport::stream::Spare;
 use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 /// How a rank reaches another.
-pub enum Way {
+pub enum Route {
     /// Not through this transport.
     Elsewhere,
     /// Through this pipe, over which only this rank may speak first, and does so at once: the other
@@ -76,7 +76,7 @@ pub struct WebSocketTransport {
     process_id: u32,
     peers: Vec<Peer>,
     acceptor: Option<Box<dyn Acceptor>>,
-    strangers: Strangers,
+    pending: PendingConnections,
     notices: Vec<Notice>,
     /// Wakes whoever waits when something is due.
     #[cfg(feature = "tcp")]
@@ -87,19 +87,19 @@ pub struct WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    /// The transport of `rank`, which reaches rank n by `ways[n]`; itself elsewhere. All ranks of
+    /// The transport of `rank`, which reaches rank n by `routes[n]`; itself elsewhere. All ranks of
     /// the group have the same `token`, and no other group has it.
     pub fn new(
         rank: Rank,
-        ways: Vec<Way>,
+        routes: Vec<Route>,
         acceptor: Option<Box<dyn Acceptor>>,
         token: Token,
         generation: u32,
         options: Options,
     ) -> WebSocketTransport {
         // There are never more ranks than a rank can number.
-        let size = ways.len() as u32;
-        let peers = ways.into_iter().map(peer).collect();
+        let size = routes.len() as u32;
+        let peers = routes.into_iter().map(peer).collect();
         WebSocketTransport {
             hello: Hello::new(token, generation, rank, size, rank),
             options,
@@ -107,7 +107,7 @@ impl WebSocketTransport {
             process_id: crate::clock::process_id(),
             peers,
             acceptor,
-            strangers: Strangers::default(),
+            pending: PendingConnections::default(),
             notices: Vec::new(),
             // Without a timer, whoever waits looks again after a while.
             #[cfg(feature = "tcp")]
@@ -119,16 +119,16 @@ impl WebSocketTransport {
     }
 }
 
-fn peer(way: Way) -> Peer {
-    match way {
-        Way::Dialed(pipe) => Peer::new(Some(pipe), Stage::Greeting { said: false }),
-        Way::Relayed(pipe) => Peer::new(Some(pipe), Stage::Idle),
-        Way::Awaited => Peer::new(None, Stage::Idle),
-        Way::Elsewhere => {
+fn peer(route: Route) -> Peer {
+    match route {
+        Route::Dialed(pipe) => Peer::new(Some(pipe), Stage::Greeting { said: false }),
+        Route::Relayed(pipe) => Peer::new(Some(pipe), Stage::Idle),
+        Route::Awaited => Peer::new(None, Stage::Idle),
+        Route::Elsewhere => {
             let why = "it is not reached by WebSocket".to_owned();
             Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
         }
-        Way::Unreachable(why) => {
+        Route::Unreachable(why) => {
             Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
         }
     }
@@ -198,7 +198,7 @@ impl Transport for WebSocketTransport {
         }
         let pipes = self.peers.iter().filter_map(|peer| peer.pipe.as_ref());
         pipes.for_each(|pipe| pipe.interests(interests));
-        self.strangers.interests(interests);
+        self.pending.interests(interests);
         if let Some(acceptor) = &self.acceptor {
             acceptor.interests(interests);
         }
@@ -219,7 +219,7 @@ impl Transport for WebSocketTransport {
             [own, wanted.map(|since| since + self.options.connect_timeout)]
         });
         let acceptor = self.acceptor.as_ref().and_then(|acceptor| acceptor.deadline());
-        peers.flatten().chain(acceptor).chain(self.strangers.deadline()).min()
+        peers.flatten().chain(acceptor).chain(self.pending.deadline()).min()
     }
 
     fn abandon(&mut self) {
@@ -231,7 +231,7 @@ impl Transport for WebSocketTransport {
             return;
         }
         self.notices.clear();
-        self.strangers.clear();
+        self.pending.clear();
         self.acceptor = None;
         let pipes = self.peers.iter_mut().filter_map(|peer| peer.lose(None));
         let mut pipes: Vec<_> = pipes.collect();
@@ -257,10 +257,10 @@ impl WebSocketTransport {
             return false;
         };
         let mut moved = acceptor.advance(now);
-        while self.strangers.has_room()
+        while self.pending.has_room()
             && let Some(pipe) = acceptor.accept()
         {
-            self.strangers.admit(pipe, now + self.options.hello_timeout);
+            self.pending.admit(pipe, now + self.options.hello_timeout);
             moved = true;
         }
         let (ours, peers) = (&self.hello, &self.peers);
@@ -274,7 +274,7 @@ impl WebSocketTransport {
             }
         };
         let mut accepted = Vec::new();
-        moved |= self.strangers.advance(now, ours, judge, &mut accepted);
+        moved |= self.pending.advance(now, ours, judge, &mut accepted);
         for (hello, pipe) in accepted {
             match self.peers.get_mut(hello.rank as usize) {
                 Some(peer) if matches!((&peer.stage, &peer.pipe), (Stage::Idle, None)) => {
@@ -282,7 +282,7 @@ impl WebSocketTransport {
                     peer.stage = Stage::Open;
                 }
                 // Two at once in one turn: the second is too many.
-                _ => self.strangers.dismiss(pipe, now),
+                _ => self.pending.dismiss(pipe, now),
             }
         }
         moved
@@ -324,7 +324,7 @@ impl WebSocketTransport {
         let told = matches!(entry.stage, Stage::Open) || entry.wanted_since.is_some();
         let untold = (!told).then(|| why.clone());
         if let Some(pipe) = entry.lose(untold) {
-            self.strangers.dismiss(pipe, now);
+            self.pending.dismiss(pipe, now);
         }
         if told {
             self.notices.push(Notice::Lost(peer, why));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broken;
+mod connection;
 mod ending;
 mod foreign;
 mod hostile;

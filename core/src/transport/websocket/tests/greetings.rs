@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Acceptor, Options, Pipe, PipeState, Way, WebSocketTransport};
+use super::super::{Acceptor, Options, Pipe, PipeState, Route, WebSocketTransport};
 use super::memory::{MemoryPipe, pair};
 use crate::clock::Instant;
 use crate::transport::suite::world::{Event, World, message};
@@ -35,9 +35,10 @@ impl Acceptor for Doorman {
 /// A world of rank 0 of `size`, which awaits all others; and the door to it.
 fn awaiting(size: u32, options: Options) -> (World, std::sync::mpsc::Sender<MemoryPipe>) {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let ways = std::iter::once(Way::Elsewhere).chain((1..size).map(|_| Way::Awaited)).collect();
+    let routes =
+        std::iter::once(Route::Elsewhere).chain((1..size).map(|_| Route::Awaited)).collect();
     let acceptor = Some(Box::new(Doorman(receiver)) as _);
-    let transport = WebSocketTransport::new(0, ways, acceptor, TOKEN, GENERATION, options);
+    let transport = WebSocketTransport::new(0, routes, acceptor, TOKEN, GENERATION, options);
     (World::of_one(0, transport), sender)
 }
 
@@ -197,8 +198,8 @@ fn frames_may_be_cut_anywhere() {
 #[test]
 fn a_refused_rank_hears_why() {
     let [mut theirs, ours] = pair();
-    let ways = vec![Way::Dialed(Box::new(ours)), Way::Elsewhere];
-    let transport = WebSocketTransport::new(1, ways, None, TOKEN, GENERATION, Options::default());
+    let routes = vec![Route::Dialed(Box::new(ours)), Route::Elsewhere];
+    let transport = WebSocketTransport::new(1, routes, None, TOKEN, GENERATION, Options::default());
     let mut world = World::of_one(1, transport);
     world.drive_only(1);
     assert_eq!(Hello::decode(&theirs.receive().unwrap()), Ok(hello(1, 2)));

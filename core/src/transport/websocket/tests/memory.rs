@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::super::{MAX_CHUNK_BYTES, Options, Pipe, PipeState, Way, WebSocketTransport};
+use super::super::{MAX_CHUNK_BYTES, Options, Pipe, PipeState, Route, WebSocketTransport};
 use crate::clock::Instant;
 use crate::transport::suite::world::World;
 use crate::transport::{Bell, Interest, Lost, Rank};
@@ -109,17 +109,17 @@ impl Drop for MemoryPipe {
 
 /// Transports of a group in which everybody reaches everybody through a pipe in memory.
 pub(in crate::transport) fn group(size: u32, options: Options) -> Vec<WebSocketTransport> {
-    let mut ways: Vec<Vec<Way>> =
-        (0..size).map(|_| (0..size).map(|_| Way::Elsewhere).collect()).collect();
+    let mut routes: Vec<Vec<Route>> =
+        (0..size).map(|_| (0..size).map(|_| Route::Elsewhere).collect()).collect();
     for (low, high) in pairs(size) {
         let [first, second] = pair();
-        ways[low][high] = Way::Relayed(Box::new(first));
-        ways[high][low] = Way::Relayed(Box::new(second));
+        routes[low][high] = Route::Relayed(Box::new(first));
+        routes[high][low] = Route::Relayed(Box::new(second));
     }
-    let transport = |(rank, ways)| {
-        WebSocketTransport::new(rank as Rank, ways, None, Token([9; 16]), 5, options)
+    let transport = |(rank, routes)| {
+        WebSocketTransport::new(rank as Rank, routes, None, Token([9; 16]), 5, options)
     };
-    ways.into_iter().enumerate().map(transport).collect()
+    routes.into_iter().enumerate().map(transport).collect()
 }
 
 pub(in crate::transport) fn world(size: u32) -> World {

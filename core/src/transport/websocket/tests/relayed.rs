@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Options, Relay, Way, WebSocketTransport};
+use super::super::{Options, Relay, Route, WebSocketTransport};
 use super::groups::{GENERATION, TOKEN, connect};
 use crate::store::{TcpStore, TcpStoreOptions, WebSocketStore};
 use crate::transport::suite::world::World;
@@ -80,11 +80,14 @@ fn groups_of_the_same_ranks_do_not_mix() {
     let group = |name: u64| {
         let transport = |rank: Rank| {
             let own = relay(&stores[rank as usize]);
-            let way = Way::Relayed(own.open(numbers[1 - rank as usize], name));
-            let ways =
-                if rank == 0 { vec![Way::Elsewhere, way] } else { vec![way, Way::Elsewhere] };
+            let route = Route::Relayed(own.open(numbers[1 - rank as usize], name));
+            let routes = if rank == 0 {
+                vec![Route::Elsewhere, route]
+            } else {
+                vec![route, Route::Elsewhere]
+            };
             let options = Options::default();
-            WebSocketTransport::new(rank, ways, None, TOKEN, GENERATION, options)
+            WebSocketTransport::new(rank, routes, None, TOKEN, GENERATION, options)
         };
         let idle = || std::thread::sleep(Duration::from_millis(1));
         World::new(vec![transport(0), transport(1)], Box::new(idle))

@@ -157,7 +157,7 @@ fn a_silent_side_is_found_out_and_given_up_after_the_grace() {
     world.pass(29);
     assert_eq!(world.server().state(), PipeState::Open);
     world.pass(13);
-    let says = |why: &str| why.contains("silent for 30s");
+    let says = |why: &str| why.contains("silent for 30 s");
     let state = world.server().state();
     assert!(matches!(&state, PipeState::Lost(Lost::Died(why)) if says(why)), "{state:?}");
     assert!(matches!(world.client.state(), PipeState::Lost(Lost::Died(_))));

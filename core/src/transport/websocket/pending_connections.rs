@@ -12,18 +12,18 @@ use crate::wire::handshake::{Hello, Refusal};
 
 /// Most pipes that have not said whose they are; others wait until there is room, so that whoever
 /// comes puts nobody out.
-const STRANGERS: usize = 128;
+const MAX_PENDING: usize = 128;
 /// Most pipes that are being closed; one more takes the place of the oldest, whose last words
 /// may be lost.
-const CLOSING: usize = 128;
+const MAX_CLOSING: usize = 128;
 
 /// The pipes without a name.
 #[derive(Default)]
-pub(super) struct Strangers {
-    pipes: Vec<Stranger>,
+pub(super) struct PendingConnections {
+    pipes: Vec<PendingConnection>,
 }
 
-struct Stranger {
+struct PendingConnection {
     pipe: Box<dyn Pipe>,
     /// When it is dropped.
     until: Instant,
@@ -31,28 +31,32 @@ struct Stranger {
     closing: bool,
 }
 
-impl Strangers {
+impl PendingConnections {
     /// Whether there is room for one more.
     pub(super) fn has_room(&self) -> bool {
-        self.pipes.iter().filter(|stranger| !stranger.closing).count() < STRANGERS
+        self.pipes.iter().filter(|pending| !pending.closing).count() < MAX_PENDING
     }
 
     /// Takes in a pipe whose hello must come before `until`, if there is room.
     pub(super) fn admit(&mut self, pipe: Box<dyn Pipe>, until: Instant) {
         debug_assert!(self.has_room());
-        self.pipes.push(Stranger { pipe, until, closing: false });
+        self.pipes.push(PendingConnection { pipe, until, closing: false });
     }
 
     /// Closes `pipe` and keeps it until what it says has left.
     pub(super) fn dismiss(&mut self, mut pipe: Box<dyn Pipe>, now: Instant) {
         pipe.close(false);
-        let closing = self.pipes.iter().enumerate().filter(|(_, stranger)| stranger.closing);
-        if closing.clone().count() >= CLOSING
-            && let Some((oldest, _)) = closing.min_by_key(|(_, stranger)| stranger.until)
+        let closing = self.pipes.iter().enumerate().filter(|(_, pending)| pending.closing);
+        if closing.clone().count() >= MAX_CLOSING
+            && let Some((oldest, _)) = closing.min_by_key(|(_, pending)| pending.until)
         {
             self.pipes.swap_remove(oldest);
         }
-        self.pipes.push(Stranger { pipe, until: now + Duration::from_secs(1), closing: true });
+        self.pipes.push(PendingConnection {
+            pipe,
+            until: now + Duration::from_secs(1),
+            closing: true,
+        });
     }
 
     /// Moves all of them. `judge` is asked about each hello; pipes of peers that it accepts are
@@ -67,16 +71,16 @@ impl Strangers {
         let mut moved = false;
         let mut at = 0;
         while at < self.pipes.len() {
-            let stranger = &mut self.pipes[at];
-            moved |= stranger.pipe.advance(now);
-            let finished = match stranger.closing {
-                true => stranger.pipe.is_flushed(),
-                false => matches!(stranger.pipe.state(), PipeState::Lost(_)),
+            let pending = &mut self.pipes[at];
+            moved |= pending.pipe.advance(now);
+            let finished = match pending.closing {
+                true => pending.pipe.is_flushed(),
+                false => matches!(pending.pipe.state(), PipeState::Lost(_)),
             };
-            let chunk = if stranger.closing { None } else { stranger.pipe.receive() };
+            let chunk = if pending.closing { None } else { pending.pipe.receive() };
             let Some(chunk) = chunk else {
-                if finished || now >= stranger.until {
-                    let Stranger { pipe, closing, .. } = self.pipes.swap_remove(at);
+                if finished || now >= pending.until {
+                    let PendingConnection { pipe, closing, .. } = self.pipes.swap_remove(at);
                     if !closing && !pipe.is_flushed() {
                         // It is told why.
                         self.dismiss(pipe, now);
@@ -110,14 +114,14 @@ impl Strangers {
     }
 
     pub(super) fn interests(&self, interests: &mut Vec<Interest>) {
-        self.pipes.iter().for_each(|stranger| stranger.pipe.interests(interests));
+        self.pipes.iter().for_each(|pending| pending.pipe.interests(interests));
     }
 
-    /// When [`Strangers::advance`] must be called.
+    /// When [`PendingConnections::advance`] must be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let pipes = self.pipes.iter();
-        let own = pipes.filter_map(|stranger| stranger.pipe.deadline());
-        own.chain(self.pipes.iter().map(|stranger| stranger.until)).min()
+        let own = pipes.filter_map(|pending| pending.pipe.deadline());
+        own.chain(self.pipes.iter().map(|pending| pending.until)).min()
     }
 
     /// Drops all of them.

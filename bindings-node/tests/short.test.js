@@ -1,0 +1,137 @@
+// Small arrays by the short way and by the long one: nobody sees which of them a call went. An
+// object of options, even an empty one, makes a call go the long way.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import * as pr from "../js/index.js";
+
+/** Groups of `size` ranks that live in this process. */
+async function join(size) {
+  const store = new pr.HashStore();
+  const ranks = Array.from({ length: size }, (_, rank) => rank);
+  return Promise.all(ranks.map((rank) => pr.ProcessGroup.join(store, rank, size)));
+}
+
+const leave = (groups) => Promise.all(groups.map((group) => group.shutdown()));
+
+/** What `allreduce` makes of `arrays`, one of each rank, and the works. */
+async function reduced(groups, arrays, ...rest) {
+  const works = groups.map((group, rank) => group.allreduce(arrays[rank], ...rest));
+  await Promise.all(works);
+  return works;
+}
+
+const TYPES = [
+  Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array,
+  Float32Array, Float64Array,
+];
+
+for (const size of [1, 2, 3, 5, 8]) {
+  test(`both ways give the same in a group of ${size}`, async () => {
+    const groups = await join(size);
+    for (const Type of TYPES) {
+      for (const elements of [0, 1, 3, 8]) {
+        for (const name of ["SUM", "AVG", "MAX", "MIN", "PRODUCT"]) {
+          if (name === "AVG" && !Type.name.startsWith("Float")) continue;
+          const fresh = () => groups.map((_, rank) => new Type(elements).fill(rank % 2 + 1));
+          const [short, long] = [fresh(), fresh()];
+          const op = pr.ReduceOp[name];
+          const [work] = await reduced(groups, short, op);
+          const [other] = await reduced(groups, long, op, {});
+          assert.deepEqual(short, long, `${Type.name} ${elements} ${name}`);
+          assert.equal(other.sequence, work.sequence + 1);
+        }
+      }
+    }
+    await leave(groups);
+  });
+}
+
+test("BigInts, parts of arrays and shared memory take the same way", async () => {
+  const groups = await join(2);
+  const large = groups.map(() => BigInt64Array.of(2n ** 40n));
+  await reduced(groups, large);
+  assert.deepEqual(large, groups.map(() => BigInt64Array.of(2n ** 41n)));
+  const whole = groups.map(() => Float32Array.of(1, 2, 3, 4));
+  await reduced(groups, whole.map((array) => array.subarray(1, 3)));
+  assert.deepEqual(whole, groups.map(() => Float32Array.of(1, 4, 6, 4)));
+  const shared = groups.map(() => new Int32Array(new SharedArrayBuffer(8)).fill(3));
+  await reduced(groups, shared);
+  assert.deepEqual(shared.map((array) => [...array]), [[6, 6], [6, 6]]);
+  const owned = groups.map(() => pr.alloc("i32", [2]));
+  owned.forEach(({ data }) => data.set([1, 2]));
+  await reduced(groups, owned.map(({ data }) => data));
+  assert.deepEqual(owned.map(({ data }) => [...data]), [[2, 4], [2, 4]]);
+  await leave(groups);
+});
+
+test("a handle says the same of itself, whichever way its call went", async () => {
+  const groups = await join(2);
+  const arrays = groups.map(() => Float32Array.of(1));
+  for (const rest of [[], [{}]]) {
+    for (const work of await reduced(groups, arrays, ...rest)) {
+      assert.equal(work.timeout, 30 * 60 * 1000);
+      assert.ok(work.isCompleted() && work.isSuccess());
+      assert.equal(work.exception(), null);
+      assert.equal(work.result().length, 1);
+      assert.ok(arrays.includes(work.result()[0]) && arrays.includes(await work));
+      assert.equal(await work.getFutureResult(), pr.WorkResult.SUCCESS);
+      assert.throws(() => work.sourceRank(), { kind: "InvalidArgument" });
+    }
+  }
+  groups[0].setTimeout(1234);
+  const [changed, other] = await reduced(groups, arrays);
+  assert.deepEqual([changed.timeout, other.timeout], [1234, 30 * 60 * 1000]);
+  await leave(groups);
+});
+
+test("calls that nobody awaits keep their order, short and long ones", async () => {
+  const groups = await join(2);
+  const small = groups.map((_, rank) => Float64Array.of(rank + 1));
+  const big = groups.map((_, rank) => new Float64Array(1 << 20).fill(rank));
+  const works = [];
+  for (const [rank, group] of groups.entries()) {
+    works.push(group.allreduce(small[rank]));
+    works.push(group.allreduce(big[rank]));
+    // On the array of an operation in flight, and behind one that is being copied.
+    works.push(group.allreduce(small[rank], pr.ReduceOp.MAX));
+    works.push(group.allreduce(small[rank]));
+  }
+  await Promise.all(works);
+  assert.deepEqual(works.map(({ sequence }) => sequence), [1, 2, 3, 4, 1, 2, 3, 4]);
+  assert.deepEqual(small, groups.map(() => Float64Array.of(6)));
+  assert.ok(big.every((array) => array.every((value) => value === 1)));
+  await leave(groups);
+});
+
+test("what is wrong is said by the long way", async () => {
+  const groups = await join(2);
+  const [group] = groups;
+  const array = Float32Array.of(1);
+  assert.throws(() => group.allreduce(array, pr.ReduceOp.BAND), { kind: "UnsupportedDType" });
+  assert.throws(() => group.allreduce(array, pr.ReduceOp.PREMUL_SUM), pr.InvalidTypeError);
+  assert.throws(() => group.allreduce.call({}, array), pr.InvalidTypeError);
+  const gone = Float32Array.of(1);
+  structuredClone(gone.buffer, { transfer: [gone.buffer] });
+  assert.throws(() => group.allreduce(gone), /was given away/);
+  await reduced(groups, groups.map(() => Float32Array.of(1)));
+  const scaled = groups.map(() => Float32Array.of(1));
+  await reduced(groups, scaled, pr.ReduceOp.premulSum(2));
+  assert.deepEqual(scaled, groups.map(() => Float32Array.of(4)));
+  group.abort();
+  await assert.rejects(async () => group.allreduce(array), { kind: "Aborted" });
+  await leave(groups);
+});
+
+test("a signal that is given makes a call go the long way, and ends it", async () => {
+  const groups = await join(2);
+  const giveUp = new AbortController();
+  const arrays = groups.map((_, rank) => Float32Array.of(rank + 1));
+  const work = groups[0].allreduce(arrays[0], { signal: giveUp.signal });
+  giveUp.abort(new Error("enough"));
+  await assert.rejects(async () => work, /enough/);
+  await groups[1].allreduce(arrays[1]);
+  assert.deepEqual(arrays, [Float32Array.of(1), Float32Array.of(3)]);
+  await leave(groups);
+});

@@ -1,0 +1,60 @@
+//! Which tensors a resolved call reads and writes, by the roles of its parameters. The same for all
+//! languages. Knows nothing of what calls do.
+
+use super::resolve::Resolved;
+use super::value::Value;
+use crate::request::Role;
+use crate::{Error, Result, Tensor};
+
+impl Role {
+    /// Whether tensors of this role are read.
+    pub fn is_read(self) -> bool {
+        matches!(self, Role::In | Role::InOut | Role::FlatIn)
+    }
+
+    /// Whether tensors of this role are written.
+    pub fn is_written(self) -> bool {
+        matches!(self, Role::Out | Role::InOut | Role::FlatOut)
+    }
+}
+
+impl Value {
+    /// Calls `f` with each tensor that the value is or contains, in order.
+    pub fn for_each_tensor(&self, f: &mut impl FnMut(&Tensor)) {
+        match self {
+            Value::Tensor(tensor) => f(tensor),
+            Value::List(items) => items.iter().for_each(|item| item.for_each_tensor(f)),
+            _ => {}
+        }
+    }
+
+    /// The tensors that the value is or contains, in order.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let mut tensors = Vec::new();
+        self.for_each_tensor(&mut |tensor| tensors.push(tensor.clone()));
+        tensors
+    }
+}
+
+impl Resolved {
+    /// Refuses a call that writes a tensor whose memory is read-only.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], naming the argument.
+    pub fn refuse_read_only_outputs(&self) -> Result<()> {
+        let written = self.parameters().iter().zip(&self.values);
+        for (parameter, value) in written.filter(|(parameter, _)| parameter.role.is_written()) {
+            let mut read_only = false;
+            value.for_each_tensor(&mut |tensor| read_only |= tensor.is_read_only());
+            if read_only {
+                let message = format!(
+                    "{}: the memory of '{}' is read-only, but the call writes it; pass a writable \
+                     copy",
+                    self.method.name, parameter.name
+                );
+                return Err(Error::InvalidArgument { message });
+            }
+        }
+        Ok(())
+    }
+}

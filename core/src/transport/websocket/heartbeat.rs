@@ -1,0 +1,75 @@
+//! Signs of life on a WebSocket: when this side gives one, and when the other side's are missed. One
+//! rule for pipes between ranks and for sessions with a store. Knows nothing of what is sent.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::wire::session::MAX_SIGNS;
+
+/// How often a sign of life is given and asked for.
+const BEAT: Duration = Duration::from_secs(10);
+/// Without any sign of life from the other side for so long, the socket counts as broken.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The signs of life of one connection.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    next: Instant,
+    last_heard: Instant,
+    /// Pings and pongs of the other side since the last beat.
+    signs: u32,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beat {
+    /// Nothing.
+    NotDue,
+    /// A sign of life of this side.
+    Due,
+    /// The other side has been silent for [`SILENCE`].
+    Silent,
+}
+
+impl Heartbeat {
+    /// Of a connection that is there, or is being made, since `now`.
+    pub(crate) fn new(now: Instant) -> Heartbeat {
+        Heartbeat { next: now + BEAT, last_heard: now, signs: 0 }
+    }
+
+    /// The other side gave a sign of life.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// A ping or a pong came; whether there may be as many.
+    pub(crate) fn allows_sign(&mut self) -> bool {
+        self.signs += 1;
+        self.signs <= MAX_SIGNS
+    }
+
+    /// Whether nobody asked for so long that a whole beat was left out.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        now >= self.next + BEAT
+    }
+
+    /// What is due at `now`; the next beat is counted from then.
+    pub(crate) fn beat(&mut self, now: Instant) -> Beat {
+        if now < self.next {
+            return Beat::NotDue;
+        }
+        self.next = now + BEAT;
+        self.signs = 0;
+        if now >= self.last_heard + SILENCE { Beat::Silent } else { Beat::Due }
+    }
+
+    /// When the next beat is due.
+    pub(crate) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// What is said of a side that is silent.
+    pub(crate) fn silence() -> String {
+        format!("it was silent for {} s", SILENCE.as_secs())
+    }
+}
