@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
@@ -47,6 +48,7 @@ if stays:
 polyrank.destroy_process_group()
 `;
 
+const LAUNCHER = join(process.env.POLYRANK_TARGET ?? join(ROOT, "target/debug"), "polyrank");
 const PYTHON_PROGRAM = process.env.POLYRANK_PYTHON;
 const commands = {
   Node: existsSync(join(ROOT, "bindings-node/polyrank.node")) && [
@@ -125,6 +127,50 @@ for (const [scheme, ...languages] of pairs) {
       // One that is left over would rightly be told from a rank that comes anew.
       ranks.forEach(({ kill }) => kill());
       await meet(scheme, languages);
+    }
+  });
+}
+
+/** What two launchers of one rank each say that share a port, and how they end. */
+async function launchTwo(languages, ids) {
+  const port = String(await freePort());
+  const place = ["--master-addr", "127.0.0.1", "--master-port", port];
+  const nodes = languages.map(async (language, node) => {
+    const words = ["run", "--nnodes", "2", "--node-rank", String(node), ...place];
+    const name = ids[node] === undefined ? [] : ["--run-id", ids[node]];
+    const child = spawn(LAUNCHER, [...words, ...name, "-n", "1", ...commands[language], "env://"]);
+    const said = [child.stdout, child.stderr].map(async (stream) => {
+      let text = "";
+      for await (const part of stream) text += part;
+      return text;
+    });
+    const [code] = await once(child, "close");
+    return { code, said: (await Promise.all(said)).join("") };
+  });
+  return Promise.all(nodes);
+}
+
+async function freePort() {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address();
+  listener.close();
+  await once(listener, "close");
+  return port;
+}
+
+for (const [, ...languages] of pairs.filter(([scheme]) => scheme === "ws")) {
+  const names = languages.join(" and ");
+  test(`runs of two names are told of each other: ${names}`, { skip: missing }, async () => {
+    for (const { code, said } of await launchTwo(languages, ["A", "B"])) {
+      assert.notEqual(code, 0);
+      assert.match(said, /rank 1 of run 'B' came to group 'default_pg' of run 'A'/);
+    }
+    for (const ids of [["A", "A"], []]) {
+      for (const { code, said } of await launchTwo(languages, ids)) {
+        assert.equal(code, 0, said);
+        assert.match(said, /\b3\b/);
+      }
     }
   });
 }

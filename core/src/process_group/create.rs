@@ -10,6 +10,7 @@ use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
+use crate::rendezvous::keys_of_group;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result};
 
@@ -133,7 +134,7 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         options.check()?;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(format!("polyrank/{name}"), store));
+        let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(name), store));
         let size = members.len() as u32;
         let connect = |backend: BackendName, share| {
             let registration = backend.registration();

@@ -107,6 +107,11 @@ impl RankClaim {
         Arc::new(PrefixStore::new(self.scope.clone(), self.store.clone()))
     }
 
+    /// The store in which the ranks of this generation join.
+    fn group_store(&self) -> PrefixStore {
+        PrefixStore::new(join::keys_of_group(&self.name), self.scoped_store())
+    }
+
     /// Key that rank 0 sets when it has come to this generation.
     pub(super) fn opened(&self) -> String {
         format!("{}/open", self.scope)
@@ -115,7 +120,7 @@ impl RankClaim {
     /// Whether the generation ended before it was complete: a rank of it was gone, and has come
     /// anew.
     pub(crate) async fn is_superseded(&self) -> bool {
-        join::is_superseded(&*self.scoped_store(), &self.name).await.unwrap_or(false)
+        join::is_superseded(&self.group_store(), &self.name).await.unwrap_or(false)
     }
 
     /// Leaves the place to whoever comes next.
@@ -140,7 +145,7 @@ impl RankClaim {
         let next = present.parse::<u64>().map_or(1, |number| number + 1).to_string();
         let generation = generation_key(&self.base);
         self.store.compare_set_async(&generation, present.as_bytes(), next.as_bytes()).await?;
-        join::supersede(&*self.scoped_store(), &self.name).await?;
+        join::supersede(&self.group_store(), &self.name).await?;
         // Some may wait for rank 0 first.
         self.store.set_async(&self.opened(), b"0").await?;
         self.abandon().await
@@ -148,7 +153,7 @@ impl RankClaim {
 
     /// Tells those who wait for this generation to be complete why that will not be.
     async fn tell(&self, why: &str) -> Result<()> {
-        join::fail(&*self.scoped_store(), &self.name, why).await
+        join::fail(&self.group_store(), &self.name, why).await
     }
 
     /// Whose run this generation is of; ours if nobody has said so, or if this rank does not know

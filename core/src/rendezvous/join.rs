@@ -35,6 +35,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often the host of a store looks whether anybody is left.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
+/// What begins the keys of the group `name` in its store, those under which its ranks join among
+/// them.
+pub(crate) fn keys_of_group(name: &str) -> String {
+    format!("polyrank/{name}")
+}
+
 /// Waits until all `world_size` ranks of the group have called this with the same store.
 ///
 /// `group_name` must be new to the store: another group, or the same one again, takes another.

@@ -21,7 +21,7 @@ use crate::store::url::Url;
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
 use crate::{Error, Result};
 pub(crate) use claim::RankClaim;
-pub(crate) use join::{find_store_free, leave_at_once, refuse};
+pub(crate) use join::{find_store_free, keys_of_group, leave_at_once, refuse};
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};

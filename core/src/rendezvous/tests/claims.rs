@@ -40,12 +40,18 @@ fn take_elsewhere(store: &dyn Store, rank: u32) {
     assert_eq!(store.compare_set(&place, b"", token.as_bytes()).unwrap(), token.as_bytes());
 }
 
+/// Rank `rank` meets the other in their group, as `init_process_group` does it.
+fn join_group(claim: &RankClaim, rank: u32) -> Result<()> {
+    let options = crate::GroupOptions::default().timeout(LIMIT);
+    crate::ProcessGroup::new(claim.scoped_store(), rank, 2, "g", options).map(drop)
+}
+
 /// Both ranks of a group meet.
 fn join_both(claims: &[RankClaim; 2]) -> [Result<()>; 2] {
     std::thread::scope(|scope| {
         let join = |rank: usize| {
-            let store = claims[rank].scoped_store();
-            scope.spawn(move || join(&*store, "g", rank as u32, 2, LIMIT))
+            let claim = &claims[rank];
+            scope.spawn(move || join_group(claim, rank as u32))
         };
         [0, 1].map(join).map(|thread| thread.join().unwrap())
     })
@@ -93,7 +99,7 @@ fn a_rank_that_comes_anew_takes_those_along_who_wait() {
     let stores = [connect(), connect()];
     let early = take(&stores[1], 1).unwrap();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| join(&*early.scoped_store(), "g", 1, 2, LIMIT));
+        let waits = scope.spawn(|| join_group(&early, 1));
         drop(gone);
         let first = take(&stores[0], 0).unwrap();
         let error = waits.join().unwrap().unwrap_err().to_string();
@@ -132,7 +138,7 @@ fn a_rank_that_is_there_is_told_apart_from_one_that_is_gone() {
     let waiting = take(&store, 1).unwrap();
     let error = take(&store, 0).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("rank 0 joined twice: another process"), "{error}");
-    let waits = join(&*waiting.scoped_store(), "g", 1, 2, LIMIT).unwrap_err().to_string();
+    let waits = join_group(&waiting, 1).unwrap_err().to_string();
     assert_eq!(waits, error);
 }
 
@@ -142,7 +148,7 @@ fn ranks_of_another_run_are_refused_with_both_names() {
     let (ours, theirs) = (connect(), connect());
     let first = block_on(RankClaim::take(&met(&ours, 0, Some("A")), "g")).unwrap();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| join(&*first.scoped_store(), "g", 0, 2, LIMIT));
+        let waits = scope.spawn(|| join_group(&first, 0));
         let stranger = block_on(RankClaim::take(&met(&theirs, 1, Some("B")), "g"));
         let told = stranger.map(drop).unwrap_err().to_string();
         assert!(told.starts_with("rank 1 of run 'B' came to group 'g' of run 'A'"), "{told}");
