@@ -24,7 +24,8 @@ impl Page {
 
     /// The whole page.
     pub(super) fn text(&self, stamp: &str, title: &str) -> String {
-        let mut text = format!("<!-- {stamp} -->\n\n# {title}\n");
+        // By itself, a title would take the anchor of a class that has its name.
+        let mut text = format!("<!-- {stamp} -->\n\n# {title} {{#top}}\n");
         for (name, entry) in &self.entries {
             text.push_str(&format!("\n## `{name}` {{#{}}}\n\n{}\n", anchor(name), entry.trim()));
         }

@@ -107,10 +107,10 @@ test("two pages and a Node rank add up what their users set", async ({ context, 
     await expect(page.getByTestId("status")).toHaveText("Running with 3 ranks.");
   }
   for (let index = 0; index < VALUES; index += 1) {
-    await setValue(first, index, 2 * index);
-    await setValue(third, index, 0.25);
+    await setValue(first, index, 10 - index);
+    await setValue(third, index, 0.5);
   }
-  const again = Array.from({ length: VALUES }, (_, index) => 2 * index + 0.25 + 1);
+  const again = Array.from({ length: VALUES }, (_, index) => 10 - index + 0.5 + 1);
   for (const page of [first, third]) {
     await expect.poll(() => results(page)).toEqual(again);
   }
