@@ -168,8 +168,8 @@ export interface Native {
     infos: (TensorInfo | number)[],
     startWithin: number,
   ): NativeWork;
-  /** The number of a method whose calls may be short; -1: they never are. As what follows, it is not
-   * there in a browser. */
+  /** The number of a method whose calls may be short; -1: they never are. As what follows, it is
+   * not there in a browser. */
   shortMethod?(method: string): number;
   /** The limit of the operations of a group, ms; 0: the default group's. NaN: there is none. */
   shortTimeoutMs?(group: number): number;

@@ -1,5 +1,5 @@
-// Short calls: a collective on one small array, in place, from the call to the result in one call of
-// the native half. Whatever is unusual, about the call or about what goes on beside it, is declined.
+// Short calls: a collective on one small array, in place, from the call to its result in one call
+// of the native half. Whatever is unusual about the call, or goes on beside it, is declined.
 // Only Node has them: in a browser no operation is done in the call that issues it.
 
 import { ReduceOp } from "../generated/constants.js";
@@ -71,7 +71,8 @@ class DoneWork {
 export function runShort(spec, self, values) {
   if (native.runShort === undefined || values.length === 0 || values.length > 2) return null;
   const [array] = values;
-  if (!isTypedArray(array) || isInMemoryOfOurs(array) || !isIdle() || !isNothingInUse()) return null;
+  if (!isTypedArray(array) || isInMemoryOfOurs(array)) return null;
+  if (!isIdle() || !isNothingInUse()) return null;
   const operator = values.length === 2 ? codeOf(values[1]) : NO_OPERATOR;
   const group = self === null ? 0 : self?.[HANDLE]?.id;
   const method = methodOf(spec.key);

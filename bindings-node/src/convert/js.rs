@@ -333,7 +333,8 @@ impl Reference {
 
     pub(crate) fn get<'a>(&self) -> Result<Js<'a>> {
         let mut value = ptr::null_mut();
-        // SAFETY: a `Reference` stays on the thread of its environment, which outlives it: see `forget`.
+        // SAFETY: a `Reference` stays on the thread of its environment, which outlives it: see
+        // `forget`.
         check(unsafe { sys::napi_get_reference_value(self.env, self.reference, &mut value) })?;
         Ok(Js::new(self.env, value))
     }

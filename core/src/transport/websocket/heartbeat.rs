@@ -1,5 +1,5 @@
-//! Signs of life on a WebSocket: when this side gives one, and when the other side's are missed. One
-//! rule for pipes between ranks and for sessions with a store. Knows nothing of what is sent.
+//! Signs of life on a WebSocket: when this side gives one, and when the other side's are missed.
+//! One rule for pipes between ranks and for sessions with a store. Knows nothing of what is sent.
 
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ impl Heartbeat {
     }
 
     /// Whether nobody asked for so long that a whole beat was left out.
+    #[cfg(any(target_family = "wasm", feature = "websocket"))]
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         now >= self.next + BEAT
     }
