@@ -1,6 +1,5 @@
-// Short calls: a collective on one small array, in place, from the call to the result in one call
-// of the native half. Whatever is unusual, about the call or about what goes on beside it, is
-// declined.
+// Short calls: a collective on one small array, in place, from the call to its result in one call
+// of the native half. Whatever is unusual about the call, or goes on beside it, is declined.
 // Only Node has them: in a browser no operation is done in the call that issues it.
 
 import { ReduceOp } from "../generated/constants.js";

@@ -1,5 +1,5 @@
-//! JavaScript's arrays as memory to copy from and to. No reference to an array is kept: it is
-//! handed over again for each copy, and may have become shorter or empty meanwhile.
+//! JavaScript's arrays as memory to copy from and to. No reference to an array is kept: it is given
+//! again for each copy, and may have become shorter or empty meanwhile.
 
 use js_sys::{Array, Uint8Array};
 use polyrank::calls::staged::CallerMemory;

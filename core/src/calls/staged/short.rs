@@ -1,7 +1,6 @@
 //! Calls of the usual shape: a collective on one small flat array, in place, with no argument but
 //! the reduction operator. They run immediately, without memory that lasts, if the backend can do
-//! that.
-//! What they mean is what the resolver finds; whatever is unusual goes there.
+//! that. What they mean is what the resolver finds; whatever is unusual goes there.
 
 use super::{CallerMemory, Cursor, Staged, State};
 use crate::backend::AT_ONCE_BYTES;

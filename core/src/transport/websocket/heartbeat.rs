@@ -49,6 +49,7 @@ impl Heartbeat {
     }
 
     /// Whether nobody asked for so long that a whole beat was left out.
+    #[cfg(any(target_family = "wasm", feature = "websocket"))]
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         now >= self.next + BEAT
     }

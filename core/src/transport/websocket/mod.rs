@@ -17,6 +17,7 @@ mod socket;
 pub(crate) mod tests;
 mod transport;
 
+#[cfg(any(target_family = "wasm", feature = "websocket"))]
 pub(crate) use self::heartbeat::{Beat, Heartbeat};
 #[cfg(feature = "websocket")]
 pub use self::native::NativeDialer;
