@@ -29,7 +29,7 @@ def default_group(here):
     )
     world = dist.default_group()
     assert world.group_name == "named" and world.bound_device_id == "cpu"
-    assert world.timeout.total_seconds() == 21 and world.backend_name() == "tcp"
+    assert world.timeout.total_seconds() == 21 and world.backend_name() == "gloo"
     for backend, error in (("nccl", "BackendUnavailableError"), ("pigeon", "UnknownBackendError")):
         # All ranks say so, those of the group and the others.
         with pytest.raises(getattr(polyrank, error)):
