@@ -1605,7 +1605,6 @@ class HashStore(Store):
         """An empty store."""
 
 
-@disjoint_base
 class FileStore(Store):
     """A store in one file of a directory that all ranks see; access is by file locks.
 
@@ -1623,7 +1622,6 @@ class FileStore(Store):
         """
 
 
-@disjoint_base
 class PrefixStore(Store):
     """A view of another store: every key gets a prefix. How several groups share one store."""
 
@@ -1637,7 +1635,6 @@ class PrefixStore(Store):
         """Puts `prefix` and a slash before every key of `store`."""
 
 
-@disjoint_base
 class TCPStore(Store):
     """A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients may
     each be PyTorch.
@@ -1670,7 +1667,6 @@ class TCPStore(Store):
         """
 
 
-@disjoint_base
 class WebSocketStore(Store):
     """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
     WebSockets on its port; one of PyTorch does not.

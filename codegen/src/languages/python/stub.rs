@@ -263,7 +263,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
         decorator: match bases {
             None if !is_base => "@final",
             // Its memory layout is its own, so that no class can inherit from it and another such.
-            _ if is_base || !interface.attributes.is_empty() => "@disjoint_base",
+            _ if is_base => "@disjoint_base",
             _ => "",
         },
         bases: bases.unwrap_or_default(),
