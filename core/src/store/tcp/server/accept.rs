@@ -2,10 +2,13 @@
 //! why not. Knows nothing of requests.
 
 use std::fs::File;
+use std::net;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -19,8 +22,42 @@ const REFUSAL_LIMIT: Duration = Duration::from_millis(200);
 /// A client's first bytes: VALIDATE and PING.
 const GREETING_BYTES: usize = VALIDATE_BYTES + 5;
 
+/// What happens to a listening socket of which other processes may have a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shutdown {
+    /// It stops listening with its server. A process that was just forked to start a program has
+    /// a copy until it does so, which would keep the port.
+    AtEnd,
+    /// It is somebody else's, who lent it.
+    Never,
+}
+
+/// A socket on which a server listens.
+struct Listening {
+    socket: TcpListener,
+    shutdown: Shutdown,
+}
+
+impl Deref for Listening {
+    type Target = TcpListener;
+
+    fn deref(&self) -> &TcpListener {
+        &self.socket
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if self.shutdown == Shutdown::AtEnd {
+            // It is closed in any case.
+            let _ = SockRef::from(&self.socket).shutdown(net::Shutdown::Both);
+        }
+    }
+}
+
 /// Accepts clients as long as the server lives.
-pub(super) async fn accept(listener: TcpListener, host: Rc<Host>) {
+pub(super) async fn accept(listener: TcpListener, shutdown: Shutdown, host: Rc<Host>) {
+    let listener = Listening { socket: listener, shutdown };
     // A file that is closed when there is no room, so that a client can be told.
     let mut spare = File::open("/dev/null").ok();
     let mut has_complained = false;

@@ -29,6 +29,7 @@ use crate::env::{TransportEnvironment, WebSocketEnvironment};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
+use accept::Shutdown;
 use client_count::ClientCount;
 pub(super) use client_count::HostGuard;
 use connection::Host;
@@ -143,7 +144,7 @@ impl Server {
             );
             Error::Network { message }
         })?;
-        Self::start_on(listeners, settings)
+        Self::start_with(listeners, settings, Shutdown::AtEnd)
     }
 
     /// The server of this process on `port` if there is one that is shared, else a new one.
@@ -166,8 +167,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server on sockets that listen already, at least one.
+    /// Starts a server on sockets that listen already, at least one. Other processes may have
+    /// them, too, and go on listening when the server has ended.
     pub(super) fn start_on(listeners: Vec<TcpListener>, settings: Settings) -> Result<Self> {
+        Self::start_with(listeners, settings, Shutdown::Never)
+    }
+
+    fn start_with(
+        listeners: Vec<TcpListener>,
+        settings: Settings,
+        shutdown: Shutdown,
+    ) -> Result<Self> {
         let failed = |what: &str, error: io::Error| Error::Network {
             message: format!("The store's server cannot {what}: {error}"),
         };
@@ -182,7 +192,7 @@ impl Server {
             .name("polyrank-store".into())
             .spawn({
                 let (stop, clients) = (stop.clone(), clients.clone());
-                move || run(listeners, (settings, clients), &stop, &started)
+                move || run((listeners, shutdown), (settings, clients), &stop, &started)
             })
             .map_err(|error| failed("start its thread", error))?;
         let process = std::process::id();
@@ -233,7 +243,7 @@ impl Drop for Server {
 
 /// The server's thread.
 fn run(
-    listeners: Vec<TcpListener>,
+    (listeners, shutdown): (Vec<TcpListener>, Shutdown),
     (settings, clients): (Settings, ClientCount),
     stop: &Notify,
     started: &mpsc::SyncSender<io::Result<()>>,
@@ -261,7 +271,7 @@ fn run(
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {
             for listener in listeners {
-                tokio::task::spawn_local(accept::accept(listener, host.clone()));
+                tokio::task::spawn_local(accept::accept(listener, shutdown, host.clone()));
             }
             #[cfg(target_os = "linux")]
             if let Some((listener, _)) = local {
@@ -413,6 +423,18 @@ mod tests {
             let expected: Vec<_> = expected.iter().copied().map(address).collect();
             let places = places(&addresses, own, |_| Ok(chosen.to_vec())).unwrap();
             assert_eq!(places, expected);
+        }
+    }
+
+    #[test]
+    fn a_server_that_ended_leaves_its_port_though_a_forked_process_has_its_socket() {
+        let settings = || Settings::of(&mut TcpStoreOptions::new("127.0.0.1", 0)).unwrap();
+        for (shutdown, is_free) in [(Shutdown::AtEnd, true), (Shutdown::Never, false)] {
+            let listeners = listen("127.0.0.1", 0).unwrap();
+            let copy = listeners[0].try_clone().unwrap();
+            drop(Server::start_with(listeners, settings(), shutdown).unwrap());
+            let again = listen("127.0.0.1", copy.local_addr().unwrap().port());
+            assert_eq!(again.is_ok(), is_free, "{shutdown:?}: {again:?}");
         }
     }
 
