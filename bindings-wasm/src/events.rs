@@ -50,6 +50,8 @@ pub fn start(post: Function, set_timer: Function) {
     clock::set_alarm(request_turn);
     install_dialer(Arc::new(BrowserDialer));
     store::install();
+    // Only some builds have something to say, see `cargo xtask wasm --panic-messages`.
+    #[cfg(feature = "panic-messages")]
     std::panic::set_hook(Box::new(|panic| {
         web_sys::console::error_1(&JsValue::from_str(&format!("polyrank: {panic}")));
     }));

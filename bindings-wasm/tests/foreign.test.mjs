@@ -1,5 +1,5 @@
 // Pages whose store's address is somebody else's: a port that says nothing, garbage or too much, or
-// a WebSocket that is no store. Each must end in a typed error that names the address and what to
+// a WebSocket that is not a store. Each must end in a typed error that names the address and what to
 // do, within the limit of the call.
 
 import assert from "node:assert/strict";
@@ -102,7 +102,7 @@ test("while it waits, the console tells for what", { timeout: 60_000 }, async ()
   assert.match(warnings[0], /answered at ws:.* more.*PyTorch/);
 });
 
-test("a WebSocket that says nothing is no store", { timeout: 60_000 }, async () => {
+test("a WebSocket that says nothing is not a store", { timeout: 60_000 }, async () => {
   assert.match(await asked(webSocket(() => {}), LONG_MS), /says nothing that a store would/);
 });
 
@@ -123,7 +123,7 @@ test("what one attempt has shown, a later one does not hide", { timeout: 60_000 
 test("a WebSocket that says something else is none at once", { timeout: 60_000 }, async () => {
   for (const text of [Buffer.from([9, 9, 9]), Buffer.alloc(48, 2)]) {
     const chatty = webSocket((socket) => socket.send(text));
-    assert.match(await asked(chatty, LONG_MS), /what answers there is no store/);
+    assert.match(await asked(chatty, LONG_MS), /what answers there is not a store/);
   }
 });
 

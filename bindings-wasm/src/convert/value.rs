@@ -83,7 +83,7 @@ impl ScriptValue for Script {
 
     fn region(&self) -> Result<Region> {
         let id = self.member(c"id")?.and_then(|id| id.0.as_f64());
-        let region = id.and_then(|id| memory::find(id as u32));
-        region.ok_or_else(|| CoreObject::released("memory"))
+        let id = id.ok_or_else(CoreObject::not_a_handle)?;
+        memory::find(id as u32).ok_or_else(|| CoreObject::released("memory"))
     }
 }

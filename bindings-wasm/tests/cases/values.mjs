@@ -142,6 +142,6 @@ export const values = {
       "'strides' of a value must be an integer, not NaN"]);
     equal(of({ offset: -2 }), ["InvalidType",
       "'offset' of a value must be an integer in range, not -2"]);
-    equal(of({ memory: {} })[0], "InvalidType");
+    equal(of({ memory: {} }), ["InvalidType", "a handle of this package is expected"]);
   },
 };

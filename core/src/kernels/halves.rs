@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::instructions::{Halves, Instructions, LANES, lanes};
+use super::instructions::{Halves, Instructions, LANES, for_each_lane, lanes};
 use super::number::{Float, Lanes, Number, Ordered};
 
 /// Half-precision elements, of which functions of `f32` are computed.
@@ -20,11 +20,19 @@ pub(super) trait Half: Lanes {
 impl<T: Half> Number for T {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        self.zip(other, |left, right| left + right)
+        self.zip(
+            other,
+            #[inline(always)]
+            |left, right| left + right,
+        )
     }
     #[inline(always)]
     fn multiply(self, other: Self) -> Self {
-        self.zip(other, |left, right| left * right)
+        self.zip(
+            other,
+            #[inline(always)]
+            |left, right| left * right,
+        )
     }
 }
 
@@ -48,7 +56,11 @@ impl<V: Instructions> Lanes for F16s<V> {
 impl<V: Instructions> Half for F16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        self.zip(self, |element, _| f(element))
+        self.zip(
+            self,
+            #[inline(always)]
+            |element, _| f(element),
+        )
     }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
@@ -96,9 +108,11 @@ impl<V: Instructions> Lanes for Bf16s<V> {
     #[inline(always)]
     fn store(self) -> Self::Bytes {
         let mut all = [0; 4 * LANES];
-        for (lane, bytes) in all.as_chunks_mut().0.iter_mut().enumerate() {
-            *bytes = self.0[lane].to_ne_bytes();
-        }
+        let parts = all.as_chunks_mut().0;
+        for_each_lane(
+            #[inline(always)]
+            |lane| parts[lane] = self.0[lane].to_ne_bytes(),
+        );
         all
     }
 }
@@ -106,7 +120,11 @@ impl<V: Instructions> Lanes for Bf16s<V> {
 impl<V: Instructions> Half for Bf16s<V> {
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        self.zip(self, |element, _| f(element))
+        self.zip(
+            self,
+            #[inline(always)]
+            |element, _| f(element),
+        )
     }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
@@ -152,8 +170,11 @@ impl<const INFINITY: u16> Compared<INFINITY> {
     /// `chosen`, or NaN if one of the two is.
     #[inline(always)]
     fn unless_nan(self, other: Self, chosen: Self) -> Self {
-        let any = self.magnitude().max(other.magnitude()) > INFINITY;
-        if any { Compared(Self::NAN) } else { chosen }
+        if self.magnitude() > INFINITY || other.magnitude() > INFINITY {
+            Compared(Self::NAN)
+        } else {
+            chosen
+        }
     }
 }
 

@@ -70,10 +70,22 @@ pub(super) trait Instructions: Copy {
 #[inline(always)]
 pub(super) fn lanes<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
     let mut all = [T::default(); LANES];
-    for (lane, element) in all.iter_mut().enumerate() {
-        *element = f(lane);
-    }
+    for_each_lane(
+        #[inline(always)]
+        |lane| all[lane] = f(lane),
+    );
     all
+}
+
+/// Calls `f` with each lane. A loop of one round stays a loop where code is compiled for size.
+#[inline(always)]
+pub(super) fn for_each_lane(mut f: impl FnMut(usize)) {
+    if LANES == 1 {
+        return f(0);
+    }
+    for lane in 0..LANES {
+        f(lane);
+    }
 }
 
 /// What is compiled for several sets of instructions.

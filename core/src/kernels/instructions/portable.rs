@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Block, Halves, Instructions, LANES, lanes};
+use super::{Block, Halves, Instructions, LANES, for_each_lane, lanes};
 
 /// Instructions that every processor of the architecture has.
 #[derive(Clone, Copy)]
@@ -21,9 +21,11 @@ impl Instructions for Portable {
     #[inline(always)]
     fn narrow_f16s(elements: [f32; LANES]) -> Halves {
         let mut halves = Halves::default();
-        for (lane, bytes) in halves.as_chunks_mut().0.iter_mut().enumerate() {
-            *bytes = f16_bits(elements[lane]).to_ne_bytes();
-        }
+        let parts = halves.as_chunks_mut().0;
+        for_each_lane(
+            #[inline(always)]
+            |lane| parts[lane] = f16_bits(elements[lane]).to_ne_bytes(),
+        );
         halves
     }
 
