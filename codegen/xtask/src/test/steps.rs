@@ -10,6 +10,9 @@ use crate::workspace::Workspace;
 
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
+/// What the core has in the Rust suites beside what the Python package asks for. A feature more or
+/// less, even one that says nothing, would have it compiled once more.
+const SUITES_FEATURES: &str = "polyrank/default,polyrank/ndarray";
 
 /// One line of the table.
 pub(super) struct Step {
@@ -129,8 +132,8 @@ impl Tools<'_> {
                 "extension",
                 "build the Python package into .venv",
                 &["setup"],
-                // With the features that the suites' core has: it is compiled already.
-                self.python(&["maturin", "develop", "--features", "polyrank/ndarray"]),
+                // With the very features that the suites' core has: it is compiled already.
+                self.python(&["maturin", "develop", "--features", SUITES_FEATURES]),
             ),
             step(
                 "node",
