@@ -1,6 +1,6 @@
 // Pages whose store's address is somebody else's: a port that says nothing, garbage or too much, or
-// a WebSocket that is not a store. Each must end in a typed error that names the address and what to
-// do, within the limit of the call.
+// a WebSocket that is not a store. Each must end in a typed error that names the address and what
+// to do, within the limit of the call.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

@@ -62,7 +62,13 @@ export default defineConfig({
       ],
       "/reference/": [
         { text: "Reference", items: [{ text: "All names", link: "/reference/" }, ...topics] },
-        { text: "Around it", items: [{ text: "Command line", link: "/reference/command-line" }] },
+        {
+          text: "Around it",
+          items: [
+            { text: "Command line", link: "/reference/command-line" },
+            { text: "Environment variables", link: "/reference/environment" },
+          ],
+        },
       ],
     },
     footer: { message: "MIT or Apache-2.0, as you like." },

@@ -1,5 +1,6 @@
 //! How much is checked before operations are issued, as the environment says. Knows no backend.
 
+use crate::env::variable;
 use crate::{Error, Result};
 
 /// How much is checked.
@@ -11,18 +12,13 @@ pub(super) enum Detail {
     Full,
 }
 
-/// The variables that say how much is checked; the second is PyTorch's.
-const VARIABLES: [&str; 2] = ["POLYRANK_DEBUG", "TORCH_DISTRIBUTED_DEBUG"];
-
 /// How much the environment wants to be checked.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for a value that is unknown.
 pub(super) fn detail() -> Result<Detail> {
-    let said = VARIABLES.iter().find_map(|name| {
-        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-        Some((name, value))
-    });
+    let variables = [variable::POLYRANK_DEBUG, variable::TORCH_DISTRIBUTED_DEBUG];
+    let said = variables.into_iter().find_map(|variable| Some((variable, variable.text()?)));
     let Some((name, value)) = said else { return Ok(Detail::Little) };
     match value.to_ascii_uppercase().as_str() {
         "OFF" | "INFO" => Ok(Detail::Little),

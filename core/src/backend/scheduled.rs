@@ -13,6 +13,7 @@ use super::{
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
+use crate::env::variable::{self, Variable};
 use crate::executor::{
     Bindings, Boarding, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
     Small, SpinPolicy,
@@ -407,7 +408,7 @@ fn executed(reduce_op: ReduceOp) -> ReduceOp {
 }
 
 fn overrides() -> Result<Overrides> {
-    let text = std::env::var("POLYRANK_ALGORITHM").unwrap_or_default();
-    Overrides::parse(&text)
-        .map_err(|error| Error::InvalidArgument { message: format!("POLYRANK_ALGORITHM: {error}") })
+    const VARIABLE: Variable = variable::POLYRANK_ALGORITHM;
+    Overrides::parse(&VARIABLE.text().unwrap_or_default())
+        .map_err(|error| Error::InvalidArgument { message: format!("{VARIABLE}: {error}") })
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::{Rendezvous, join};
 use crate::blocking::sleep;
 use crate::clock;
+use crate::env::variable;
 use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
 use crate::{Error, Result, random};
@@ -253,7 +254,7 @@ async fn is_there(store: &dyn Store, scope: &str, owner: &[u8]) -> Result<bool> 
 
 /// What begins the keys of all generations of group `name`: no other group's keys begin with it.
 fn base_of(name: &str) -> String {
-    let restarts = std::env::var("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
+    let restarts = variable::TORCHELASTIC_RESTART_COUNT.text().unwrap_or_default();
     let name = name.replace('%', "%25").replace('/', "%2F");
     format!("polyrank/world{restarts}/{name}")
 }

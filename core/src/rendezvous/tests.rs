@@ -207,8 +207,9 @@ fn the_host_does_not_wait_for_ranks_that_are_gone() {
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
-    Environment::from_lookup(|name| {
-        variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+    Environment::from_lookup(|variable| {
+        let found = variables.iter().find(|(name, _)| *name == variable.name());
+        found.map(|(_, value)| (*value).to_owned())
     })
     .unwrap()
 }

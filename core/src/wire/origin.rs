@@ -24,9 +24,6 @@ pub struct WrongOrigin {
 }
 
 impl AllowedOrigins {
-    /// The variable that [`AllowedOrigins::parse`] is usually given.
-    pub const VARIABLE: &str = "POLYRANK_ALLOWED_ORIGINS";
-
     /// Reads a list of origins as browsers write them (`https://example.org`,
     /// `http://10.0.0.5:8080`), separated by commas or blanks; `*` allows every page.
     ///
@@ -86,9 +83,8 @@ impl AllowedOrigins {
             origin.chars().filter(|letter| !letter.is_control()).take(200).collect();
         format!(
             "Pages of {origin} may not connect to this polyrank process. To allow them, set \
-             {}={origin} (a list, or * for all) where it is started, or start the store with \
-             `polyrank store --allow-origin {origin}`.\n",
-            AllowedOrigins::VARIABLE
+             POLYRANK_ALLOWED_ORIGINS={origin} (a list, or * for all) where it is started, or \
+             start the store with `polyrank store --allow-origin {origin}`.\n"
         )
     }
 }

@@ -7,7 +7,7 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 
 use crate::files::{File, Language};
-use crate::rules::{ROOMS, parse, starts_with_path};
+use crate::rules::{ENVIRONMENT, ROOMS, parse, starts_with_path};
 
 pub(crate) fn forbidden(file: &File) -> Vec<String> {
     let rooms: Vec<_> =
@@ -18,10 +18,8 @@ pub(crate) fn forbidden(file: &File) -> Vec<String> {
     let mut offences = Vec::new();
     for (path, line) in imports(file) {
         for room in &rooms {
-            let names = |forbidden: &&&str| {
-                path == **forbidden || path.starts_with(&format!("{forbidden}::"))
-            };
-            if room.forbidden.iter().any(|forbidden| names(&forbidden)) {
+            let is_in = |place: &str| path == place || path.starts_with(&format!("{place}::"));
+            if room.forbidden.iter().any(|place| is_in(place)) && !is_in(ENVIRONMENT) {
                 let (place, why) = (&file.path, room.why);
                 offences.push(format!("{place}:{line}: uses {path}, but {why}"));
             }

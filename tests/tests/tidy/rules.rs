@@ -18,6 +18,9 @@ pub(crate) const UNSAFE_ALLOWED: [&str; 11] = [
     "tests/src/heap",
 ];
 
+/// What every room that reads the environment may import: the table of its variables.
+pub(crate) const ENVIRONMENT: &str = "polyrank::env::variable";
+
 /// What one room may not know.
 pub(crate) struct Room {
     /// A module, by the path of its file or folder without ".rs".

@@ -16,6 +16,7 @@ use super::operation::{Form, Operation};
 use super::pattern::Reduction;
 use crate::sizes::{self, Step};
 use polyrank::DType;
+use polyrank::env::variable;
 
 /// More ranks than this are no measurement of one host; sums of small integers would not fit.
 const MOST_RANKS: u32 = 120;
@@ -294,9 +295,12 @@ impl BenchArguments {
             let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
             let mut environment = own.clone();
             let Forced { variable, lacking, .. } = force(algorithm, operations)?;
-            environment.extend(variable.map(|list| ("POLYRANK_ALGORITHM".to_owned(), list)));
+            environment.extend(
+                variable.map(|list| (variable::POLYRANK_ALGORITHM.name().to_owned(), list)),
+            );
             if transport != "auto" {
-                environment.push(("POLYRANK_TRANSPORT".to_owned(), transport.to_owned()));
+                environment
+                    .push((variable::POLYRANK_TRANSPORT.name().to_owned(), transport.to_owned()));
             }
             contenders.push(Contender {
                 name: name.join(" "),

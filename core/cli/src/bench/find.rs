@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::library::{Contender, Language, Library, Peer};
+use polyrank::env::variable::{self, Variable};
 
 /// Programs that the command line names, by what they are for.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,6 @@ impl Programs {
     pub(super) fn find(&self, contender: &Contender) -> Result<Found, Missing> {
         match &contender.library {
             Library::Polyrank(languages) => self.find_polyrank(languages),
-            Library::Peer(Peer::Memcpy) => Ok(Found::default()),
             Library::Peer(peer) => self.find_peer(*peer),
         }
     }
@@ -45,7 +45,7 @@ impl Programs {
     fn find_polyrank(&self, languages: &[Language]) -> Result<Found, Missing> {
         let mut found = Found::default();
         if languages.contains(&Language::Python) {
-            found.python = self.python("polyrank", "POLYRANK_PYTHON");
+            found.python = self.python("polyrank", variable::POLYRANK_PYTHON);
             try_program(&found.python, &["-c", "import numpy, polyrank"]).map_err(|said| {
                 Missing {
                     what: format!(
@@ -59,7 +59,7 @@ impl Programs {
             })?;
         }
         if languages.contains(&Language::Node) {
-            found.node = std::env::var_os("POLYRANK_NODE").unwrap_or_else(|| "node".into());
+            found.node = variable::POLYRANK_NODE.value().unwrap_or_else(|| "node".into());
             let words = ["--input-type=module", "--eval", "await import('polyrank')"];
             try_program(&found.node, &words).map_err(|said| Missing {
                 what: format!("polyrank for Node ({}: {said})", found.node.to_string_lossy()),
@@ -71,8 +71,13 @@ impl Programs {
 
     fn find_peer(&self, peer: Peer) -> Result<Found, Missing> {
         let name = if peer == Peer::OpenMpiTcp { Peer::OpenMpi.name() } else { peer.name() };
-        let variable = format!("POLYRANK_BENCH_{}", name.to_uppercase());
-        let python = self.python(name, &variable);
+        let variable = match peer {
+            Peer::Gloo => variable::POLYRANK_BENCH_GLOO,
+            Peer::OpenMpi | Peer::OpenMpiTcp => variable::POLYRANK_BENCH_OPENMPI,
+            Peer::Mpich => variable::POLYRANK_BENCH_MPICH,
+            Peer::Memcpy => return Ok(Found::default()),
+        };
+        let python = self.python(name, variable);
         let missing = |said: String| Missing {
             what: format!("{} ({}: {said})", peer.name(), python.to_string_lossy()),
             advice: format!(
@@ -98,9 +103,9 @@ impl Programs {
     }
 
     /// The Python that the command line names, or the environment, or the usual one.
-    fn python(&self, name: &str, variable: &str) -> OsString {
+    fn python(&self, name: &str, variable: Variable) -> OsString {
         let named = self.pythons.get(name).map(|path| path.clone().into_os_string());
-        named.or_else(|| std::env::var_os(variable)).unwrap_or_else(|| "python3".into())
+        named.or_else(|| variable.value()).unwrap_or_else(|| "python3".into())
     }
 }
 

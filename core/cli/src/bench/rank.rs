@@ -16,10 +16,11 @@ use super::library::{Manner, Memory};
 use super::messages::{Answer, Command};
 use buffers::{Member, Prepared, prepare};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::env::variable::{self, Variable};
 use polyrank::{DType, ProcessGroup};
 
 /// The variable in which a rank finds what it needs to know, as JSON.
-pub(super) const VARIABLE: &str = "POLYRANK_BENCH";
+pub(super) const VARIABLE: Variable = variable::POLYRANK_BENCH;
 
 /// What a rank of any library needs to know besides its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,8 +53,8 @@ pub(super) fn run(rank: u32) -> i32 {
 }
 
 fn serve(rank: u32) -> Result<(), String> {
-    let assignment = std::env::var(VARIABLE)
-        .map_err(|_| "this command is for `polyrank bench` itself".to_owned())?;
+    let assignment =
+        VARIABLE.text().ok_or_else(|| "this command is for `polyrank bench` itself".to_owned())?;
     let assignment: Assignment = serde_json::from_str(&assignment).map_err(text)?;
     let mut control = Control::connect(&assignment)?;
     control.say(&Answer::Hello { rank, token: assignment.token.clone() })?;

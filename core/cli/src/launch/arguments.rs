@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use polyrank::env::variable::{self, Variable};
 
 /// More ranks than this on one host are a typing mistake.
 const MAX_RANKS_PER_NODE: u32 = 4096;
@@ -235,16 +236,16 @@ fn part(count: Option<&str>, is_module: bool, words: &[OsString]) -> Result<Part
 
 /// What runs scripts of one language; `python -m polyrank.run` names its own.
 struct Interpreter {
-    variable: &'static str,
+    variable: Variable,
     usual: &'static str,
 }
 
-const PYTHON: Interpreter = Interpreter { variable: "POLYRANK_PYTHON", usual: "python3" };
-const NODE: Interpreter = Interpreter { variable: "POLYRANK_NODE", usual: "node" };
+const PYTHON: Interpreter = Interpreter { variable: variable::POLYRANK_PYTHON, usual: "python3" };
+const NODE: Interpreter = Interpreter { variable: variable::POLYRANK_NODE, usual: "node" };
 
 impl Interpreter {
     fn program(&self) -> OsString {
-        std::env::var_os(self.variable).unwrap_or_else(|| self.usual.into())
+        self.variable.value().unwrap_or_else(|| self.usual.into())
     }
 }
 
@@ -286,7 +287,8 @@ fn rank_count(text: &str) -> Result<u32, String> {
 
 /// What `CUDA_VISIBLE_DEVICES` lists, else the device files of the NVIDIA driver.
 fn gpu_count() -> u32 {
-    if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+    if variable::CUDA_VISIBLE_DEVICES.is_set() {
+        let visible = variable::CUDA_VISIBLE_DEVICES.text().unwrap_or_default();
         let shown = visible.split(',').map(str::trim);
         return shown.take_while(|name| !name.is_empty() && *name != "-1").count() as u32;
     }

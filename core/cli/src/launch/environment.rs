@@ -8,6 +8,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::arguments::Job;
+use polyrank::env::variable::{self, Variable};
+
+/// What tells a rank its place in the job, in the order of [`Meeting::variables`].
+pub(super) const PLACE: [Variable; 9] = [
+    variable::RANK,
+    variable::LOCAL_RANK,
+    variable::WORLD_SIZE,
+    variable::LOCAL_WORLD_SIZE,
+    variable::GROUP_RANK,
+    variable::GROUP_WORLD_SIZE,
+    variable::MASTER_ADDR,
+    variable::MASTER_PORT,
+    variable::POLYRANK_RUN_ID,
+];
 
 /// The variables that are the same for every rank of a job.
 pub(super) struct Meeting {
@@ -59,26 +73,28 @@ impl Meeting {
     pub(super) fn variables(&self, job: &Job, local_rank: u32) -> Vec<(&'static str, String)> {
         let local_world_size = job.local_world_size();
         let rank = job.node_rank * local_world_size + local_rank;
-        let mut variables = vec![
-            ("RANK", rank.to_string()),
-            ("LOCAL_RANK", local_rank.to_string()),
-            ("WORLD_SIZE", job.world_size().to_string()),
-            ("LOCAL_WORLD_SIZE", local_world_size.to_string()),
-            ("GROUP_RANK", job.node_rank.to_string()),
-            ("GROUP_WORLD_SIZE", job.node_count.to_string()),
-            ("MASTER_ADDR", self.master_addr.clone()),
-            ("MASTER_PORT", self.master_port.to_string()),
-            ("POLYRANK_RUN_ID", self.run_id.clone()),
+        let place = [
+            rank.to_string(),
+            local_rank.to_string(),
+            job.world_size().to_string(),
+            local_world_size.to_string(),
+            job.node_rank.to_string(),
+            job.node_count.to_string(),
+            self.master_addr.clone(),
+            self.master_port.to_string(),
+            self.run_id.clone(),
         ];
+        let mut variables: Vec<_> = PLACE.into_iter().zip(place).collect();
         // A rank that is killed loses what Python still holds in its buffer: its last lines.
-        let mut unless_set = vec![("PYTHONUNBUFFERED", "1")];
+        let mut unless_set = vec![(variable::PYTHONUNBUFFERED, "1")];
         if local_world_size > 1 {
             // Each rank would otherwise start a thread per core in its numerical library.
-            unless_set.push(("OMP_NUM_THREADS", "1"));
+            unless_set.push((variable::OMP_NUM_THREADS, "1"));
         }
-        unless_set.retain(|(name, _)| std::env::var_os(name).is_none());
-        variables.extend(unless_set.into_iter().map(|(name, value)| (name, value.to_owned())));
+        unless_set.retain(|(variable, _)| !variable.is_set());
         variables
+            .extend(unless_set.into_iter().map(|(variable, value)| (variable, value.to_owned())));
+        variables.into_iter().map(|(variable, value)| (variable.name(), value)).collect()
     }
 }
 

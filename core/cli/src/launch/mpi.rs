@@ -7,38 +7,28 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::arguments::Job;
+use super::environment::PLACE;
 use super::report::say;
+use polyrank::env::variable::{self, Variable};
 
 /// Names MPI's launcher, where it is neither that of the program's environment nor the first on the
 /// path.
-const VARIABLE: &str = "POLYRANK_MPIEXEC";
+const VARIABLE: Variable = variable::POLYRANK_MPIEXEC;
 /// MPI's launcher, by its name in the MPI standard.
 const LAUNCHER: &str = "mpiexec";
 /// What an environment of Python has beside its folder of programs.
 const ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
-/// What ranks of another launcher find in their environment, and these must not.
-const OTHERS: [&str; 9] = [
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "POLYRANK_RUN_ID",
-];
 
 /// Up to so many ranks, Open MPI's allreduce that does not block sends every tensor to one rank and
 /// back, which takes twice as long as a ring does and saves no message. All ranks of a job must be
 /// told alike, so that it is the launcher that tells them. A job of more chooses for itself.
 const FEW_RANKS: u32 = 3;
-const RING: (&str, &str) = ("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "ring");
+const RING: (Variable, &str) = (variable::OMPI_MCA_coll_libnbc_iallreduce_algorithm, "ring");
 
 /// Becomes MPI's launcher of the job; returns only if that cannot be started, with an exit code.
 pub(super) fn run(job: &Job) -> i32 {
     let program = job.parts.first().map(|part| part.program.as_os_str());
-    let launcher = std::env::var_os(VARIABLE).or_else(|| of_environment(Path::new(program?)));
+    let launcher = VARIABLE.value().or_else(|| of_environment(Path::new(program?)));
     let launcher = launcher.unwrap_or_else(|| LAUNCHER.into());
     let said = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output();
     let (words, version) = match (words(job), said) {
@@ -61,22 +51,24 @@ pub(super) fn run(job: &Job) -> i32 {
         command.args(prefix(&version));
     }
     command.args(words);
-    for name in OTHERS {
-        command.env_remove(name);
+    // What ranks of another launcher find in their environment, and these must not.
+    for variable in PLACE {
+        command.env_remove(variable.name());
     }
     // More ranks than cores are the user's choice here, as they are without MPI.
     let mut unless_set = vec![
-        ("PYTHONUNBUFFERED", "1"),
-        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        (variable::PYTHONUNBUFFERED, "1"),
+        (variable::OMPI_MCA_rmaps_base_oversubscribe, "1"),
+        (variable::PRTE_MCA_rmaps_default_mapping_policy, ":oversubscribe"),
     ];
     if job.local_world_size() > 1 {
-        unless_set.push(("OMP_NUM_THREADS", "1"));
+        unless_set.push((variable::OMP_NUM_THREADS, "1"));
     }
     if job.local_world_size() <= FEW_RANKS {
         unless_set.push(RING);
     }
-    unless_set.retain(|(name, _)| std::env::var_os(name).is_none());
+    unless_set.retain(|(variable, _)| !variable.is_set());
+    let unless_set = unless_set.into_iter().map(|(variable, value)| (variable.name(), value));
     let error = command.envs(unless_set).exec();
     say(&format!("cannot start MPI's launcher '{}': {error}", launcher.to_string_lossy()));
     126

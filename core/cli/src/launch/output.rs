@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polyrank::env::variable;
+
 /// Lines of a rank that the report can show.
 const KEPT_LINES: usize = 20;
 /// A line is shown in pieces of this size when it does not end: memory stays bounded.
@@ -32,7 +34,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new(prefix: bool) -> Screen {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let wanted = variable::NO_COLOR.value().is_none();
         Screen {
             prefix,
             colour_stdout: wanted && io::stdout().is_terminal(),

@@ -11,9 +11,11 @@
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::env::variable::{self, Variable};
+
 /// UCX's switch for its hooks. Without them it caches no registrations of memory with a network
 /// adapter: slower there, and right.
-const HOOKS: &str = "UCX_MEM_EVENTS";
+const HOOKS: Variable = variable::UCX_MEM_EVENTS;
 
 /// Must be called before a library is loaded that may be linked to UCX, on the thread that loads
 /// it. Leaves alone what the user chose, and processes whose heap can grow: nothing is behind it,
@@ -23,14 +25,14 @@ pub(super) fn protect() {
     let is_limited = |of| getrlimit(of).current.is_some();
     let is_free = !is_limited(Resource::Data) && !is_limited(Resource::As);
     let can_grow = is_free && can_grow(&maps, rustix::param::page_size() as u64);
-    if std::env::var_os(HOOKS).is_some() || can_grow {
+    if HOOKS.is_set() || can_grow {
         return;
     }
     tracing::debug!("the heap cannot grow: UCX is told to leave it alone ({HOOKS}=n)");
     // SAFETY: Rust's own readers are locked out. C code that reads the environment on another
     // thread right now could read an entry that moves; the alternative is a process that crashes
     // for certain. It is set once, and only in the processes above.
-    unsafe { std::env::set_var(HOOKS, "n") };
+    unsafe { std::env::set_var(HOOKS.name(), "n") };
 }
 
 /// Whether the kernel would let the heap of a process with these `maps` grow by a page: it keeps

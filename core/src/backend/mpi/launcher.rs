@@ -2,6 +2,8 @@
 //! that. A library that does not fit takes itself for a job of one rank, or ends the process.
 //! Knows no library's functions.
 
+use crate::env::variable::{self, Variable};
+
 /// Whose library it is, which says by what launcher its ranks are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
@@ -44,23 +46,21 @@ pub(super) struct Launcher {
 impl Launcher {
     /// Reads the process's environment.
     pub(super) fn read() -> Launcher {
-        Self::from_lookup(|name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_lookup(Variable::text)
     }
 
     /// As [`Launcher::read`], from `lookup` in place of the environment.
-    pub(super) fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Launcher {
-        let number = |name: &str| lookup(name).and_then(|text| text.trim().parse::<u32>().ok());
-        let first = |names: &[&str]| names.iter().find_map(|name| number(name));
-        let job = ["PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"];
-        let slurm = lookup("SLURM_STEP_ID").is_some() && number("SLURM_PROCID").is_some();
-        let tasks = number("SLURM_STEP_NUM_TASKS").filter(|_| slurm);
-        let kind = if number("OMPI_COMM_WORLD_SIZE").is_some() {
+    pub(super) fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Launcher {
+        let number = |of: Variable| lookup(of).and_then(|text| text.trim().parse::<u32>().ok());
+        let job = [variable::PMIX_NAMESPACE, variable::PMI_JOBID, variable::SLURM_JOB_ID];
+        let slurm =
+            lookup(variable::SLURM_STEP_ID).is_some() && number(variable::SLURM_PROCID).is_some();
+        let tasks = number(variable::SLURM_STEP_NUM_TASKS).filter(|_| slurm);
+        let kind = if number(variable::OMPI_COMM_WORLD_SIZE).is_some() {
             Kind::OpenMpi
-        } else if number("PMIX_RANK").is_some() {
+        } else if number(variable::PMIX_RANK).is_some() {
             Kind::Pmix
-        } else if number("PMI_RANK").is_some() || lookup("PMI_FD").is_some() {
+        } else if number(variable::PMI_RANK).is_some() || lookup(variable::PMI_FD).is_some() {
             Kind::Pmi
         } else if tasks.is_some_and(|tasks| tasks > 1) {
             Kind::BareSlurm
@@ -68,17 +68,20 @@ impl Launcher {
             Kind::Nobody
         };
         let (size, rank) = match kind {
-            Kind::OpenMpi => (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_RANK")),
-            Kind::Pmix => (tasks, number("PMIX_RANK")),
-            Kind::Pmi => (number("PMI_SIZE").or(tasks), number("PMI_RANK")),
-            Kind::BareSlurm => (tasks, first(&["SLURM_PROCID"])),
+            Kind::OpenMpi => {
+                (number(variable::OMPI_COMM_WORLD_SIZE), number(variable::OMPI_COMM_WORLD_RANK))
+            }
+            Kind::Pmix => (tasks, number(variable::PMIX_RANK)),
+            Kind::Pmi => (number(variable::PMI_SIZE).or(tasks), number(variable::PMI_RANK)),
+            Kind::BareSlurm => (tasks, number(variable::SLURM_PROCID)),
             Kind::Nobody => (None, None),
         };
-        let job = job.iter().find_map(|name| lookup(name)).unwrap_or_default();
-        let local_size = first(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).or_else(|| {
-            let nodes = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
-            let nodes = nodes.iter().find_map(|name| lookup(name)).filter(|_| slurm)?;
-            tasks_of_node(&nodes, number("SLURM_NODEID")?)
+        let job = job.into_iter().find_map(&lookup).unwrap_or_default();
+        let local_sizes = [variable::OMPI_COMM_WORLD_LOCAL_SIZE, variable::MPI_LOCALNRANKS];
+        let local_size = local_sizes.into_iter().find_map(number).or_else(|| {
+            let nodes = [variable::SLURM_STEP_TASKS_PER_NODE, variable::SLURM_TASKS_PER_NODE];
+            let nodes = nodes.into_iter().find_map(&lookup).filter(|_| slurm)?;
+            tasks_of_node(&nodes, number(variable::SLURM_NODEID)?)
         });
         Launcher { kind, size, rank, local_size, job, slurm }
     }
@@ -155,8 +158,8 @@ mod tests {
     use super::*;
 
     fn launcher(variables: &[(&str, &str)]) -> Launcher {
-        Launcher::from_lookup(|name| {
-            let found = variables.iter().find(|(other, _)| *other == name);
+        Launcher::from_lookup(|variable| {
+            let found = variables.iter().find(|(name, _)| *name == variable.name());
             found.map(|(_, value)| (*value).to_owned())
         })
     }

@@ -10,9 +10,10 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::Abi;
 use super::launcher::{Launcher, Maker};
+use crate::env::variable::{self, Variable};
 
 /// Names a library; nothing else is looked for then.
-const VARIABLE: &str = "POLYRANK_MPI_LIBRARY";
+const VARIABLE: Variable = variable::POLYRANK_MPI_LIBRARY;
 
 /// Names of Open MPI's library.
 const OPEN_MPI: [&str; 1] = ["libmpi.so.40"];
@@ -43,7 +44,7 @@ pub(super) struct Found {
 /// # Errors
 /// What was looked for, and what was wrong with each that was there.
 pub(super) fn find(launcher: &Launcher) -> Result<Found, String> {
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+    if let Some(path) = VARIABLE.value() {
         let shown = path.to_string_lossy().into_owned();
         return open(&path, launcher).map_err(|refusal| match refusal {
             Refusal::Missing(why) | Refusal::Unfit(why) => {
@@ -106,15 +107,16 @@ fn folders() -> Vec<PathBuf> {
     let beside = |program: &Path| program.parent()?.parent().map(|root| root.join("lib"));
     let own = std::env::args_os().next().map(PathBuf::from);
     let own = own.filter(|own| own.components().count() > 1);
-    let roots = ["OPAL_PREFIX", "VIRTUAL_ENV", "CONDA_PREFIX"];
-    let roots = roots.iter().filter_map(std::env::var_os).map(|root| Path::new(&root).join("lib"));
+    let roots = [variable::OPAL_PREFIX, variable::VIRTUAL_ENV, variable::CONDA_PREFIX];
+    let roots = roots.into_iter().filter_map(Variable::value);
+    let roots = roots.map(|root| Path::new(&root).join("lib"));
     // The parent of a rank is its launcher, or that one's proxy.
     let parent = format!("/proc/{}/exe", std::os::unix::process::parent_id());
     let parent = std::fs::read_link(parent).ok();
     let mut folders: Vec<PathBuf> = parent.as_deref().and_then(beside).into_iter().collect();
     folders.extend(roots);
     folders.extend(own.as_deref().and_then(beside));
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = variable::PATH.value().unwrap_or_default();
     let launcher = std::env::split_paths(&path).map(|folder| folder.join("mpiexec"));
     folders.extend(launcher.filter(|file| file.exists()).filter_map(|file| beside(&file)));
     folders
@@ -188,8 +190,8 @@ mod tests {
     use super::*;
 
     fn launcher(variables: &'static [(&str, &str)]) -> Launcher {
-        Launcher::from_lookup(|name| {
-            let found = variables.iter().find(|(other, _)| *other == name);
+        Launcher::from_lookup(|variable| {
+            let found = variables.iter().find(|(name, _)| *name == variable.name());
             found.map(|(_, value)| (*value).to_owned())
         })
     }

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::functions::Functions;
+use crate::env::variable::{self, Variable};
 
 /// Names a library; nothing else is looked for then.
-const VARIABLE: &str = "POLYRANK_NCCL_LIBRARY";
+const VARIABLE: Variable = variable::POLYRANK_NCCL_LIBRARY;
 
 /// The name that the library itself has, the only one in the wheels of PyPI.
 const NAME: &str = "libnccl.so.2";
@@ -50,7 +51,7 @@ pub(super) struct Found {
 /// # Errors
 /// What was looked for, and what was wrong with each that was there.
 pub(super) fn find() -> Result<Found, String> {
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+    if let Some(path) = VARIABLE.value() {
         let shown = path.to_string_lossy().into_owned();
         return open(&path).map_err(|refusal| match refusal {
             Refusal::Missing(why) | Refusal::Unfit(why) => {
@@ -117,8 +118,8 @@ fn open(name: &OsStr) -> Result<Found, Refusal> {
 fn package_folders() -> Vec<PathBuf> {
     let mut folders =
         loaded_packages(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
-    let variables = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(std::env::var_os);
-    let mut roots: Vec<PathBuf> = variables.map(PathBuf::from).collect();
+    let roots = [variable::VIRTUAL_ENV, variable::CONDA_PREFIX].into_iter();
+    let mut roots: Vec<PathBuf> = roots.filter_map(Variable::value).map(PathBuf::from).collect();
     let own = std::env::args_os().next().map(PathBuf::from);
     roots.extend(own.as_deref().and_then(Path::parent).and_then(Path::parent).map(Path::to_owned));
     for root in roots {

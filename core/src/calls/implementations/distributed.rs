@@ -8,6 +8,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::calls::resolve::unsupported;
+use crate::env::variable::{self, Variable};
 use crate::{DEFAULT_TIMEOUT, Error, Result, distributed};
 
 /// Limit of operations of a group that was given none.
@@ -22,8 +23,8 @@ pub(crate) async fn is_available(_: Invocation) -> Result<Answer> {
 
 /// Whether a launcher started this process.
 pub(crate) async fn is_torchelastic_launched(_: Invocation) -> Result<Answer> {
-    let has = |name| std::env::var_os(name).is_some();
-    (has("POLYRANK_RUN_ID") || has("TORCHELASTIC_RUN_ID")).into_answer()
+    let names = [variable::POLYRANK_RUN_ID, variable::TORCHELASTIC_RUN_ID];
+    names.into_iter().any(Variable::is_set).into_answer()
 }
 
 /// Whether the default group exists.
@@ -60,7 +61,7 @@ pub(crate) async fn get_world_size(call: Invocation) -> Result<Answer> {
 /// This process's rank among those on its host, as the launcher said.
 pub(crate) async fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
     let fallback: Option<i32> = call.take(get_node_local_rank::FALLBACK_RANK)?;
-    let said = std::env::var("LOCAL_RANK").ok().and_then(|text| text.parse::<i32>().ok());
+    let said = variable::LOCAL_RANK.text().and_then(|text| text.parse::<i32>().ok());
     said.or(fallback)
         .ok_or_else(|| Error::Rendezvous {
             message: "LOCAL_RANK is not in the environment. Consider passing fallback_rank to \

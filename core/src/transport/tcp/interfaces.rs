@@ -9,10 +9,11 @@
 
 use std::net::IpAddr;
 
+use crate::env::variable::{self, Variable};
 use crate::{Error, Result};
 
 /// The variable whose names are whole.
-const GLOO: &str = "GLOO_SOCKET_IFNAME";
+const GLOO: Variable = variable::GLOO_SOCKET_IFNAME;
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(super) struct Interface {
 ///
 /// # Errors
 /// [`Error::Rendezvous`] saying which interfaces there are, if one of the list is not.
-pub fn addresses(variable: &str, list: &str, toward: IpAddr) -> Result<Vec<IpAddr>> {
+pub fn addresses(variable: Variable, list: &str, toward: IpAddr) -> Result<Vec<IpAddr>> {
     let found = if_addrs::get_if_addrs().map_err(|error| Error::Network {
         message: format!("the system does not name its network interfaces: {error}"),
     })?;
@@ -38,7 +39,7 @@ pub fn addresses(variable: &str, list: &str, toward: IpAddr) -> Result<Vec<IpAdd
 }
 
 fn choose(
-    variable: &str,
+    variable: Variable,
     list: &str,
     toward: IpAddr,
     interfaces: &[Interface],
@@ -80,7 +81,7 @@ fn choose(
     Ok(addresses)
 }
 
-fn matches(variable: &str, entry: &str, interface: &Interface) -> bool {
+fn matches(variable: Variable, entry: &str, interface: &Interface) -> bool {
     if let Ok(address) = entry.trim_matches(['[', ']']).parse::<IpAddr>() {
         return interface.address == address;
     }
@@ -99,7 +100,7 @@ fn in_order(mut interfaces: Vec<&Interface>, toward: IpAddr) -> Vec<&Interface> 
     interfaces
 }
 
-fn none(variable: &str, list: &str, why: &str, interfaces: &[Interface]) -> Error {
+fn none(variable: Variable, list: &str, why: &str, interfaces: &[Interface]) -> Error {
     let known: Vec<String> =
         interfaces.iter().map(|one| format!("{} ({})", one.name, one.address)).collect();
     Error::Rendezvous {
@@ -124,9 +125,9 @@ mod tests {
 
     use super::*;
 
-    const OURS: &str = "POLYRANK_IFNAME";
+    const OURS: Variable = variable::POLYRANK_IFNAME;
 
-    fn chosen(variable: &str, list: &str, toward: &str) -> std::result::Result<String, String> {
+    fn chosen(variable: Variable, list: &str, toward: &str) -> std::result::Result<String, String> {
         let host = [
             ("lo", "127.0.0.1"),
             ("lo", "::1"),
@@ -178,7 +179,7 @@ mod tests {
             (OURS, "^eth01,^docker", "`^docker` is none"),
         ] {
             let error = chosen(variable, list, "10.0.0.1").unwrap_err();
-            assert!(error.contains(variable) && error.contains(why), "{error}");
+            assert!(error.contains(variable.name()) && error.contains(why), "{error}");
         }
     }
 }

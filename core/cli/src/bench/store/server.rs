@@ -11,6 +11,7 @@ use super::load::Door;
 use crate::itself;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::die_with_launcher;
+use polyrank::env::variable;
 
 /// A server that listens, at one of its doors.
 pub(super) struct Server {
@@ -56,7 +57,7 @@ impl Server {
     pub(super) fn torch(python: Option<&Path>) -> Result<Server, Lack> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
-            .or_else(|| std::env::var_os("POLYRANK_BENCH_GLOO"))
+            .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
         let words = vec![python, "-c".into(), TORCH.into()];
         Server::start("torch", words).map_err(|lack| match lack {

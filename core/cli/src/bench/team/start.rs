@@ -19,6 +19,7 @@ use crate::launch::arguments::Part;
 use crate::launch::environment::reserve_port;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::Process;
+use polyrank::env::variable;
 
 /// The ranks of Node.
 const NODE_SCRIPT: &str = include_str!("../ranks/rank.mjs");
@@ -126,15 +127,15 @@ fn variables(contender: &Contender, assignment: &Assignment) -> io::Result<Vec<(
     let assignment = serde_json::to_string(assignment)?;
     let fixed = [
         (VARIABLE, assignment.as_str()),
-        ("PYTHONUNBUFFERED", "1"),
+        (variable::PYTHONUNBUFFERED, "1"),
         // Each rank would otherwise start a thread per core in its numerical library.
-        ("OMP_NUM_THREADS", "1"),
+        (variable::OMP_NUM_THREADS, "1"),
         // A name that leads elsewhere costs Gloo its loopback connections.
-        ("GLOO_SOCKET_IFNAME", "lo"),
-        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        (variable::GLOO_SOCKET_IFNAME, "lo"),
+        (variable::OMPI_ALLOW_RUN_AS_ROOT, "1"),
+        (variable::OMPI_ALLOW_RUN_AS_ROOT_CONFIRM, "1"),
     ];
-    let fixed = fixed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let fixed = fixed.map(|(variable, value)| (variable.name().to_owned(), value.to_owned()));
     Ok(fixed.into_iter().chain(contender.environment.iter().cloned()).collect())
 }
 

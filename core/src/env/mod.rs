@@ -1,10 +1,13 @@
-//! The environment variables that a launcher sets for a rank, read in one place.
-//! Knows nothing of what is done with them.
+//! What the environment says, as the rest of the code takes it; `variable` is the table of all
+//! variables. Knows nothing of what is done with them.
+
+pub mod variable;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use self::variable::Variable;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 
@@ -17,12 +20,6 @@ pub struct Environment {
     pub rank: Option<u32>,
     /// `WORLD_SIZE`: the number of ranks.
     pub world_size: Option<u32>,
-    /// `LOCAL_RANK`: this process's number among those of its host.
-    pub local_rank: Option<u32>,
-    /// `LOCAL_WORLD_SIZE`: the number of ranks on this host.
-    pub local_world_size: Option<u32>,
-    /// `GROUP_RANK`: the number of this host, as torchrun counts.
-    pub group_rank: Option<u32>,
     /// `MASTER_ADDR`: name or address of the host of rank 0.
     pub master_addr: Option<String>,
     /// `MASTER_PORT`: the port of the store on that host.
@@ -42,31 +39,21 @@ impl Environment {
     /// # Errors
     /// [`Error::Rendezvous`] naming the variable whose value cannot be read.
     pub fn read() -> Result<Self> {
-        Self::from_lookup(|name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_lookup(Variable::text)
     }
 
     /// As [`Environment::read`], from `lookup` in place of the process's environment.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        // An empty variable is what shells make of an unset one.
-        let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+    pub fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
+        let use_agent_store = lookup(variable::TORCHELASTIC_USE_AGENT_STORE);
+        let launchers = [variable::OMPI_COMM_WORLD_RANK, variable::PMIX_RANK, variable::PMI_RANK];
         Ok(Self {
-            rank: number("RANK", text("RANK"))?,
-            world_size: number("WORLD_SIZE", text("WORLD_SIZE"))?,
-            local_rank: number("LOCAL_RANK", text("LOCAL_RANK"))?,
-            local_world_size: number("LOCAL_WORLD_SIZE", text("LOCAL_WORLD_SIZE"))?,
-            group_rank: number("GROUP_RANK", text("GROUP_RANK"))?,
-            master_addr: text("MASTER_ADDR"),
-            master_port: number("MASTER_PORT", text("MASTER_PORT"))?,
-            use_agent_store: text("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
-            has_mpi_launcher: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
-                .iter()
-                .any(|name| text(name).is_some()),
-            restart_count: number(
-                "TORCHELASTIC_RESTART_COUNT",
-                text("TORCHELASTIC_RESTART_COUNT"),
-            )?,
+            rank: number(variable::RANK, &lookup)?,
+            world_size: number(variable::WORLD_SIZE, &lookup)?,
+            master_addr: lookup(variable::MASTER_ADDR),
+            master_port: number(variable::MASTER_PORT, &lookup)?,
+            use_agent_store: use_agent_store.as_deref() == Some("True"),
+            has_mpi_launcher: launchers.into_iter().any(|rank| lookup(rank).is_some()),
+            restart_count: number(variable::TORCHELASTIC_RESTART_COUNT, &lookup)?,
         })
     }
 }
@@ -74,23 +61,23 @@ impl Environment {
 /// The name of the run that this process belongs to, if anything names it: the ranks of two runs
 /// that come to one store are kept apart by it.
 pub fn run_id() -> Option<String> {
-    run_id_from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    run_id_from(Variable::text)
 }
 
 /// As [`run_id`], from `lookup` in place of the process's environment. The first of
 /// `POLYRANK_RUN_ID` (also `polyrank run --run-id`), `TORCHELASTIC_RUN_ID`, and Slurm's job with
 /// its step. In Kubernetes nothing names a job: its author sets `POLYRANK_RUN_ID`.
-fn run_id_from(lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
+fn run_id_from(lookup: impl Fn(Variable) -> Option<String>) -> Option<String> {
     // What torchrun says if nobody named its run.
-    let torch = || text("TORCHELASTIC_RUN_ID").filter(|name| name != "none");
+    let torch = || lookup(variable::TORCHELASTIC_RUN_ID).filter(|name| name != "none");
     let slurm = || {
         // The components of a heterogeneous job have numbers of their own beside the job's.
-        let job = text("SLURM_HET_JOB_ID").or_else(|| text("SLURM_JOB_ID"))?;
-        let step = text("SLURM_STEP_ID").map(|step| format!(".{step}")).unwrap_or_default();
+        let job = lookup(variable::SLURM_HET_JOB_ID).or_else(|| lookup(variable::SLURM_JOB_ID))?;
+        let step = lookup(variable::SLURM_STEP_ID).map(|step| format!(".{step}"));
+        let step = step.unwrap_or_default();
         Some(format!("slurm-{job}{step}"))
     };
-    text("POLYRANK_RUN_ID").or_else(torch).or_else(slurm)
+    lookup(variable::POLYRANK_RUN_ID).or_else(torch).or_else(slurm)
 }
 
 /// What the environment says about ranks that are reached by WebSocket.
@@ -111,21 +98,18 @@ impl WebSocketEnvironment {
     /// # Errors
     /// [`Error::Rendezvous`] naming the variable whose value cannot be read.
     pub fn read() -> Result<Self> {
-        Self::from_lookup(|name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_lookup(Variable::text)
     }
 
     /// As [`WebSocketEnvironment::read`], from `lookup` in place of the process's environment.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        const GRACE: &str = "POLYRANK_RECONNECT_GRACE_MS";
-        let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        let origins = text(AllowedOrigins::VARIABLE).unwrap_or_default();
+    pub fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
+        const ORIGINS: Variable = variable::POLYRANK_ALLOWED_ORIGINS;
+        let origins = lookup(ORIGINS).unwrap_or_default();
         Ok(Self {
             allowed_origins: AllowedOrigins::parse(&origins).map_err(|why| Error::Rendezvous {
-                message: format!("environment variable {}: {why}", AllowedOrigins::VARIABLE),
+                message: format!("environment variable {ORIGINS}: {why}"),
             })?,
-            reconnect_grace_ms: number(GRACE, text(GRACE))?,
+            reconnect_grace_ms: number(variable::POLYRANK_RECONNECT_GRACE_MS, &lookup)?,
         })
     }
 }
@@ -133,7 +117,7 @@ impl WebSocketEnvironment {
 /// `POLYRANK_LINK_COSTS`: the file in which `polyrank bench --calibrate` left what links cost, as
 /// rank 0 sees it; the others learn it from rank 0.
 pub fn link_costs_file() -> Option<PathBuf> {
-    std::env::var_os("POLYRANK_LINK_COSTS").filter(|path| !path.is_empty()).map(PathBuf::from)
+    variable::POLYRANK_LINK_COSTS.value().map(PathBuf::from)
 }
 
 /// Most bytes of a file of link costs, which holds a line for each class of links.
@@ -161,7 +145,7 @@ pub struct TransportEnvironment {
     pub transport: TransportChoice,
     /// `POLYRANK_IFNAME`, or `GLOO_SOCKET_IFNAME` where that is not set: the network interfaces
     /// over which ranks are reached, as the variable and its value.
-    pub interfaces: Option<(&'static str, String)>,
+    pub interfaces: Option<(Variable, String)>,
 }
 
 /// What ranks of one host use.
@@ -182,14 +166,12 @@ impl TransportEnvironment {
     /// # Errors
     /// [`Error::Rendezvous`] naming the variable whose value is none of those expected.
     pub fn read() -> Result<Self> {
-        Self::from_lookup(|name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_lookup(Variable::text)
     }
 
     /// As [`TransportEnvironment::read`], from `lookup` in place of the process's environment.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let text = lookup("POLYRANK_TRANSPORT").unwrap_or_default();
+    pub fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
+        let text = lookup(variable::POLYRANK_TRANSPORT).unwrap_or_default();
         let transport = match text.trim().to_ascii_lowercase().as_str() {
             "" | "auto" => TransportChoice::Auto,
             "tcp" => TransportChoice::Tcp,
@@ -202,22 +184,27 @@ impl TransportEnvironment {
                 return Err(Error::Rendezvous { message });
             }
         };
-        let interfaces = ["POLYRANK_IFNAME", "GLOO_SOCKET_IFNAME"].into_iter().find_map(|name| {
-            let value = lookup(name).filter(|value| !value.trim().is_empty())?;
-            Some((name, value))
+        let lists = [variable::POLYRANK_IFNAME, variable::GLOO_SOCKET_IFNAME];
+        let interfaces = lists.into_iter().find_map(|variable| {
+            let list = lookup(variable).filter(|list| !list.trim().is_empty())?;
+            Some((variable, list))
         });
         Ok(Self { transport, interfaces })
     }
 }
 
-fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>> {
-    let Some(text) = text else { return Ok(None) };
+fn number<T: TryFrom<u64>>(
+    variable: Variable,
+    lookup: impl Fn(Variable) -> Option<String>,
+) -> Result<Option<T>> {
+    let Some(text) = lookup(variable) else { return Ok(None) };
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
     match number {
         Some(number) => Ok(Some(number)),
         None => Err(Error::Rendezvous {
             message: format!(
-                "environment variable {name} is '{text}'; a whole number from 0 to {} is expected",
+                "environment variable {variable} is '{text}'; a whole number from 0 to {} is \
+                 expected",
                 (1u64 << (8 * size_of::<T>())) - 1
             ),
         }),
@@ -227,12 +214,21 @@ fn number<T: TryFrom<u64>>(name: &str, text: Option<String>) -> Result<Option<T>
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::collections::HashMap;
+
     use super::*;
 
+    /// An environment that has these variables.
+    fn having(variables: &[(&str, &str)]) -> impl Fn(Variable) -> Option<String> {
+        let variables: HashMap<String, String> = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        move |variable| variables.get(variable.name()).cloned()
+    }
+
     fn read(variables: &[(&str, &str)]) -> Result<Environment> {
-        Environment::from_lookup(|name| {
-            variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
-        })
+        Environment::from_lookup(having(variables))
     }
 
     #[test]
@@ -241,7 +237,6 @@ mod tests {
         let environment = read(&[
             ("RANK", "3"),
             ("WORLD_SIZE", "4"),
-            ("LOCAL_RANK", ""),
             ("MASTER_ADDR", "::1"),
             ("MASTER_PORT", "65535"),
             ("TORCHELASTIC_USE_AGENT_STORE", "True"),
@@ -266,7 +261,6 @@ mod tests {
         let ours = ("POLYRANK_RUN_ID", "ours");
         for (variables, expected) in [
             (vec![], None),
-            (vec![("POLYRANK_RUN_ID", "")], None),
             (vec![("TORCHELASTIC_RUN_ID", "none")], None),
             (slurm[..1].to_vec(), Some("slurm-12")),
             (slurm.to_vec(), Some("slurm-12.3")),
@@ -274,22 +268,14 @@ mod tests {
             (vec![slurm[0], torch], Some("torch")),
             (vec![slurm[0], torch, ours], Some("ours")),
         ] {
-            let lookup = |name: &str| {
-                let found = variables.iter().find(|(other, _)| *other == name);
-                found.map(|(_, value)| (*value).to_owned())
-            };
-            assert_eq!(run_id_from(lookup).as_deref(), expected, "{variables:?}");
+            assert_eq!(run_id_from(having(&variables)).as_deref(), expected, "{variables:?}");
         }
     }
 
     #[test]
     fn settings_of_websockets_have_defaults() {
-        let read = |variables: &[(&str, &str)]| {
-            WebSocketEnvironment::from_lookup(|name| {
-                let found = variables.iter().find(|(other, _)| *other == name);
-                found.map(|(_, value)| (*value).to_owned())
-            })
-        };
+        let read =
+            |variables: &[(&str, &str)]| WebSocketEnvironment::from_lookup(having(variables));
         assert_eq!(read(&[]).unwrap(), WebSocketEnvironment::default());
         let variables =
             [("POLYRANK_ALLOWED_ORIGINS", "*"), ("POLYRANK_RECONNECT_GRACE_MS", "60000")];
