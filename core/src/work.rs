@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::backend::{Backend, Issued};
+use crate::backend::{Backend, IssuedOperation};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::{Error, OnDevice, Result, Tensor};
@@ -38,7 +38,7 @@ impl Work {
     /// A work of one part for each of `issued`, whose tensors are the `outputs` alone.
     pub(crate) fn new(
         name: &'static str,
-        issued: Vec<(Issued, Arc<dyn Backend>)>,
+        issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
     ) -> Work {
         let devices = outputs.iter().filter_map(|tensor| tensor.region().device()).collect();
@@ -48,7 +48,7 @@ impl Work {
     /// As [`Work::new`], where tensors on `devices` are written or read.
     pub(crate) fn reading(
         name: &'static str,
-        issued: Vec<(Issued, Arc<dyn Backend>)>,
+        issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
         devices: Vec<OnDevice>,
     ) -> Work {

@@ -6,7 +6,7 @@
 use std::process::Command;
 
 use polyrank::backend::{LentMemory, Waiting};
-use polyrank::process_group::Tried;
+use polyrank::process_group::FastPathResult;
 use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
 use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
@@ -192,9 +192,11 @@ fn between_the_two_steps_of_a_small_operation() {
         let tried = group.try_plain(&plain, &mut LentMemory::Apart(&given, &mut taken));
         let sockets_alone = std::env::var("POLYRANK_TRANSPORT").is_ok_and(|it| it == "tcp");
         match tried {
-            Some(Tried::Begun(_)) => assert!(!sockets_alone, "the board is shared memory"),
+            Some(FastPathResult::Pending(_)) => {
+                assert!(!sockets_alone, "the board is shared memory")
+            }
             None => assert!(sockets_alone, "it goes over the board"),
-            Some(Tried::Done(_)) => panic!("it was done without the others"),
+            Some(FastPathResult::Done(_)) => panic!("it was done without the others"),
         }
         group.get_group_store().set("shown", b"").unwrap();
         die();

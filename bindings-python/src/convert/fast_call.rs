@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polyrank::backend::{LentMemory, Waiting};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
-use polyrank::process_group::Kept;
+use polyrank::process_group::HeldBuffers;
 use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
 use pyo3::prelude::*;
@@ -147,7 +147,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
                 LentMemory::Apart(readable(input), writable(output)?)
             }
         };
-        let kept = || Kept {
+        let kept = || HeldBuffers {
             input: self.arrays[1].as_ref().map(|(array, object)| region(array, object)),
             output: match &self.arrays[0] {
                 Some((array, object)) => region(array, object),

@@ -47,7 +47,7 @@ pub const AT_ONCE_BYTES: usize = BOARD_BYTES;
 
 /// What all ranks know of a collective, and must agree on.
 #[derive(Clone, Copy, Debug)]
-pub struct Agreed {
+pub struct CallFacts {
     /// The collective.
     pub collective: Collective,
     /// The element type.
@@ -65,7 +65,7 @@ pub struct Agreed {
     pub detail: u64,
 }
 
-impl Agreed {
+impl CallFacts {
     /// What the ranks compare of it, which run it by `algorithm`.
     pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
         Fingerprint {
@@ -83,7 +83,7 @@ impl Agreed {
 /// One collective, checked, with contiguous memory. What is agreed on reads as its own.
 pub struct Call {
     /// What all ranks know of it.
-    pub agreed: Agreed,
+    pub agreed: CallFacts,
     /// The method as it was called, for messages.
     pub name: &'static str,
     /// Blocks of the input buffer.
@@ -97,9 +97,9 @@ pub struct Call {
 }
 
 impl Deref for Call {
-    type Target = Agreed;
+    type Target = CallFacts;
 
-    fn deref(&self) -> &Agreed {
+    fn deref(&self) -> &CallFacts {
         &self.agreed
     }
 }
@@ -108,21 +108,21 @@ impl Deref for Call {
 #[derive(Clone, Copy, Debug)]
 pub struct SmallCall {
     /// What all ranks know of it.
-    pub agreed: Agreed,
+    pub agreed: CallFacts,
     /// Whether the caller waits for it at once.
     pub waiting: Waiting,
 }
 
 impl Deref for SmallCall {
-    type Target = Agreed;
+    type Target = CallFacts;
 
-    fn deref(&self) -> &Agreed {
+    fn deref(&self) -> &CallFacts {
         &self.agreed
     }
 }
 
 /// What a [`SmallCall`] needs to go on after [`Backend::try_small`].
-pub struct Lasting {
+pub struct PersistentBuffers {
     /// When it must be done.
     pub deadline: Instant,
     /// Blocks of the input buffer.
@@ -142,7 +142,7 @@ pub enum Attempt<'a> {
     Done(u64),
     /// This rank has given its part, and others have not: it goes on when this is called. Nothing
     /// else can be issued before that; whoever drops it gets no outcome.
-    Begun(Box<dyn FnOnce(Lasting) -> Issued + 'a>),
+    Started(Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>),
 }
 
 /// A message to or from another rank.
@@ -160,7 +160,7 @@ pub struct Transfer {
 }
 
 /// The leaving of a group, which takes a while.
-pub type Ending = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+pub type EndFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ pub type Share = Box<dyn Any + Send>;
 
 /// Something issued: its number, and its completion.
 #[derive(Clone, Debug)]
-pub struct Issued {
+pub struct IssuedOperation {
     /// Sequence number in the group.
     pub sequence: u64,
     /// How it is told that it is done.
@@ -193,7 +193,12 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of a broken group, at once.
-    fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    fn collective(
+        &self,
+        call: Call,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation>;
     /// Tries to carry out a small collective at once, in the memory of the caller.
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let _ = (call, memory);
@@ -203,12 +208,22 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of a broken group, at once.
-    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    fn send(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation>;
     /// Issues the receiving of a message.
     ///
     /// # Errors
     /// Those of a broken group, at once.
-    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued>;
+    fn recv(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation>;
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let _ = (to, payload);
@@ -229,7 +244,7 @@ pub trait Backend: Send + Sync + 'static {
         calls: Vec<Call>,
         deadline: Instant,
         waiting: Waiting,
-    ) -> Result<Vec<Issued>> {
+    ) -> Result<Vec<IssuedOperation>> {
         calls.into_iter().map(|call| self.collective(call, deadline, waiting)).collect()
     }
     /// Issues messages that go together, each to or from another rank.
@@ -241,7 +256,7 @@ pub trait Backend: Send + Sync + 'static {
         messages: Vec<(Direction, Transfer)>,
         deadline: Instant,
         waiting: Waiting,
-    ) -> Result<Vec<Issued>> {
+    ) -> Result<Vec<IssuedOperation>> {
         let issue = |(direction, transfer)| match direction {
             Direction::Send => self.send(transfer, deadline, waiting),
             Direction::Receive => self.recv(transfer, deadline, waiting),
@@ -294,7 +309,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Backend::shutdown`].
-    fn shutdown_async(self: Arc<Self>, limit: Duration) -> Ending {
+    fn shutdown_async(self: Arc<Self>, limit: Duration) -> EndFuture {
         Box::pin(unblock(move || self.shutdown(limit)))
     }
 }

@@ -7,16 +7,16 @@ use super::departure::Departure;
 use super::registration::{Bootstrap, Connecting};
 use super::stall::{AGAIN, StallInspector};
 use super::{
-    Agreed, Attempt, Backend, Call, Capabilities, Ending, Issued, Lasting, LentMemory, SmallCall,
-    Transfer, Waiting, meet,
+    Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssuedOperation, LentMemory,
+    PersistentBuffers, SmallCall, Transfer, Waiting, meet,
 };
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
-    Bindings, Boarding, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
-    Small, SpinPolicy,
+    Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
+    SlotProgress, SmallAttempt, SmallCollective, SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{Known, Overrides, Selector};
@@ -39,13 +39,13 @@ pub struct ScheduledBackend {
     has_board: bool,
     /// What stands for the schedule of operations over the board.
     no_steps: Arc<Schedule>,
-    issuing: Mutex<Issuing>,
+    issuing: Mutex<IssueState>,
     selector: Selector,
     inspector: Arc<StallInspector>,
 }
 
 /// What must go together: numbers are given in the order in which operations are issued.
-struct Issuing {
+struct IssueState {
     collectives: u64,
     messages: u64,
     schedules: Cache,
@@ -93,7 +93,7 @@ impl ScheduledBackend {
         }
         let selector = Selector::new(&meeting.topology, &meeting.prices, overrides);
         let schedules = Cache::new(Arc::new(meeting.topology));
-        let issuing = Issuing { collectives: 0, messages: 0, schedules };
+        let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
@@ -121,8 +121,13 @@ impl Backend for ScheduledBackend {
         Capabilities::complete()
     }
 
-    fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
-        let Agreed { collective, dtype, reduce_op, root, .. } = call.agreed;
+    fn collective(
+        &self,
+        call: Call,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
+        let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
         let on_board = self.is_small(collective, call.shared_bytes);
         let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let algorithm = self.algorithm(collective, known, on_board);
@@ -134,7 +139,7 @@ impl Backend for ScheduledBackend {
                 who: format!("the {} backend", self.backend),
                 operation: call.name.into(),
             })?;
-        let boarding = on_board.then(|| Boarding {
+        let slot_progress = on_board.then(|| SlotProgress {
             small: self.small(collective, dtype, reduce_op, root),
             fits: fits(&call),
             shown: false,
@@ -145,7 +150,7 @@ impl Backend for ScheduledBackend {
             sequence,
             fingerprint,
             schedule,
-            boarding,
+            slot_progress,
             bindings: Bindings { input: call.input, output: call.output },
             dtype,
             reduce_op: executed(reduce_op),
@@ -153,16 +158,16 @@ impl Backend for ScheduledBackend {
             finish: call.finish,
             completion: completion.clone(),
         };
-        let settling = self.driver.submit(operation, waiting);
+        let deferred = self.driver.submit(operation, waiting);
         // Callbacks may issue operations.
         drop(issuing);
-        drop(settling);
-        Ok(Issued { sequence, completion })
+        drop(deferred);
+        Ok(IssuedOperation { sequence, completion })
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let SmallCall { agreed, waiting } = *call;
-        let Agreed { collective, dtype, reduce_op, root, .. } = agreed;
+        let CallFacts { collective, dtype, reduce_op, root, .. } = agreed;
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }
@@ -178,23 +183,28 @@ impl Backend for ScheduledBackend {
             return Attempt::Declined;
         };
         let sequence = issuing.collectives + 1;
-        let numbered = (sequence, &fingerprint);
-        let (tried, settling) = self.driver.try_small(numbered, &small, memory, waiting);
-        issuing.collectives += u64::from(tried.is_some());
-        if tried != Some(false) {
+        let (attempt, deferred) =
+            self.driver.try_small(sequence, &fingerprint, &small, memory, waiting);
+        if attempt != SmallAttempt::Declined {
+            issuing.collectives = sequence;
+        }
+        if attempt != SmallAttempt::Shown {
             // Callbacks may issue operations.
             drop(issuing);
-            drop(settling);
-            return tried.map_or(Attempt::Declined, |_| Attempt::Done(sequence));
+            drop(deferred);
+            return match attempt {
+                SmallAttempt::Done => Attempt::Done(sequence),
+                SmallAttempt::Declined | SmallAttempt::Shown => Attempt::Declined,
+            };
         }
-        Attempt::Begun(Box::new(move |lasting| {
-            let Lasting { deadline, input, output, finish } = lasting;
+        Attempt::Started(Box::new(move |buffers| {
+            let PersistentBuffers { deadline, input, output, finish } = buffers;
             let completion = Arc::new(Completion::new());
             let operation = Operation {
                 sequence,
                 fingerprint,
                 schedule,
-                boarding: Some(Boarding { small, fits: true, shown: true }),
+                slot_progress: Some(SlotProgress { small, fits: true, shown: true }),
                 bindings: Bindings { input, output },
                 dtype,
                 reduce_op: small.reduce_op,
@@ -204,36 +214,46 @@ impl Backend for ScheduledBackend {
             };
             let later = self.driver.submit(operation, waiting);
             drop(issuing);
-            drop((settling, later));
-            Issued { sequence, completion }
+            drop((deferred, later));
+            IssuedOperation { sequence, completion }
         }))
     }
 
-    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn send(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         self.message(transfer, deadline, |message| self.driver.send(message, waiting))
     }
 
-    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn recv(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
     }
 
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let Some(mut issuing) = self.try_issuing() else { return false };
-        let (sent, settling) = self.driver.send_short(to, payload);
+        let (sent, deferred) = self.driver.send_short(to, payload);
         issuing.messages += u64::from(sent);
         // Callbacks may issue operations.
         drop(issuing);
-        drop(settling);
+        drop(deferred);
         sent
     }
 
     fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> Option<u32> {
         let mut issuing = self.try_issuing()?;
-        let (sender, settling) = self.driver.receive_short(from, memory);
+        let (sender, deferred) = self.driver.receive_short(from, memory);
         issuing.messages += u64::from(sender.is_some());
         // Callbacks may issue operations.
         drop(issuing);
-        drop(settling);
+        drop(deferred);
         sender
     }
 
@@ -281,7 +301,7 @@ impl Backend for ScheduledBackend {
         self.end()
     }
 
-    fn shutdown_async(self: Arc<Self>, limit: Duration) -> Ending {
+    fn shutdown_async(self: Arc<Self>, limit: Duration) -> EndFuture {
         Box::pin(async move {
             self.driver.idle(Instant::now() + limit).ended().await;
             self.departure().compare(limit).await;
@@ -313,7 +333,7 @@ impl ScheduledBackend {
     /// Whether an operation goes over the board. All ranks decide alike.
     fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
         self.has_board
-            && Small::suits(collective, shared_bytes, BOARD_BYTES)
+            && SmallCollective::suits(collective, shared_bytes, BOARD_BYTES)
             && !self.selector.is_told(collective)
     }
 
@@ -327,7 +347,7 @@ impl ScheduledBackend {
     }
 
     /// The schedule of a call; without a step where it goes over the board whatever comes.
-    fn schedule(&self, issuing: &mut Issuing, call: &Fingerprint) -> Option<Arc<Schedule>> {
+    fn schedule(&self, issuing: &mut IssueState, call: &Fingerprint) -> Option<Arc<Schedule>> {
         if call.algorithm == BOARD_ALGORITHM {
             return Some(self.no_steps.clone());
         }
@@ -336,18 +356,24 @@ impl ScheduledBackend {
         issuing.schedules.get(Key { collective, algorithm: call.algorithm.into(), place })
     }
 
-    fn small(&self, collective: Collective, dtype: DType, reduce_op: ReduceOp, root: u32) -> Small {
+    fn small(
+        &self,
+        collective: Collective,
+        dtype: DType,
+        reduce_op: ReduceOp,
+        root: u32,
+    ) -> SmallCollective {
         let reduce_op = executed(reduce_op);
-        Small { collective, dtype, reduce_op, root, rank: self.rank, size: self.size }
+        SmallCollective { collective, dtype, reduce_op, root, rank: self.rank, size: self.size }
     }
 
-    fn issuing(&self) -> MutexGuard<'_, Issuing> {
+    fn issuing(&self) -> MutexGuard<'_, IssueState> {
         self.issuing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`ScheduledBackend::issuing`], unless another thread has it, perhaps for longer than what
     /// is done at once takes.
-    fn try_issuing(&self) -> Option<MutexGuard<'_, Issuing>> {
+    fn try_issuing(&self) -> Option<MutexGuard<'_, IssueState>> {
         match self.issuing.try_lock() {
             Ok(issuing) => Some(issuing),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -360,7 +386,7 @@ impl ScheduledBackend {
         transfer: Transfer,
         deadline: Instant,
         start: impl FnOnce(Message) -> S,
-    ) -> Result<Issued> {
+    ) -> Result<IssuedOperation> {
         let completion = Arc::new(Completion::new());
         let Transfer { peer, tag, dtype, memory, finish } = transfer;
         let mut issuing = self.issuing();
@@ -368,11 +394,11 @@ impl ScheduledBackend {
         let sequence = issuing.messages;
         let message =
             Message { peer, tag, dtype, memory, deadline, finish, completion: completion.clone() };
-        let settling = start(message);
+        let deferred = start(message);
         // Callbacks may issue operations.
         drop(issuing);
-        drop(settling);
-        Ok(Issued { sequence, completion })
+        drop(deferred);
+        Ok(IssuedOperation { sequence, completion })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use super::boarding::Boarded;
 use super::closed::ClosedTransport;
-use super::failure::{Broken, Cause, StallReport};
+use super::failure::{BrokenGroup, Cause, StallReport};
+use super::slot_exchange::SlotExchange;
 use super::spin::cores;
-use super::state::{Finished, State};
-use super::{Envelope, Message, Operation, Small};
+use super::state::{FinishedOperation, State};
+use super::{Envelope, Message, Operation, SmallAttempt, SmallCollective, SpinBudget};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
@@ -96,31 +96,29 @@ impl Executor {
                 self.transport.connect(peer);
             }
         }
-        self.state.boarded = Some(Boarded::new(board));
+        self.state.exchange = Some(SlotExchange::new(board));
         self
     }
 
     /// Whether small operations go over a board.
     pub fn has_board(&self) -> bool {
-        self.state.boarded.is_some()
+        self.state.exchange.is_some()
     }
 
-    /// Tries to run a small operation from beginning to end without waiting for long. None if it
-    /// did nothing; false if this rank has shown its part, and has to submit the operation as one
-    /// that is shown.
+    /// Tries to run a small collective from beginning to end without waiting for long.
     pub fn try_small(
         &mut self,
-        numbered: (u64, &Fingerprint),
-        small: &Small,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+        small: &SmallCollective,
         memory: &mut LentMemory<'_>,
-        looks: u32,
-        between: fn(),
-    ) -> Option<bool> {
-        let tried = self.state.try_small(numbered, small, memory, looks, between);
+        spin: SpinBudget,
+    ) -> SmallAttempt {
+        let attempt = self.state.try_small(sequence, fingerprint, small, memory, spin);
         if self.state.cause.is_some() {
             self.run();
         }
-        tried
+        attempt
     }
 
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
@@ -133,14 +131,13 @@ impl Executor {
         sent
     }
 
-    /// Receives a short message of exactly this length from beginning to end, looking `looks` times
-    /// whether it has come and doing `between` in between; its sender. None if it has not: then
-    /// nothing waits for it.
+    /// Receives a short message of exactly this length from beginning to end, if it comes while the
+    /// spin budget lasts; its sender. After a None, nothing waits for the message.
     pub fn receive_short(
         &mut self,
         from: Envelope,
         memory: &mut [u8],
-        (looks, between): (u32, fn()),
+        spin: SpinBudget,
         now: Instant,
     ) -> Option<Rank> {
         self.state.now = now;
@@ -150,7 +147,7 @@ impl Executor {
         if !senders.all(|peer| self.transport.is_near(peer)) {
             return None;
         }
-        for _ in 0..looks {
+        for _ in 0..spin.spins {
             if let Some(sender) = self.state.receive_short(from, memory) {
                 self.run();
                 return Some(sender);
@@ -161,7 +158,7 @@ impl Executor {
             if self.transport.advance(&mut self.state) {
                 self.run();
             } else {
-                between();
+                (spin.relax)();
             }
         }
         None
@@ -222,17 +219,17 @@ impl Executor {
     }
 
     /// Appends the operations that are over. They are to be settled without any lock.
-    pub fn take_finished(&mut self, finished: &mut Vec<Finished>) {
+    pub fn take_finished(&mut self, finished: &mut Vec<FinishedOperation>) {
         finished.append(&mut self.state.finished);
         if !self.awaiting_idle.is_empty() {
             let (idle, now) = (!self.is_busy(), self.state.now);
             let due = self.awaiting_idle.extract_if(.., |(_, until)| idle || *until <= now);
-            finished.extend(due.map(|(completion, _)| Finished::new(completion, Ok(()))));
+            finished.extend(due.map(|(completion, _)| FinishedOperation::new(completion, Ok(()))));
         }
         if let Some(broken) = self.state.broken.as_ref().filter(|_| self.is_watched()) {
             let error = broken.error_named(&self.state.group, "the group", self.state.issued);
             let waiting = self.awaiting_failure.drain(..).filter_map(|it| it.upgrade());
-            finished.extend(waiting.map(|it| Finished::new(it, Err(error.clone()))));
+            finished.extend(waiting.map(|it| FinishedOperation::new(it, Err(error.clone()))));
         }
     }
 
@@ -378,11 +375,11 @@ impl Executor {
             let reason = self.state.suspected().unwrap_or(left);
             self.break_with(reason, now);
         } else {
-            if let Some(boarded) = &mut self.state.boarded {
-                boarded.leave();
+            if let Some(exchange) = &mut self.state.exchange {
+                exchange.leave();
             }
             self.transport.close(true);
-            self.state.broken = Some(Broken::closed(left, now));
+            self.state.broken = Some(BrokenGroup::closed(left, now));
         }
     }
 
@@ -402,7 +399,7 @@ impl Executor {
             return None;
         }
         let closed = ClosedTransport::of(&*self.transport);
-        Some((std::mem::replace(&mut self.transport, closed), self.state.boarded.take()))
+        Some((std::mem::replace(&mut self.transport, closed), self.state.exchange.take()))
     }
 
     /// Ends the connections as a process that is killed would.
@@ -410,14 +407,14 @@ impl Executor {
     pub(super) fn vanish(&mut self) {
         self.transport.close(false);
         let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
-        self.state.broken = Some(Broken::closed(abort, self.state.now));
+        self.state.broken = Some(BrokenGroup::closed(abort, self.state.now));
     }
 
     /// Leaves in order, and closes the connections before others have taken them in.
     #[cfg(test)]
     pub(super) fn leave_unheard(&mut self) {
-        if let Some(boarded) = &mut self.state.boarded {
-            boarded.leave();
+        if let Some(exchange) = &mut self.state.exchange {
+            exchange.leave();
         }
         self.vanish();
     }

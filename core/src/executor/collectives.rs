@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::ahead::Ahead;
 use super::failure::Cause;
-use super::peers::Incoming;
-use super::running::{Allowed, Running};
-use super::state::{Finished, State, bytes_of};
-use super::{Boarding, FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, WINDOW};
+use super::peers::PayloadTarget;
+use super::running_operation::{Allowance, RunningOperation};
+use super::state::{FinishedOperation, State, bytes_of};
+use super::unexpected_frames::UnexpectedFrame;
+use super::{FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, SlotProgress, WINDOW};
 use crate::Error;
 use crate::completion::Completion;
 use crate::schedule::Action;
@@ -24,11 +24,11 @@ impl State {
         let sequence = operation.sequence;
         if let Some(broken) = &self.broken {
             let error = broken.error(&self.group, &operation.fingerprint, sequence);
-            self.finished.push(Finished::new(operation.completion, Err(error)));
+            self.finished.push(FinishedOperation::new(operation.completion, Err(error)));
             return;
         }
         // What was tried at once is issued already.
-        let tried = operation.boarding.is_some_and(|boarding| boarding.shown);
+        let tried = operation.slot_progress.is_some_and(|slot_progress| slot_progress.shown);
         if (sequence <= self.issued && !(tried && sequence == self.issued))
             || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)
         {
@@ -45,19 +45,20 @@ impl State {
         };
         let steps = self.spare_steps.pop().unwrap_or_default();
         let stores = operation.bindings.result_stores(self.ranks_in_a_cache);
-        let running = Running::new(operation, analysis, steps, &mut self.scratch, self.now, stores);
+        let running =
+            RunningOperation::new(operation, analysis, steps, &mut self.scratch, self.now, stores);
         let running = match running {
             Ok(running) => running,
             Err((completion, why)) => return self.refuse(sequence, completion, why),
         };
         self.note_deadline(running.deadline);
-        if let Some(boarded) = &mut self.boarded {
-            match running.boarding {
-                Some(boarding) => boarded.push(sequence, boarding.shown),
-                None => boarded.skip(sequence),
+        if let Some(exchange) = &mut self.exchange {
+            match running.slot_progress {
+                Some(slot_progress) => exchange.push(sequence, slot_progress.shown),
+                None => exchange.skip(sequence),
             }
         }
-        let begins = running.boarding.is_none();
+        let begins = running.slot_progress.is_none();
         self.in_flight.push(running);
         if begins {
             self.list_first_steps(sequence);
@@ -101,12 +102,12 @@ impl State {
     /// all, as some rank says there. What it says is not written over before this rank is done.
     fn follow(&mut self, peer: Rank, header: &Header) {
         let Some(running) = self.in_flight.get(header.sequence) else { return };
-        let Some(Boarding { small, .. }) = running.boarding else { return };
+        let Some(SlotProgress { small, .. }) = running.slot_progress else { return };
         if !small.may_be_scheduled() || running.fingerprint != header.fingerprint {
             return;
         }
-        let Some(boarded) = &self.boarded else { return };
-        if boarded.is_scheduled(&small, header.sequence, &header.fingerprint) {
+        let Some(exchange) = &self.exchange else { return };
+        if exchange.is_scheduled(&small, header.sequence, &header.fingerprint) {
             self.leave_board(header.sequence);
         } else {
             self.protocol_error(peer, "it runs a schedule that no rank said to run");
@@ -117,7 +118,7 @@ impl State {
     fn refuse(&mut self, sequence: u64, completion: Arc<Completion>, why: String) {
         let message = format!("operation {sequence} cannot run: {why}");
         let error = Error::InvalidArgument { message: message.clone() };
-        self.finished.push(Finished::new(completion, Err(error)));
+        self.finished.push(FinishedOperation::new(completion, Err(error)));
         self.fail(Abort::User { rank: self.rank, why: message });
     }
 
@@ -125,7 +126,7 @@ impl State {
     fn take_ahead(&mut self, sequence: u64) {
         // Operations without a frame of their own may lie in between; older frames belong to
         // numbers that were never issued here.
-        while let Some(frame) = self.ahead.take(sequence) {
+        while let Some(frame) = self.unexpected.take(sequence) {
             let cost = frame.payload.len() + FRAME_COST;
             let peer = self.peers.of(frame.peer);
             peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
@@ -137,7 +138,7 @@ impl State {
     }
 
     /// A message that came before its operation.
-    fn early_arrived(&mut self, frame: Ahead) {
+    fn early_arrived(&mut self, frame: UnexpectedFrame) {
         self.follow(frame.peer, &frame.header);
         let eager_bytes = self.peers.eager_bytes(frame.peer);
         let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
@@ -174,7 +175,7 @@ impl State {
     }
 
     /// Does the next segment of a step that needs no peer.
-    fn local_step(&mut self, sequence: u64, step: u32, allowed: Allowed) {
+    fn local_step(&mut self, sequence: u64, step: u32, allowed: Allowance) {
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
         let state = *running.step(step);
         let Some(bytes) = next_segment(state.finished, state.bytes, allowed) else { return };
@@ -190,7 +191,7 @@ impl State {
         sequence: u64,
         step: u32,
         peer: Rank,
-        allowed: Allowed,
+        allowed: Allowance,
     ) {
         let header = self.header(Kind::Data, sequence);
         loop {
@@ -245,7 +246,7 @@ impl State {
         sequence: u64,
         step: u32,
         peer: Rank,
-        allowed: Allowed,
+        allowed: Allowance,
     ) {
         let header = self.header(Kind::Ready, sequence);
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
@@ -331,10 +332,10 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-    ) -> (Incoming, Destination) {
-        let nothing = (Incoming::Nothing, Destination::Discard);
+    ) -> (PayloadTarget, Destination) {
+        let nothing = (PayloadTarget::Nothing, Destination::Discard);
         if self.is_to_come(header.sequence) {
-            return (Incoming::Ahead, Destination::Borrowed);
+            return (PayloadTarget::UnexpectedFrame, Destination::Borrowed);
         }
         if self.in_flight.get(header.sequence).is_none() {
             self.check_finished(peer, header);
@@ -357,7 +358,7 @@ impl State {
         }
         let sequence = header.sequence;
         if whole && !running.allowed(step).all {
-            return (Incoming::Early { sequence, step }, Destination::Borrowed);
+            return (PayloadTarget::Early { sequence, step }, Destination::Borrowed);
         }
         let destination = match running.action(step) {
             _ if bytes == 0 => Destination::Discard,
@@ -368,7 +369,7 @@ impl State {
             }
             _ => Destination::Borrowed,
         };
-        (Incoming::Step { sequence, step }, destination)
+        (PayloadTarget::Step { sequence, step }, destination)
     }
 
     /// A `Data` frame is complete.
@@ -376,11 +377,11 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-        incoming: Incoming,
+        incoming: PayloadTarget,
         payload: &Arrived<'_>,
     ) {
         match incoming {
-            Incoming::Step { sequence, step } => {
+            PayloadTarget::Step { sequence, step } => {
                 let Some(running) = self.in_flight.get_mut(sequence) else { return };
                 if let Some(bytes) = payload.bytes() {
                     running.take_in(step, header.offset as usize, bytes);
@@ -392,7 +393,7 @@ impl State {
                 running.progress(step, header.payload_bytes as usize, &mut self.work);
                 self.finish_if_done(sequence);
             }
-            Incoming::Early { sequence, step } => {
+            PayloadTarget::Early { sequence, step } => {
                 let Some(running) = self.in_flight.get_mut(sequence) else { return };
                 let bytes = bytes_of(payload).to_vec();
                 if !payload.holds() {
@@ -402,13 +403,13 @@ impl State {
                 // The steps before it may have ended while the payload came.
                 self.list(sequence, step);
             }
-            Incoming::Ahead => self.keep_ahead(peer, header, payload),
+            PayloadTarget::UnexpectedFrame => self.keep_unexpected(peer, header, payload),
             _ => {}
         }
     }
 
     /// Keeps a frame of an operation that is not issued here yet.
-    fn keep_ahead(&mut self, peer: Rank, header: &Header, payload: &Arrived<'_>) {
+    fn keep_unexpected(&mut self, peer: Rank, header: &Header, payload: &Arrived<'_>) {
         let kept = bytes_of(payload).to_vec();
         if !payload.holds() {
             return;
@@ -422,20 +423,20 @@ impl State {
             return;
         }
         let kept_bytes = payload.len() + FRAME_COST;
-        let frame = Ahead { peer, header: *header, payload };
+        let frame = UnexpectedFrame { peer, header: *header, payload };
         if !is_to_come {
             // It was issued while the payload came.
             state.received_ahead_bytes -= kept_bytes;
             self.early_arrived(frame);
         } else {
-            self.ahead.keep(frame);
+            self.unexpected.keep(frame);
         }
     }
 
     /// The receiver allows a large message, or more of it.
     pub(super) fn ready_arrived(&mut self, peer: Rank, header: &Header) {
         if self.is_to_come(header.sequence) {
-            self.keep_ahead(peer, header, &Arrived::Discarded);
+            self.keep_unexpected(peer, header, &Arrived::Discarded);
             return;
         }
         let Some(running) = self.in_flight.get(header.sequence) else {
@@ -474,7 +475,7 @@ impl State {
 /// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
 /// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the
 /// message.
-fn next_segment(start: usize, bytes: usize, allowed: Allowed) -> Option<usize> {
+fn next_segment(start: usize, bytes: usize, allowed: Allowance) -> Option<usize> {
     if bytes == 0 {
         return allowed.all.then_some(0);
     }

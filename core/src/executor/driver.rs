@@ -6,17 +6,19 @@
 //! sleeps in the system, and moves everything), and the others sleep until they are done or the
 //! leader leaves.
 
-mod at_once;
 mod failures;
+mod fast_path;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use super::adaptive_spin::AdaptiveSpin;
 use super::background::Background;
-use super::spinning::Spinning;
-use super::{Executor, FAREWELL, Finished, Message, Operation, Progress, SpinPolicy, StallReport};
+use super::{
+    Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy, StallReport,
+};
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, Waiting};
 use crate::fork;
@@ -31,7 +33,7 @@ pub struct Driver {
     /// How many forks lie behind the process that made it; a child must not touch its connections.
     forks: u32,
     spin: SpinPolicy,
-    spinning: Spinning,
+    spinning: AdaptiveSpin,
     background: &'static Background,
     /// Ends the leader's sleep. None once the group was left.
     bell: Mutex<Option<Bell>>,
@@ -74,7 +76,7 @@ impl Driver {
             executor: Mutex::new(executor),
             forks: fork::forks(),
             spin,
-            spinning: Spinning::new(spin),
+            spinning: AdaptiveSpin::new(spin),
             bell: Mutex::new(Some(Bell::new()?)),
             polling: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
@@ -95,7 +97,7 @@ impl Driver {
     /// Starts a collective, and moves it as far as it goes at once if `waiting` does not leave that
     /// to others. What is over by then is told when the caller drops the result, which it does when
     /// it holds no lock.
-    pub fn submit(&self, operation: Operation, waiting: Waiting) -> Settling<'_> {
+    pub fn submit(&self, operation: Operation, waiting: Waiting) -> DeferredCompletions<'_> {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
     }
@@ -106,13 +108,13 @@ impl Driver {
     }
 
     /// Starts to send a message, as [`Driver::submit`] starts a collective.
-    pub fn send(&self, message: Message, waiting: Waiting) -> Settling<'_> {
+    pub fn send(&self, message: Message, waiting: Waiting) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.send(message, now))
     }
 
     /// Starts to receive a message, as [`Driver::submit`] starts a collective.
-    pub fn recv(&self, message: Message, waiting: Waiting) -> Settling<'_> {
+    pub fn recv(&self, message: Message, waiting: Waiting) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.recv(message, now))
     }
@@ -257,11 +259,11 @@ impl Driver {
         completion: &Arc<Completion>,
         waiting: Waiting,
         start: impl FnOnce(&mut Executor, Instant),
-    ) -> Settling<'_> {
+    ) -> DeferredCompletions<'_> {
         let mut finished = Vec::new();
         if self.is_inherited() {
-            finished.push(Finished::new(completion.clone(), Err(self.inherited_error())));
-            return Settling { driver: self, finished };
+            finished.push(FinishedOperation::new(completion.clone(), Err(self.inherited_error())));
+            return DeferredCompletions { driver: self, finished };
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
         match waiting {
@@ -274,7 +276,7 @@ impl Driver {
         if waiting != Waiting::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend();
         }
-        Settling { driver: self, finished }
+        DeferredCompletions { driver: self, finished }
     }
 
     /// Changes the executor in a way that a thread of the user does not wait for.
@@ -291,7 +293,7 @@ impl Driver {
     /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
     fn turn_once(
         &self,
-        finished: &mut Vec<Finished>,
+        finished: &mut Vec<FinishedOperation>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
         let moved = self.turn(finished, change);
@@ -302,7 +304,7 @@ impl Driver {
     /// As [`Driver::turn_once`], but settles nothing.
     fn turn(
         &self,
-        finished: &mut Vec<Finished>,
+        finished: &mut Vec<FinishedOperation>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
         self.act(finished, |executor, now| {
@@ -314,7 +316,7 @@ impl Driver {
     /// Does something with the executor and takes what is over; whether anything moved.
     fn act(
         &self,
-        finished: &mut Vec<Finished>,
+        finished: &mut Vec<FinishedOperation>,
         act: impl FnOnce(&mut Executor, Instant) -> Progress,
     ) -> bool {
         self.act_on(self.lock(), finished, act)
@@ -324,7 +326,7 @@ impl Driver {
     fn act_on(
         &self,
         mut executor: MutexGuard<'_, Executor>,
-        finished: &mut Vec<Finished>,
+        finished: &mut Vec<FinishedOperation>,
         act: impl FnOnce(&mut Executor, Instant) -> Progress,
     ) -> bool {
         let progress = act(&mut executor, Instant::now());
@@ -339,7 +341,7 @@ impl Driver {
         progress.moved
     }
 
-    fn settle(&self, finished: &mut Vec<Finished>) {
+    fn settle(&self, finished: &mut Vec<FinishedOperation>) {
         if finished.is_empty() {
             return;
         }
@@ -348,7 +350,8 @@ impl Driver {
             hook();
         }
         // A callback may wait for what is over as well.
-        let notifications: Vec<_> = finished.drain(..).filter_map(Finished::mark_done).collect();
+        let notifications: Vec<_> =
+            finished.drain(..).filter_map(FinishedOperation::mark_done).collect();
         // Whoever sleeps has looked at its completion under this lock.
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
@@ -572,12 +575,12 @@ impl Driver {
 
 /// What is over and still to be told, which may run code of the user.
 #[must_use = "what is over is told when this is dropped, without a lock"]
-pub struct Settling<'a> {
+pub struct DeferredCompletions<'a> {
     driver: &'a Driver,
-    finished: Vec<Finished>,
+    finished: Vec<FinishedOperation>,
 }
 
-impl Drop for Settling<'_> {
+impl Drop for DeferredCompletions<'_> {
     fn drop(&mut self) {
         self.driver.settle(&mut self.finished);
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::GroupIdentity;
 use super::analysis::peer_of;
-use super::peers::{Incoming, Peer};
-use super::running::Running;
-use super::state::{Finished, State};
+use super::peers::{PayloadTarget, Peer};
+use super::running_operation::RunningOperation;
+use super::state::{FinishedOperation, State};
 use crate::Error;
 use crate::clock::Instant;
 use crate::completion::{collective_name, error_of, tagged_name};
@@ -35,7 +35,7 @@ pub(super) struct Cause {
 
 /// A disagreement on an operation, while earlier ones are in flight here that may well be complete
 /// on the other ranks: these are not to fail for what came after them.
-pub(super) struct Deferred {
+pub(super) struct DeferredFailure {
     cause: Cause,
     /// The operation on which ranks disagree.
     pub(super) sequence: u64,
@@ -50,7 +50,7 @@ pub(super) struct Suspicion {
 }
 
 /// A group that is broken.
-pub(super) struct Broken {
+pub(super) struct BrokenGroup {
     pub(super) abort: Abort,
     /// When its connections are closed, whether or not all others were told.
     until: Instant,
@@ -74,9 +74,9 @@ pub struct StallReport {
     pub unheard_of: Vec<Rank>,
 }
 
-impl Broken {
-    pub(super) fn closed(abort: Abort, now: Instant) -> Broken {
-        Broken { abort, until: now, closed: true, told: Cell::new(false) }
+impl BrokenGroup {
+    pub(super) fn closed(abort: Abort, now: Instant) -> BrokenGroup {
+        BrokenGroup { abort, until: now, closed: true, told: Cell::new(false) }
     }
 
     /// What a collective of this rank ends with.
@@ -117,7 +117,7 @@ impl State {
         {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
                 let until = self.now + EARLIER_LIMIT;
-                self.deferred = Some(Deferred { cause, sequence, until });
+                self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
         }
@@ -131,7 +131,7 @@ impl State {
 
     /// Breaks the group for a disagreement that has waited until the operations before it ended.
     fn end_deferral(&mut self) {
-        let is_due = |deferred: &Deferred| {
+        let is_due = |deferred: &DeferredFailure| {
             self.now >= deferred.until || !self.in_flight.has_before(deferred.sequence)
         };
         if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
@@ -147,10 +147,10 @@ impl State {
         transport.abandon();
         self.work.clear();
         self.replies.clear();
-        self.ahead.clear();
+        self.unexpected.clear();
         self.peers.forget();
-        if let Some(boarded) = &mut self.boarded {
-            boarded.give_up();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.give_up();
         }
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
@@ -171,12 +171,12 @@ impl State {
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
         }
         let until = self.now + FAREWELL;
-        let broken = Broken { abort, until, closed: false, told: Cell::new(false) };
+        let broken = BrokenGroup { abort, until, closed: false, told: Cell::new(false) };
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
             let released = running.release(&mut self.scratch);
             drop(released.finish);
-            self.finished.push(Finished::new(released.completion, Err(error)));
+            self.finished.push(FinishedOperation::new(released.completion, Err(error)));
         }
         for (name, number, ending) in self.messages.take_all() {
             let error = broken.error_named(&self.group, name, number);
@@ -211,7 +211,7 @@ impl State {
 
     /// The ranks that hold up an operation: those that are known not to have come, or else all that
     /// it waits for, which may themselves wait for others.
-    fn late_ranks(&self, running: &Running) -> Vec<Rank> {
+    fn late_ranks(&self, running: &RunningOperation) -> Vec<Rank> {
         let missing = self.missing_ranks(running);
         if !missing.is_empty() {
             return missing;
@@ -311,12 +311,12 @@ impl State {
     /// The connection to a peer is gone.
     pub(super) fn peer_lost(&mut self, peer: Rank, why: Lost) {
         let state = self.peers.of(peer);
-        state.incoming = Incoming::Nothing;
+        state.incoming = PayloadTarget::Nothing;
         if state.lost.is_some() {
             return;
         }
         // A rank that left over the board may be gone before it took in this rank's connection.
-        let has_left = self.boarded.as_ref().is_some_and(|boarded| boarded.has_left(peer));
+        let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
         let why = if has_left { Lost::Goodbye } else { why };
         state.lost = Some(why.clone());
         if self.is_failing() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::running::Running;
+use super::running_operation::RunningOperation;
 use crate::wire::frame::Fingerprint;
 
 /// How many fingerprints of finished operations are remembered.
@@ -14,7 +14,7 @@ const REMEMBERED: usize = 64;
 pub(super) struct InFlight {
     /// Sequence number of the first entry.
     first: u64,
-    operations: VecDeque<Option<Running>>,
+    operations: VecDeque<Option<RunningOperation>>,
     /// How many entries are not empty.
     count: usize,
     finished: VecDeque<(u64, Fingerprint)>,
@@ -22,7 +22,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Adds the next operation. Its number is higher than all before.
-    pub(super) fn push(&mut self, running: Running) {
+    pub(super) fn push(&mut self, running: RunningOperation) {
         if self.operations.is_empty() {
             self.first = running.sequence;
         }
@@ -39,18 +39,18 @@ impl InFlight {
     }
 
     /// The operation, if it is in flight.
-    pub(super) fn get(&self, sequence: u64) -> Option<&Running> {
+    pub(super) fn get(&self, sequence: u64) -> Option<&RunningOperation> {
         self.operations.get(self.place(sequence)?)?.as_ref()
     }
 
     /// The operation, if it is in flight.
-    pub(super) fn get_mut(&mut self, sequence: u64) -> Option<&mut Running> {
+    pub(super) fn get_mut(&mut self, sequence: u64) -> Option<&mut RunningOperation> {
         let place = self.place(sequence)?;
         self.operations.get_mut(place)?.as_mut()
     }
 
     /// Takes the operation out.
-    pub(super) fn take(&mut self, sequence: u64) -> Option<Running> {
+    pub(super) fn take(&mut self, sequence: u64) -> Option<RunningOperation> {
         let place = self.place(sequence)?;
         let running = self.operations.get_mut(place)?.take()?;
         self.count -= 1;
@@ -71,13 +71,13 @@ impl InFlight {
     }
 
     /// Takes all out, oldest first.
-    pub(super) fn take_all(&mut self) -> Vec<Running> {
+    pub(super) fn take_all(&mut self) -> Vec<RunningOperation> {
         self.count = 0;
         self.operations.drain(..).flatten().collect()
     }
 
     /// The operations, oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Running> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RunningOperation> {
         self.operations.iter().flatten()
     }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::peers::Incoming;
-use super::running::Running;
+use super::peers::PayloadTarget;
+use super::running_operation::RunningOperation;
 use super::state::State;
 use crate::clock::Instant;
 use crate::sorted::sort;
@@ -86,7 +86,7 @@ impl State {
 
     /// When the next question is due. The board shows by itself who has come.
     pub(super) fn inquiry_due(&self) -> Option<Instant> {
-        let running = self.in_flight.iter().next().filter(|it| it.boarding.is_none())?;
+        let running = self.in_flight.iter().next().filter(|it| it.slot_progress.is_none())?;
         let again = self.liveness.last_asked.map(|asked| asked + ASK_AGAIN);
         let again = again.filter(|_| self.liveness.sequence == running.sequence);
         Some((running.progressed + ASK_AFTER).max(again.unwrap_or(running.progressed)))
@@ -94,9 +94,9 @@ impl State {
 
     /// The ranks that are known to hold up an operation, in order. None are known before they were
     /// asked.
-    pub(super) fn missing_ranks(&self, running: &Running) -> Vec<Rank> {
+    pub(super) fn missing_ranks(&self, running: &RunningOperation) -> Vec<Rank> {
         let mut missing = Vec::new();
-        if running.boarding.is_none() && self.liveness.sequence == running.sequence {
+        if running.slot_progress.is_none() && self.liveness.sequence == running.sequence {
             for peer in running.waits_for() {
                 self.liveness.add_missing(peer, running.sequence, self.now, &mut missing);
             }
@@ -123,12 +123,12 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-    ) -> (Incoming, Destination) {
+    ) -> (PayloadTarget, Destination) {
         if header.payload_bytes as usize > MAX_RANKS * size_of::<Rank>() {
             self.protocol_error(peer, "its report lists too many ranks");
-            return (Incoming::Nothing, Destination::Discard);
+            return (PayloadTarget::Nothing, Destination::Discard);
         }
-        (Incoming::Report, Destination::Borrowed)
+        (PayloadTarget::Report, Destination::Borrowed)
     }
 
     /// A rank says how far it is, and whom it misses.

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+mod adaptive_spin;
 mod advance;
-mod ahead;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
-mod boarding;
 mod closed;
 mod collectives;
 #[cfg(feature = "tcp")]
@@ -19,29 +19,29 @@ mod liveness;
 mod operation;
 mod peers;
 mod point_to_point;
-mod running;
+mod running_operation;
 mod scratch;
 mod sending;
 #[cfg(not(feature = "tcp"))]
 mod single;
-mod small;
+mod slot_exchange;
+mod small_collective;
 mod spin;
-#[cfg(feature = "tcp")]
-mod spinning;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unexpected_frames;
 
 pub use advance::{Executor, GroupIdentity, Progress};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;
-pub use operation::{Bindings, Boarding, Envelope, Message, Operation};
+pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
-pub use small::Small;
-pub use spin::SpinPolicy;
-pub use state::Finished;
+pub use small_collective::{SmallAttempt, SmallCollective};
+pub use spin::{SpinBudget, SpinPolicy};
+pub use state::FinishedOperation;
 
 pub use crate::transport::EAGER;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Small;
+use super::SmallCollective;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::kernels::Stores;
@@ -38,7 +38,7 @@ pub struct Operation {
     /// This rank's part; without a step if it goes over the board, unless some rank may not fit.
     pub schedule: Arc<Schedule>,
     /// Set if it goes over the board.
-    pub boarding: Option<Boarding>,
+    pub slot_progress: Option<SlotProgress>,
     /// The memory.
     pub bindings: Bindings,
     /// The element type; blocks are cut between elements.
@@ -55,9 +55,9 @@ pub struct Operation {
 
 /// How far an operation over the board is.
 #[derive(Clone, Copy, Debug)]
-pub struct Boarding {
+pub struct SlotProgress {
     /// What it is.
-    pub small: Small,
+    pub small: SmallCollective,
     /// Whether what this rank gives fits. Else it shows that it runs the schedule, and the others
     /// run it, too.
     pub fits: bool,

@@ -10,7 +10,7 @@ use crate::transport::{Lost, Rank};
 
 /// Where the payload of the frame goes that a peer is sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Incoming {
+pub(super) enum PayloadTarget {
     /// Nowhere.
     #[default]
     Nothing,
@@ -29,11 +29,11 @@ pub(super) enum Incoming {
         step: u32,
     },
     /// It waits for its operation.
-    Ahead,
+    UnexpectedFrame,
     /// Into the buffer of a receive.
     Matched,
     /// It waits for a receive.
-    Unmatched,
+    UnexpectedMessage,
     /// Whom the peer misses itself.
     Report,
     /// Why the peer broke the group.
@@ -133,7 +133,7 @@ pub(super) struct Peer {
     /// Bytes that came for operations that this rank has not issued.
     pub(super) received_ahead_bytes: usize,
     /// Where the payload of the frame under way goes.
-    pub(super) incoming: Incoming,
+    pub(super) incoming: PayloadTarget,
     /// Whether there ever was a frame or a connection between the two.
     pub(super) touched: bool,
     /// Why the connection is gone, if it is.
@@ -231,7 +231,7 @@ impl Peer {
     fn forget(&mut self) {
         self.ahead.clear();
         self.held.clear();
-        self.incoming = Incoming::Nothing;
+        self.incoming = PayloadTarget::Nothing;
     }
 }
 

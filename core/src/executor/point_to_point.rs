@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::operation::takes;
-use super::peers::Incoming;
-use super::sending::Sending;
-use super::state::{Finished, State, bytes_of};
+use super::peers::PayloadTarget;
+use super::sending::PendingSend;
+use super::state::{FinishedOperation, State, bytes_of};
 use super::{Envelope, FRAME_COST, MESSAGE_WINDOW, Message};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome, error_of};
@@ -23,7 +23,7 @@ use crate::wire::frame::{Header, Kind};
 use crate::{DType, Error};
 
 /// A receive.
-pub(super) struct Receiving {
+pub(super) struct PendingReceive {
     /// The sender, `None` for any; the actual one once it is matched.
     pub(super) peer: Option<Rank>,
     pub(super) tag: u32,
@@ -35,29 +35,29 @@ pub(super) struct Receiving {
     number: u64,
     /// The prefix that came, bytes.
     received: usize,
-    pub(super) ending: Ending,
+    pub(super) ending: MessageEnd,
 }
 
 /// How a message ends.
-pub(super) struct Ending {
+pub(super) struct MessageEnd {
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     finish: Option<Outcome>,
     pub(super) completion: Arc<Completion>,
 }
 
-impl Ending {
-    pub(super) fn finish(self, finished: &mut Vec<Finished>) {
+impl MessageEnd {
+    pub(super) fn finish(self, finished: &mut Vec<FinishedOperation>) {
         if let Some(finish) = self.finish {
             finish();
         }
-        finished.push(Finished::new(self.completion, Ok(())));
+        finished.push(FinishedOperation::new(self.completion, Ok(())));
     }
 
     /// Ends badly. Called when no memory of the message is held any more.
-    pub(super) fn fail(self, error: Error, finished: &mut Vec<Finished>) {
+    pub(super) fn fail(self, error: Error, finished: &mut Vec<FinishedOperation>) {
         drop(self.finish);
-        finished.push(Finished::new(self.completion, Err(error)));
+        finished.push(FinishedOperation::new(self.completion, Err(error)));
     }
 }
 
@@ -85,7 +85,7 @@ impl Announcement {
 }
 
 /// A message that no receive waits for yet.
-struct Unmatched {
+struct UnexpectedMessage {
     announcement: Announcement,
     tag: u32,
     /// It was offered, with the bytes that are here; otherwise they are all.
@@ -93,7 +93,7 @@ struct Unmatched {
     payload: Vec<u8>,
 }
 
-impl Unmatched {
+impl UnexpectedMessage {
     /// What it takes of the window.
     fn cost(&self) -> u64 {
         frame_cost(self.offered, self.payload.len())
@@ -125,14 +125,14 @@ pub(super) struct PointToPoint {
     pub(super) last_number: u64,
     /// The number of the last receive.
     last_receive: u64,
-    pub(super) sending: Vec<Sending>,
+    pub(super) sending: Vec<PendingSend>,
     /// Whether some of `sending` can go on.
     pub(super) sendable: bool,
     /// Receives that wait for a message, in the order of the calls.
-    pub(super) posted: VecDeque<Receiving>,
+    pub(super) posted: VecDeque<PendingReceive>,
     /// Receives that are matched with a message.
-    pub(super) matched: Vec<Receiving>,
-    unmatched: VecDeque<Unmatched>,
+    pub(super) matched: Vec<PendingReceive>,
+    unmatched: VecDeque<UnexpectedMessage>,
     /// Of the peers to which, or from which, a message went.
     flows: BTreeMap<Rank, Flow>,
 }
@@ -172,7 +172,7 @@ impl PointToPoint {
     }
 
     /// Takes out everything that has to end, without its memory: (name, number, ending).
-    pub(super) fn take_all(&mut self) -> Vec<(&'static str, u64, Ending)> {
+    pub(super) fn take_all(&mut self) -> Vec<(&'static str, u64, MessageEnd)> {
         self.unmatched.clear();
         self.sendable = false;
         let sends = self.sending.drain(..).map(|message| ("send", message.number, message.ending));
@@ -187,9 +187,10 @@ impl PointToPoint {
     }
 
     /// Takes the first receive that waits for such a message.
-    fn take_posted(&mut self, peer: Rank, tag: u32) -> Option<Receiving> {
-        let fits =
-            |known: &Receiving| known.tag == tag && known.peer.is_none_or(|wanted| wanted == peer);
+    fn take_posted(&mut self, peer: Rank, tag: u32) -> Option<PendingReceive> {
+        let fits = |known: &PendingReceive| {
+            known.tag == tag && known.peer.is_none_or(|wanted| wanted == peer)
+        };
         let place = self.posted.iter().position(fits)?;
         self.posted.remove(place)
     }
@@ -200,7 +201,7 @@ impl State {
     pub(super) fn receive_message(&mut self, message: Message) {
         let Some((peer, message)) = self.admitted(message, "recv") else { return };
         self.messages.last_receive += 1;
-        let receiving = Receiving {
+        let receiving = PendingReceive {
             peer,
             tag: message.tag,
             dtype: message.dtype,
@@ -210,7 +211,7 @@ impl State {
             received: 0,
             ending: self.ending(message.deadline, message.finish, message.completion),
         };
-        let fits = |known: &Unmatched| {
+        let fits = |known: &UnexpectedMessage| {
             known.tag == receiving.tag
                 && receiving.peer.is_none_or(|peer| peer == known.announcement.peer)
         };
@@ -233,7 +234,7 @@ impl State {
             return None;
         }
         let unmatched = &self.messages.unmatched;
-        let is_first = |known: &Unmatched| {
+        let is_first = |known: &UnexpectedMessage| {
             known.tag == from.tag && from.peer.is_none_or(|peer| peer == known.announcement.peer)
         };
         let place = unmatched.iter().position(is_first)?;
@@ -252,7 +253,7 @@ impl State {
     }
 
     /// Gives a message that came for no receive to the one that takes it.
-    fn meet(&mut self, receiving: Receiving, found: &Unmatched) {
+    fn meet(&mut self, receiving: PendingReceive, found: &UnexpectedMessage) {
         let Announcement { peer, number, .. } = found.announcement;
         let bound = match found.offered {
             true => self.accept(receiving, found.announcement),
@@ -308,7 +309,7 @@ impl State {
         } else {
             return Some((peer, message));
         };
-        self.finished.push(Finished::new(message.completion, Err(error)));
+        self.finished.push(FinishedOperation::new(message.completion, Err(error)));
         None
     }
 
@@ -317,9 +318,9 @@ impl State {
         deadline: Instant,
         finish: Option<Outcome>,
         completion: Arc<Completion>,
-    ) -> Ending {
+    ) -> MessageEnd {
         self.note_deadline(deadline);
-        Ending { started: self.now, deadline, finish, completion }
+        MessageEnd { started: self.now, deadline, finish, completion }
     }
 
     /// Where the payload of a `Message` frame goes.
@@ -327,8 +328,8 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-    ) -> (Incoming, Destination) {
-        let nothing = (Incoming::Nothing, Destination::Discard);
+    ) -> (PayloadTarget, Destination) {
+        let nothing = (PayloadTarget::Nothing, Destination::Discard);
         let bytes = header.payload_bytes as usize;
         if self.messages.matched_place(peer, header.sequence).is_none() {
             if header.offset != 0 || u64::from(header.payload_bytes) != header.message_bytes {
@@ -336,7 +337,7 @@ impl State {
                 return nothing;
             }
             let Some(posted) = self.messages.take_posted(peer, header.message) else {
-                return (Incoming::Unmatched, Destination::Borrowed);
+                return (PayloadTarget::UnexpectedMessage, Destination::Borrowed);
             };
             if !self.matched(posted, Announcement::of(peer, header)) {
                 return nothing;
@@ -351,14 +352,14 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-    ) -> (Incoming, Destination) {
-        let nothing = (Incoming::Nothing, Destination::Discard);
+    ) -> (PayloadTarget, Destination) {
+        let nothing = (PayloadTarget::Nothing, Destination::Discard);
         if header.offset != 0 || self.messages.matched_place(peer, header.sequence).is_some() {
             self.protocol_error(peer, "a message was offered twice");
             return nothing;
         }
         let Some(posted) = self.messages.take_posted(peer, header.message) else {
-            return (Incoming::Unmatched, Destination::Borrowed);
+            return (PayloadTarget::UnexpectedMessage, Destination::Borrowed);
         };
         self.note_matched(peer, frame_cost(true, header.payload_bytes as usize));
         match self.accept(posted, Announcement::of(peer, header)) {
@@ -368,8 +369,8 @@ impl State {
     }
 
     /// Where the payload of a segment goes whose message is bound to a buffer.
-    fn place(&mut self, peer: Rank, header: &Header) -> (Incoming, Destination) {
-        let nothing = (Incoming::Nothing, Destination::Discard);
+    fn place(&mut self, peer: Rank, header: &Header) -> (PayloadTarget, Destination) {
+        let nothing = (PayloadTarget::Nothing, Destination::Discard);
         let bytes = header.payload_bytes as usize;
         let place = self.messages.matched_place(peer, header.sequence);
         let Some(receiving) = place.map(|place| &self.messages.matched[place]) else {
@@ -388,7 +389,7 @@ impl State {
                 Stores::of_traffic(2 * self.ranks_in_a_cache * receiving.memory.len()),
             ),
         };
-        (Incoming::Matched, destination)
+        (PayloadTarget::Matched, destination)
     }
 
     /// A `Message` or `Offer` frame is complete.
@@ -396,20 +397,20 @@ impl State {
         &mut self,
         peer: Rank,
         header: &Header,
-        incoming: Incoming,
+        incoming: PayloadTarget,
         payload: &Arrived<'_>,
     ) {
-        if incoming == Incoming::Matched {
+        if incoming == PayloadTarget::Matched {
             let Some(place) = self.messages.matched_place(peer, header.sequence) else { return };
             self.received(place, header.payload_bytes as usize);
-        } else if incoming == Incoming::Unmatched {
+        } else if incoming == PayloadTarget::UnexpectedMessage {
             self.unmatched_arrived(peer, header, bytes_of(payload));
         }
     }
 
     /// A message came, or was offered, for which no receive waited when it began.
     fn unmatched_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
-        let found = Unmatched {
+        let found = UnexpectedMessage {
             announcement: Announcement::of(peer, header),
             tag: header.message,
             offered: header.kind == Kind::Offer,
@@ -431,7 +432,7 @@ impl State {
 
     /// Accepts an offered message; one that does not fit the buffer fails on both sides. Whether it
     /// is bound to the buffer.
-    fn accept(&mut self, mut receiving: Receiving, offered: Announcement) -> bool {
+    fn accept(&mut self, mut receiving: PendingReceive, offered: Announcement) -> bool {
         let mut header = Header {
             message: receiving.tag,
             message_bytes: receiving.memory.len() as u64,
@@ -455,7 +456,7 @@ impl State {
     /// Binds a receive to a message that was sent without asking. One that does not fit the buffer
     /// breaks the group: the sender has already been told that its message went out well. Whether
     /// it is bound.
-    fn matched(&mut self, mut receiving: Receiving, sent: Announcement) -> bool {
+    fn matched(&mut self, mut receiving: PendingReceive, sent: Announcement) -> bool {
         let misfit = self.misfit(&receiving, sent);
         receiving.peer = Some(sent.peer);
         receiving.number = sent.number;
@@ -467,7 +468,7 @@ impl State {
     }
 
     /// Why a message cannot go into the buffer of a receive, if it cannot.
-    fn misfit(&self, receiving: &Receiving, sent: Announcement) -> Option<Abort> {
+    fn misfit(&self, receiving: &PendingReceive, sent: Announcement) -> Option<Abort> {
         let buffer = Buffer { bytes: receiving.memory.len() as u64, dtype: receiving.dtype };
         let route = Route { from: sent.peer, to: self.rank, tag: receiving.tag };
         misfit(route, sent.bytes, sent.dtype, buffer)
@@ -484,7 +485,7 @@ impl State {
         }
     }
 
-    fn end_receive(&mut self, receiving: Receiving) {
+    fn end_receive(&mut self, receiving: PendingReceive) {
         drop(receiving.memory);
         if let Some(peer) = receiving.peer {
             receiving.ending.completion.set_source_rank(peer);

@@ -1,8 +1,8 @@
 //! Point-to-point messages on their way out: what goes without asking, what is offered, and what
 //! follows when it is accepted. Knows nothing of receives.
 
-use super::point_to_point::{Buffer, Ending, Route, frame_cost, misfit};
-use super::state::{Finished, State};
+use super::point_to_point::{Buffer, MessageEnd, Route, frame_cost, misfit};
+use super::state::{FinishedOperation, State};
 use super::{Envelope, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
 use crate::completion::error_of;
 use crate::tensor::Region;
@@ -11,7 +11,7 @@ use crate::wire::frame::{Header, Kind};
 use crate::{DType, Error};
 
 /// A message on its way out.
-pub(super) struct Sending {
+pub(super) struct PendingSend {
     pub(super) peer: Rank,
     pub(super) tag: u32,
     /// Its number among this rank's messages.
@@ -30,10 +30,10 @@ pub(super) struct Sending {
     begun: bool,
     /// Why the receiver does not take it.
     refused: Option<Error>,
-    pub(super) ending: Ending,
+    pub(super) ending: MessageEnd,
 }
 
-impl Sending {
+impl PendingSend {
     /// Whether there is nothing more to do for it.
     fn is_over(&self) -> bool {
         // What the transport has is still read.
@@ -52,7 +52,7 @@ impl State {
         let Some((peer, message)) = self.admitted(message, "send") else { return };
         let Some(peer) = peer else {
             let error = Error::InvalidArgument { message: "send needs a destination".to_owned() };
-            self.finished.push(Finished::new(message.completion, Err(error)));
+            self.finished.push(FinishedOperation::new(message.completion, Err(error)));
             return;
         };
         let messages = &mut self.messages;
@@ -68,7 +68,7 @@ impl State {
         let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);
-        self.messages.sending.push(Sending {
+        self.messages.sending.push(PendingSend {
             peer,
             tag: message.tag,
             number,
@@ -181,7 +181,7 @@ impl State {
             return;
         }
         let number = header.sequence;
-        let offered = |known: &Sending| {
+        let offered = |known: &PendingSend| {
             known.number == number
                 && known.peer == peer
                 && known.begun
@@ -212,7 +212,7 @@ impl State {
             self.messages.sendable |= message.accepted && message.handed < message.memory.len();
             return;
         }
-        let Sending { memory, refused, ending, .. } = self.messages.sending.remove(place);
+        let PendingSend { memory, refused, ending, .. } = self.messages.sending.remove(place);
         drop(memory);
         match refused {
             Some(error) => ending.fail(error, &mut self.finished),

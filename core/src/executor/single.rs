@@ -6,7 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Envelope, Executor, Finished, Message, Operation, Small, SpinPolicy, StallReport};
+use super::{
+    Envelope, Executor, FinishedOperation, Message, Operation, SmallCollective, SpinPolicy,
+    StallReport,
+};
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, Waiting};
 use crate::tensor::LentMemory;
@@ -78,7 +81,7 @@ impl Driver {
 
     /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
     /// when the caller drops the result, which it does when it holds no lock.
-    pub fn submit(&self, operation: Operation, _: Waiting) -> Settling {
+    pub fn submit(&self, operation: Operation, _: Waiting) -> DeferredCompletions {
         self.start(|executor, now| executor.submit(operation, now))
     }
 
@@ -90,32 +93,34 @@ impl Driver {
     /// Tries to run a small operation at once; without a board, that does nothing.
     pub fn try_small(
         &self,
-        numbered: (u64, &Fingerprint),
-        small: &Small,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+        small: &SmallCollective,
         memory: &mut LentMemory<'_>,
         _: Waiting,
-    ) -> (Option<bool>, Settling) {
-        let tried = self.lock().try_small(numbered, small, memory, 0, std::hint::spin_loop);
-        (tried, Settling(Vec::new()))
+    ) -> (SmallAttempt, DeferredCompletions) {
+        let mut executor = self.lock();
+        let attempt = executor.try_small(sequence, fingerprint, small, memory, SpinBudget::NONE);
+        (attempt, DeferredCompletions(Vec::new()))
     }
 
     /// Sends a short message at once; without threads, that does nothing.
-    pub fn send_short(&self, _: Envelope, _: &[u8]) -> (bool, Settling) {
-        (false, Settling(Vec::new()))
+    pub fn send_short(&self, _: Envelope, _: &[u8]) -> (bool, DeferredCompletions) {
+        (false, DeferredCompletions(Vec::new()))
     }
 
     /// Receives a short message at once; without threads, that does nothing.
-    pub fn receive_short(&self, _: Envelope, _: &mut [u8]) -> (Option<Rank>, Settling) {
-        (None, Settling(Vec::new()))
+    pub fn receive_short(&self, _: Envelope, _: &mut [u8]) -> (Option<Rank>, DeferredCompletions) {
+        (None, DeferredCompletions(Vec::new()))
     }
 
     /// Starts to send a message.
-    pub fn send(&self, message: Message, _: Waiting) -> Settling {
+    pub fn send(&self, message: Message, _: Waiting) -> DeferredCompletions {
         self.start(|executor, now| executor.send(message, now))
     }
 
     /// Starts to receive a message.
-    pub fn recv(&self, message: Message, _: Waiting) -> Settling {
+    pub fn recv(&self, message: Message, _: Waiting) -> DeferredCompletions {
         self.start(|executor, now| executor.recv(message, now))
     }
 
@@ -226,12 +231,12 @@ impl Driver {
         self.lock().is_busy()
     }
 
-    fn start(&self, start: impl FnOnce(&mut Executor, Instant)) -> Settling {
-        let mut settling = Settling(Vec::new());
-        self.turn(Instant::now(), &mut settling.0, start);
+    fn start(&self, start: impl FnOnce(&mut Executor, Instant)) -> DeferredCompletions {
+        let mut deferred_completions = DeferredCompletions(Vec::new());
+        self.turn(Instant::now(), &mut deferred_completions.0, start);
         // What moved may have reached another rank of this process.
         clock::ring_alarm();
-        settling
+        deferred_completions
     }
 
     /// Makes a change on behalf of the user, whose event loop hears of what is left to do.
@@ -244,15 +249,15 @@ impl Driver {
     /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
     fn turn_once(&self, now: Instant, change: impl FnOnce(&mut Executor, Instant)) -> bool {
         // Dropped with what is over.
-        let mut settling = Settling(Vec::new());
-        self.turn(now, &mut settling.0, change)
+        let mut deferred_completions = DeferredCompletions(Vec::new());
+        self.turn(now, &mut deferred_completions.0, change)
     }
 
     /// As [`Driver::turn_once`], but settles nothing.
     fn turn(
         &self,
         now: Instant,
-        finished: &mut Vec<Finished>,
+        finished: &mut Vec<FinishedOperation>,
         change: impl FnOnce(&mut Executor, Instant),
     ) -> bool {
         let mut executor = self.lock();
@@ -283,12 +288,13 @@ impl Driver {
 
 /// What is over and still to be told, which may run code of the user.
 #[must_use = "what is over is told when this is dropped, without a lock"]
-pub struct Settling(Vec<Finished>);
+pub struct DeferredCompletions(Vec<FinishedOperation>);
 
-impl Drop for Settling {
+impl Drop for DeferredCompletions {
     fn drop(&mut self) {
         // A callback may look for what is over as well.
-        let notifications: Vec<_> = self.0.drain(..).filter_map(Finished::mark_done).collect();
+        let notifications: Vec<_> =
+            self.0.drain(..).filter_map(FinishedOperation::mark_done).collect();
         notifications.into_iter().for_each(Notification::deliver);
     }
 }

@@ -9,7 +9,7 @@ pub enum SpinPolicy {
     Spin(Duration),
     /// Lets other processes run between looks, for at most this long without progress.
     Yield(Duration),
-    /// Sleeps at once.
+    /// Sleeps immediately.
     Sleep,
 }
 
@@ -31,6 +31,20 @@ impl SpinPolicy {
             SpinPolicy::Sleep => Duration::ZERO,
         }
     }
+}
+
+/// How often a thread looks for what is expected soon, before it gives way to others.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinBudget {
+    /// How often it looks.
+    pub spins: u32,
+    /// What it does between two looks.
+    pub relax: fn(),
+}
+
+impl SpinBudget {
+    /// For those who never look twice.
+    pub const NONE: SpinBudget = SpinBudget { spins: 0, relax: std::hint::spin_loop };
 }
 
 /// The cores that this process may use.

@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::GroupIdentity;
-use super::ahead::AheadFrames;
 use super::analysis::Analyses;
-use super::boarding::Boarded;
-use super::failure::{Broken, Cause, Deferred, Suspicion};
+use super::failure::{BrokenGroup, Cause, DeferredFailure, Suspicion};
 use super::in_flight::InFlight;
 use super::liveness::LivenessCheck;
-use super::peers::{Incoming, Peers};
+use super::peers::{PayloadTarget, Peers};
 use super::point_to_point::PointToPoint;
-use super::running::{Running, StepState};
+use super::running_operation::{RunningOperation, StepState};
 use super::scratch::ScratchPool;
+use super::slot_exchange::SlotExchange;
+use super::unexpected_frames::UnexpectedFrames;
 use crate::Result;
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification};
@@ -24,14 +24,14 @@ use crate::wire::frame::{Fingerprint, Header, Kind};
 
 /// An operation that is over and whose completion is still to be told, without the progress lock.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
 }
 
-impl Finished {
-    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> Finished {
-        Finished { completion, result }
+impl FinishedOperation {
+    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> FinishedOperation {
+        FinishedOperation { completion, result }
     }
 
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
@@ -63,7 +63,7 @@ pub(super) struct State {
     /// What the ranks say that an operation waits for.
     pub(super) liveness: LivenessCheck,
     /// Frames of operations that were not issued yet.
-    pub(super) ahead: AheadFrames,
+    pub(super) unexpected: UnexpectedFrames,
     pub(super) analyses: Analyses,
     pub(super) scratch: ScratchPool,
     /// Memory of operations that are over, for those to come.
@@ -78,18 +78,18 @@ pub(super) struct State {
     /// How many ranks, this one included, go through the cache that this one has.
     pub(super) ranks_in_a_cache: usize,
     /// What small operations go over, if all ranks share it.
-    pub(super) boarded: Option<Boarded>,
+    pub(super) exchange: Option<SlotExchange>,
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
     /// Why the group must be broken as soon as the transport is at hand.
     pub(super) cause: Option<Cause>,
     /// Why it must be broken when the operations in flight before have ended.
-    pub(super) deferred: Option<Deferred>,
-    pub(super) broken: Option<Broken>,
+    pub(super) deferred: Option<DeferredFailure>,
+    pub(super) broken: Option<BrokenGroup>,
     /// How many peers said goodbye.
     pub(super) departed: usize,
-    pub(super) finished: Vec<Finished>,
+    pub(super) finished: Vec<FinishedOperation>,
     /// Memory for [`Peer::note_issued`].
     released: Vec<(u64, u32)>,
 }
@@ -107,7 +107,7 @@ impl State {
             in_flight: InFlight::default(),
             elsewhere: None,
             liveness: LivenessCheck::default(),
-            ahead: AheadFrames::default(),
+            unexpected: UnexpectedFrames::default(),
             analyses: Analyses::default(),
             scratch: ScratchPool::default(),
             spare_steps: Vec::new(),
@@ -116,7 +116,7 @@ impl State {
             wanting_issued: 0,
             messages: PointToPoint::new(),
             ranks_in_a_cache: 1,
-            boarded: None,
+            exchange: None,
             earliest: None,
             suspicion: None,
             cause: None,
@@ -257,12 +257,12 @@ impl State {
         }
     }
 
-    fn finish(&mut self, running: Running) {
+    fn finish(&mut self, running: RunningOperation) {
         let released = running.release(&mut self.scratch);
         if let Some(finish) = released.finish {
             finish();
         }
-        self.finished.push(Finished::new(released.completion, Ok(())));
+        self.finished.push(FinishedOperation::new(released.completion, Ok(())));
         if self.spare_steps.len() < 64 {
             self.spare_steps.push(released.steps);
         }
@@ -308,12 +308,12 @@ impl Sink for State {
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
         let state = self.peers.of(peer);
         state.touched = true;
-        state.incoming = Incoming::Nothing;
+        state.incoming = PayloadTarget::Nothing;
         if header.generation != self.group.generation {
             return Destination::Discard;
         }
         if header.kind == Kind::Abort {
-            state.incoming = Incoming::Abort;
+            state.incoming = PayloadTarget::Abort;
             return Destination::Borrowed;
         }
         if self.is_failing() {
@@ -327,7 +327,7 @@ impl Sink for State {
             Kind::Message => self.message_announced(peer, header),
             Kind::Offer => self.offer_announced(peer, header),
             Kind::Report => self.report_announced(peer, header),
-            _ => (Incoming::Nothing, Destination::Discard),
+            _ => (PayloadTarget::Nothing, Destination::Discard),
         };
         self.peers.of(peer).incoming = incoming;
         destination
@@ -338,7 +338,7 @@ impl Sink for State {
         if header.generation != self.group.generation {
             return;
         }
-        if incoming == Incoming::Abort {
+        if incoming == PayloadTarget::Abort {
             self.abort_arrived(peer, &payload);
             return;
         }

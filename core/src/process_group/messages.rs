@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Envelope, Issued, Transfer};
+use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Envelope, IssuedOperation, Transfer};
 use crate::completion::Waiting;
 use crate::{Error, Region, Result, Tensor, Work};
 
@@ -87,7 +87,7 @@ impl ProcessGroup {
         messages: &[MessageRequest],
         timeout: Option<Duration>,
         waiting: Waiting,
-    ) -> Result<(Vec<Issued>, Arc<dyn Backend>)> {
+    ) -> Result<(Vec<IssuedOperation>, Arc<dyn Backend>)> {
         let tensors = messages.iter().map(|message| &message.tensor);
         let backend = self.backend_for("batch_isend_irecv", tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());

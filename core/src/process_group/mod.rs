@@ -17,11 +17,11 @@ use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut, 
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
 
 mod assembly;
-mod at_once;
 mod check;
 mod create;
 mod disjoint;
 mod failure_watch;
+mod fast_path;
 mod messages;
 mod monitored_barrier;
 mod prepared;
@@ -29,9 +29,9 @@ mod scope;
 mod split;
 mod stage;
 
-pub use at_once::{Begun, Kept, Tried};
 pub use check::CheckedRequest;
 pub use create::GroupOptions;
+pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 pub use messages::MessageRequest;
 pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::at_once::{Kept, Tried};
+use super::fast_path::{FastPathResult, HeldBuffers};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
 use crate::backend::AT_ONCE_BYTES;
@@ -151,7 +151,7 @@ impl PreparedOperation {
             return Ok(work);
         }
         let issued = self.plain.as_ref().and_then(|(plain, region)| {
-            let kept = Kept { input: None, output: region.clone() };
+            let kept = HeldBuffers { input: None, output: region.clone() };
             self.group.issue_plain(&SingleTensorRequest { waiting, ..*plain }, kept)
         });
         issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
@@ -163,11 +163,11 @@ impl PreparedOperation {
         scratch.resize(region.len(), 0);
         region.read(|bytes| scratch.copy_from_slice(bytes));
         let tried = self.group.try_plain(&plain, &mut LentMemory::InPlace(scratch))?;
-        if matches!(tried, Tried::Done(_)) {
+        if matches!(tried, FastPathResult::Done(_)) {
             region.write(|bytes| bytes.copy_from_slice(scratch));
         }
         // What goes on has given its part, and writes the tensor when the others' are there.
-        Some(tried.work(|| Kept { input: None, output: region.clone() }))
+        Some(tried.work(|| HeldBuffers { input: None, output: region.clone() }))
     }
 
     fn is_being_started(&self) -> Error {

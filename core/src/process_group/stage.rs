@@ -2,7 +2,7 @@
 
 use super::check::Checked;
 use super::messages::contiguous_on_device;
-use crate::backend::{Agreed, Call};
+use crate::backend::{Call, CallFacts};
 use crate::completion::Outcome;
 use crate::kernels::{self, Order};
 use crate::wire::fingerprint::digest;
@@ -132,7 +132,7 @@ fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
 }
 
 /// What goes into the fingerprint, and what the choice of an algorithm may depend on.
-fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) -> Agreed {
+fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) -> CallFacts {
     let facts = request.collective.facts();
     let mut words = Vec::new();
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
@@ -151,7 +151,7 @@ fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) 
         }
         Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
     };
-    Agreed {
+    CallFacts {
         collective: request.collective,
         dtype,
         reduce_op: request.reduce_op,

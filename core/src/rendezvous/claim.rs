@@ -246,9 +246,10 @@ async fn is_there(store: &dyn Store, scope: &str, owner: &[u8]) -> Result<bool> 
         return Ok(false);
     }
     let owner = String::from_utf8_lossy(owner);
-    match is_held_here(&owner) {
-        Some(held) => Ok(held),
-        None => store.check_async(&[&format!("{scope}/\u{1}member/{owner}")]).await,
+    match token_state(&owner) {
+        TokenState::Held => Ok(true),
+        TokenState::Released => Ok(false),
+        TokenState::Foreign => store.check_async(&[&format!("{scope}/\u{1}member/{owner}")]).await,
     }
 }
 
@@ -312,11 +313,24 @@ impl Drop for Token {
     }
 }
 
-/// Whether this process holds `token`, if it made that itself.
-fn is_held_here(token: &str) -> Option<bool> {
+/// What this process knows of a token.
+enum TokenState {
+    /// It was made here, and somebody here holds it.
+    Held,
+    /// It was made here, and nobody holds it any more.
+    Released,
+    /// It was not made by this process.
+    Foreign,
+}
+
+fn token_state(token: &str) -> TokenState {
     let own = lock();
-    let own = own.as_ref().filter(|own| own.process_id == clock::process_id())?;
-    token.starts_with(&own.prefix).then(|| own.held.iter().any(|held| **held == *token))
+    let own = own.as_ref().filter(|own| own.process_id == clock::process_id());
+    match own.filter(|own| token.starts_with(&own.prefix)) {
+        None => TokenState::Foreign,
+        Some(own) if own.held.iter().any(|held| **held == *token) => TokenState::Held,
+        Some(_) => TokenState::Released,
+    }
 }
 
 fn lock() -> MutexGuard<'static, Option<OwnTokens>> {

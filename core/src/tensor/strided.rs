@@ -26,8 +26,10 @@ pub(crate) fn overlaps_itself(
     origin: usize,
     elements: usize,
 ) -> bool {
-    if let Some(apart) = is_apart(shape, strides) {
-        return !apart;
+    match aliasing(shape, strides) {
+        Aliasing::Absent => return false,
+        Aliasing::Present => return true,
+        Aliasing::Undecided => {}
     }
     let mut seen = vec![false; elements];
     let mut twice = false;
@@ -35,11 +37,18 @@ pub(crate) fn overlaps_itself(
     twice
 }
 
-/// Whether no two indices lead to the same element, where that is seen at once: each stride leaps
-/// over all that the smaller ones reach, or it is 0.
-fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
+/// Whether two indices lead to the same element, as far as the strides alone say.
+enum Aliasing {
+    Absent,
+    Present,
+    Undecided,
+}
+
+/// There is none if each stride leaps over all that the smaller ones reach, and there is some if
+/// one is 0.
+fn aliasing(shape: &[usize], strides: &[isize]) -> Aliasing {
     if shape.contains(&0) {
-        return Some(true);
+        return Aliasing::Absent;
     }
     let dimensions = shape.iter().zip(strides).filter(|(length, _)| **length > 1);
     let mut dimensions: Vec<_> =
@@ -48,14 +57,14 @@ fn is_apart(shape: &[usize], strides: &[isize]) -> Option<bool> {
     let mut reach = 0;
     for (stride, length) in dimensions {
         if stride == 0 {
-            return Some(false);
+            return Aliasing::Present;
         }
         if stride <= reach {
-            return None;
+            return Aliasing::Undecided;
         }
         reach += (length - 1) * stride;
     }
-    Some(true)
+    Aliasing::Absent
 }
 
 /// How many elements lie below index (0, …, 0), and how many the view spans in all.

@@ -16,13 +16,13 @@ pub const BOARD_PLACES: u64 = 8;
 
 /// What stands in a rank's place for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Slot {
     /// Nothing yet.
-    Nothing,
+    Empty,
     /// This many bytes, of a rank that runs what the fingerprint says.
     Bytes(usize, Fingerprint),
     /// What no rank of this version writes.
-    Nonsense,
+    Corrupt,
 }
 
 /// What a rank says of itself.
@@ -51,7 +51,7 @@ pub trait Board: Send {
     fn fingerprint(&self, rank: Rank, sequence: u64) -> Option<Fingerprint>;
     /// What `rank` shows for operation `sequence`, copied to the start of `into`, which has
     /// [`BOARD_BYTES`]. This rank's own place can be read, too.
-    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown;
+    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Slot;
     /// Tells the others that this rank will not read what they show for operations up to
     /// `sequence` any more.
     fn pass(&mut self, sequence: u64);
@@ -94,7 +94,7 @@ impl Board for NoBoard {
     fn fingerprint(&self, _: Rank, _: u64) -> Option<Fingerprint> {
         match *self {}
     }
-    fn read(&mut self, _: Rank, _: u64, _: &mut [u8]) -> Shown {
+    fn read(&mut self, _: Rank, _: u64, _: &mut [u8]) -> Slot {
         match *self {}
     }
     fn pass(&mut self, _: u64) {

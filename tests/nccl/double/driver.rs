@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use super::stream::EventState;
 use super::{memory, stream};
 
 const SUCCESS: c_int = 0;
@@ -183,10 +184,10 @@ unsafe extern "C" fn cuEventDestroy_v2(event: usize) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventQuery(event: usize) -> c_int {
     forbid_children("cuEventQuery");
-    match stream::is_over(event) {
-        None => INVALID_HANDLE,
-        Some(true) => SUCCESS,
-        Some(false) => NOT_READY,
+    match stream::event_state(event) {
+        EventState::Unknown => INVALID_HANDLE,
+        EventState::Complete => SUCCESS,
+        EventState::Pending => NOT_READY,
     }
 }
 

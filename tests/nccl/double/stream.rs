@@ -112,12 +112,18 @@ pub(crate) fn record(event: usize, stream: usize) -> bool {
     )
 }
 
-/// Whether the event has come; none if there is no such event.
-pub(crate) fn is_over(event: usize) -> Option<bool> {
-    find(event).map(|event| {
-        let moments = event.moments.lock().unwrap();
-        moments.1 >= moments.0
-    })
+/// How far a recorded event is.
+pub(crate) enum EventState {
+    Complete,
+    Pending,
+    /// There is no such event.
+    Unknown,
+}
+
+pub(crate) fn event_state(event: usize) -> EventState {
+    let Some(event) = find(event) else { return EventState::Unknown };
+    let moments = event.moments.lock().unwrap();
+    if moments.1 >= moments.0 { EventState::Complete } else { EventState::Pending }
 }
 
 pub(crate) fn wait_for(stream: usize, event: usize) -> bool {

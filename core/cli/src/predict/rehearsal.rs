@@ -169,7 +169,7 @@ impl Rehearsal<'_> {
             sequence: 1,
             fingerprint: Fingerprint::default(),
             schedule: Arc::new(schedule),
-            boarding: None,
+            slot_progress: None,
             bindings: Bindings { input: input.blocks, output: output.blocks.clone() },
             dtype: DType::I64,
             reduce_op: ReduceOp::Sum,

@@ -18,7 +18,7 @@ use super::small;
 use super::world::{FAILED, World};
 use crate::backend::bulletin::{Bulletin, Found};
 use crate::backend::detail::{Detail, detail};
-use crate::backend::{Attempt, Backend, Call, Capabilities, Issued, SmallCall, Transfer};
+use crate::backend::{Attempt, Backend, Call, Capabilities, IssuedOperation, SmallCall, Transfer};
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
@@ -173,9 +173,14 @@ impl<H: Handle> MpiBackend<H> {
         self.detail == Detail::Full && self.group.size > 1
     }
 
-    fn issued(&self, sequence: u64, completion: Arc<Completion>, waiting: Waiting) -> Issued {
+    fn issued(
+        &self,
+        sequence: u64,
+        completion: Arc<Completion>,
+        waiting: Waiting,
+    ) -> IssuedOperation {
         self.world.progress.leave_to(self.world, waiting, completion.is_done());
-        Issued { sequence, completion }
+        IssuedOperation { sequence, completion }
     }
 
     fn check_tag(&self, tag: u32) -> Result<()> {
@@ -219,7 +224,12 @@ impl<H: Handle> Backend for MpiBackend<H> {
         Capabilities { highest_tag: self.world.max_tag, ..super::declared(self.detail) }
     }
 
-    fn collective(&self, mut call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn collective(
+        &self,
+        mut call: Call,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         self.check(call.name)?;
         let fingerprint = call.fingerprint(0);
         own(&mut call);
@@ -266,7 +276,12 @@ impl<H: Handle> Backend for MpiBackend<H> {
         small::attempt(self.world, &self.group, fingerprint, call, memory)
     }
 
-    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn send(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         self.check("send")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, mut memory, finish, .. } = transfer;
@@ -292,7 +307,12 @@ impl<H: Handle> Backend for MpiBackend<H> {
         Ok(self.issued(sequence, completion, waiting))
     }
 
-    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn recv(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         self.check("recv")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, memory, finish, .. } = transfer;

@@ -11,7 +11,7 @@ use super::group::Group;
 use super::running::{Kept, Requests, Running, test};
 use super::world::World;
 use crate::backend::bulletin::Found;
-use crate::backend::{Attempt, Issued, Lasting, SmallCall};
+use crate::backend::{Attempt, IssuedOperation, PersistentBuffers, SmallCall};
 use crate::completion::{Completion, Outcome, Waiting};
 use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
@@ -91,7 +91,7 @@ pub(super) fn attempt<'a, H: Handle>(
     let collective = call.collective;
     let begun = Begun { world, group, collective, sequence, request: Some(request), scratch };
     let waiting = call.waiting;
-    Attempt::Begun(Box::new(move |lasting| begun.go_on(failed, waiting, lasting)))
+    Attempt::Started(Box::new(move |lasting| begun.go_on(failed, waiting, lasting)))
 }
 
 /// An operation that MPI has and of which nobody waits for the end yet.
@@ -105,11 +105,16 @@ struct Begun<'a, H: Handle> {
 }
 
 impl<H: Handle> Begun<'_, H> {
-    fn go_on(mut self, failed: Option<Error>, waiting: Waiting, lasting: Lasting) -> Issued {
-        let Lasting { deadline, output, finish, .. } = lasting;
+    fn go_on(
+        mut self,
+        failed: Option<Error>,
+        waiting: Waiting,
+        lasting: PersistentBuffers,
+    ) -> IssuedOperation {
+        let PersistentBuffers { deadline, output, finish, .. } = lasting;
         let Begun { world, group, sequence, .. } = self;
         let completion = Arc::new(Completion::new());
-        let issued = Issued { sequence, completion: completion.clone() };
+        let issued = IssuedOperation { sequence, completion: completion.clone() };
         let Some(request) = self.request.take() else { return issued };
         if let Some(error) = failed {
             group.in_library.fetch_sub(1, Ordering::SeqCst);

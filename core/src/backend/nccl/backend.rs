@@ -17,8 +17,8 @@ use crate::backend::bulletin::{Bulletin, Found as FoundBy};
 use crate::backend::detail::{Detail, detail};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
-    Backend, BackendOptions, Call, Capabilities, Direction, Issued, Mismatches, Share as AnyShare,
-    Transfer,
+    Backend, BackendOptions, Call, Capabilities, Direction, IssuedOperation, Mismatches,
+    Share as AnyShare, Transfer,
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, Waiting};
@@ -195,7 +195,7 @@ impl NcclBackend {
         items: Vec<Item>,
         patience: Patience<'_>,
         add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
-    ) -> std::result::Result<Vec<Issued>, Refused> {
+    ) -> std::result::Result<Vec<IssuedOperation>, Refused> {
         let mut calls = Calls::default();
         let enqueued = add(&mut calls, &on)
             .and_then(|()| calls.enqueue(&on, patience))
@@ -227,7 +227,7 @@ impl NcclBackend {
                 completion: completion.clone(),
                 compared,
             });
-            issued.push(Issued { sequence: item.sequence, completion });
+            issued.push(IssuedOperation { sequence: item.sequence, completion });
         }
         self.progress.add(all);
         Ok(issued)
@@ -237,9 +237,9 @@ impl NcclBackend {
     fn outcome(
         &self,
         name: &str,
-        issued: std::result::Result<Vec<Issued>, Refused>,
+        issued: std::result::Result<Vec<IssuedOperation>, Refused>,
         patience: Patience<'_>,
-    ) -> Result<Vec<Issued>> {
+    ) -> Result<Vec<IssuedOperation>> {
         match issued {
             Ok(issued) => {
                 self.progress.sweep(&self.group);
@@ -365,12 +365,22 @@ impl Backend for NcclBackend {
         Capabilities { mismatches, ..super::capabilities() }
     }
 
-    fn collective(&self, call: Call, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn collective(
+        &self,
+        call: Call,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         let mut issued = self.together(vec![call], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
     }
 
-    fn together(&self, mut calls: Vec<Call>, deadline: Instant, _: Waiting) -> Result<Vec<Issued>> {
+    fn together(
+        &self,
+        mut calls: Vec<Call>,
+        deadline: Instant,
+        _: Waiting,
+    ) -> Result<Vec<IssuedOperation>> {
         let Some(first) = calls.first() else { return Ok(Vec::new()) };
         self.check(first.name)?;
         for call in calls.iter().filter(|call| call.collective.facts().reduces) {
@@ -392,12 +402,22 @@ impl Backend for NcclBackend {
         self.outcome(name, issued, patience)
     }
 
-    fn send(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn send(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         let mut issued = self.messages(vec![(Direction::Send, transfer)], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
     }
 
-    fn recv(&self, transfer: Transfer, deadline: Instant, waiting: Waiting) -> Result<Issued> {
+    fn recv(
+        &self,
+        transfer: Transfer,
+        deadline: Instant,
+        waiting: Waiting,
+    ) -> Result<IssuedOperation> {
         let mut issued = self.messages(vec![(Direction::Receive, transfer)], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
     }
@@ -407,7 +427,7 @@ impl Backend for NcclBackend {
         messages: Vec<(Direction, Transfer)>,
         deadline: Instant,
         _: Waiting,
-    ) -> Result<Vec<Issued>> {
+    ) -> Result<Vec<IssuedOperation>> {
         let peers = messages.iter().map(|(direction, it)| self.message(*direction, it));
         let peers = peers.collect::<Result<Vec<u32>>>()?;
         let Some((first, _)) = messages.first() else { return Ok(Vec::new()) };

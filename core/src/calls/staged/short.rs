@@ -6,7 +6,7 @@ use super::{CallerMemory, Cursor, Staged, State};
 use crate::backend::AT_ONCE_BYTES;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::Waiting;
-use crate::process_group::{Kept, Tried};
+use crate::process_group::{FastPathResult, HeldBuffers};
 use crate::request::SingleTensorRequest;
 use crate::tensor::LentMemory;
 use crate::{DType, ProcessGroup, ReduceOp};
@@ -72,7 +72,7 @@ impl ShortCall {
         memory.read(0, scratch);
         let plain = SingleTensorRequest { dtype, ..self.plain };
         Some(match group.try_plain(&plain, &mut LentMemory::InPlace(scratch))? {
-            Tried::Done(work) => {
+            FastPathResult::Done(work) => {
                 memory.write(0, scratch);
                 ShortOutcome::Done(work.sequence())
             }
@@ -80,7 +80,7 @@ impl ShortCall {
                 // It has given its part; what comes of it is written to memory that lasts.
                 let (tensors, output) = super::tensors::flat(dtype, bytes);
                 output.write(|copy| copy.copy_from_slice(scratch));
-                let work = begun.work(|| Kept { input: None, output });
+                let work = begun.work(|| HeldBuffers { input: None, output });
                 ShortOutcome::Issued(Box::new(Staged {
                     name: plain.name,
                     group: Some(group.clone()),

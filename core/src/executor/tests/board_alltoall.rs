@@ -11,7 +11,7 @@ use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::completion::{Completion, Waiting};
-use crate::executor::{Driver, Message, Small};
+use crate::executor::{Driver, Message, SmallAttempt, SmallCollective};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 
@@ -37,7 +37,7 @@ pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: 
         algorithm: algorithm as u8,
         ..Fingerprint::default()
     };
-    let small = Some(Small { collective, dtype, reduce_op, root: 0, rank, size });
+    let small = Some(SmallCollective { collective, dtype, reduce_op, root: 0, rank, size });
     Call { fingerprint, small, fits, ..Call::new(&schedule, input, output) }
 }
 
@@ -216,7 +216,7 @@ fn frames_of_what_was_tried_wait_until_it_is_submitted() {
             let mut world = World::with_board(size, seed);
             let ones = vec![1; size as usize];
             let mut calls = vec![call(0, true, 0, &ones, &ones)];
-            assert_eq!(world.try_small(0, &mut calls[0]), Some(false));
+            assert_eq!(world.try_small(0, &mut calls[0]), SmallAttempt::Shown);
             // Rank 1 runs the schedule, and so do all: rank 0 has the frames before it submits.
             calls.extend((1..size).map(|rank| call(rank, rank != 1, 0, &ones, &ones)));
             let output: Vec<_> = calls.iter().map(|call| call.output.clone()).collect();
@@ -248,9 +248,9 @@ fn what_was_tried_is_read_before_it_is_written_again() {
         boards::call(small(Collective::Broadcast, rank, 2, 0), 1, vec![], vec![memory([own])])
     };
     // Rank 1 needs nobody for the first call, and has to look at what the other showed later.
-    assert_eq!(world.try_small(1, &mut reduce(1)), Some(true));
+    assert_eq!(world.try_small(1, &mut reduce(1)), SmallAttempt::Done);
     let mut tried = broadcast(1, 2);
-    assert_eq!(world.try_small(1, &mut tried), Some(false));
+    assert_eq!(world.try_small(1, &mut tried), SmallAttempt::Shown);
     // Rank 0 waits for nobody, and writes as far as it is let.
     let mut all = vec![world.issue(0, reduce(0))];
     let numbers = 2..=2 + BOARD_PLACES;

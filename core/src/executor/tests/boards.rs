@@ -10,15 +10,15 @@ use super::schedules::ring_allreduce;
 use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::completion::{Completion, Waiting};
-use crate::executor::{Driver, Executor, GroupIdentity, Small, SpinPolicy};
+use crate::executor::{Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SpinPolicy};
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
-pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> Small {
+pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> SmallCollective {
     let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);
-    Small { collective, dtype, reduce_op, root, rank, size }
+    SmallCollective { collective, dtype, reduce_op, root, rank, size }
 }
 
 fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprint {
@@ -33,7 +33,12 @@ fn fingerprint(collective: Collective, elements: usize, root: u32) -> Fingerprin
 }
 
 /// A call of `rank` over the board.
-pub(super) fn call(small: Small, elements: usize, input: Vec<Region>, output: Vec<Region>) -> Call {
+pub(super) fn call(
+    small: SmallCollective,
+    elements: usize,
+    input: Vec<Region>,
+    output: Vec<Region>,
+) -> Call {
     let none = Arc::default();
     Call {
         fingerprint: fingerprint(small.collective, elements, small.root),
@@ -320,8 +325,8 @@ pub(super) fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
     both.map(driver).collect()
 }
 
-/// Carries out a call over the board as the backend does it: at once, or else in flight. What it
-/// takes.
+/// Carries out a call over the board as the backend does: over the fast path, or else in flight.
+/// What it takes.
 pub(super) fn take_turn(
     driver: &Driver,
     sequence: u64,
@@ -330,14 +335,15 @@ pub(super) fn take_turn(
 ) -> Result<Vec<i32>> {
     if call.fits {
         let (given, mut taken) = call.flat();
-        let (numbered, small) = ((sequence, &call.fingerprint), call.small.unwrap());
+        let small = call.small.unwrap();
         let mut flat = lend(&given, &mut taken);
-        let (tried, settling) = driver.try_small(numbered, &small, &mut flat, waiting);
-        drop(settling);
-        if tried == Some(true) {
+        let (attempt, deferred) =
+            driver.try_small(sequence, &call.fingerprint, &small, &mut flat, waiting);
+        drop(deferred);
+        if attempt == SmallAttempt::Done {
             return Ok(values(&Region::from_vec(taken)));
         }
-        call.shown = tried.is_some();
+        call.shown = attempt == SmallAttempt::Shown;
         // Whoever is between the two steps may lose the executor to others.
         if sequence.is_multiple_of(7) {
             thread::yield_now();

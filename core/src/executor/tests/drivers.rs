@@ -68,7 +68,7 @@ fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation 
         sequence,
         fingerprint: Fingerprint { elements: tensor.len() as u64 / 4, ..Default::default() },
         schedule: ring_allreduce(rank, size),
-        boarding: None,
+        slot_progress: None,
         bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
         dtype: DType::I32,
         reduce_op: ReduceOp::Sum,

@@ -33,15 +33,15 @@ const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
 /// Runs `test` under several seeds; a failure shows the seed.
 fn with_seeds(test: impl Fn(u64)) {
     for seed in 0..6 {
-        struct Shown(u64);
-        impl Drop for Shown {
+        struct Slot(u64);
+        impl Drop for Slot {
             fn drop(&mut self) {
                 if std::thread::panicking() {
                     eprintln!("seed {}", self.0);
                 }
             }
         }
-        let shown = Shown(seed);
+        let shown = Slot(seed);
         test(seed);
         drop(shown);
     }

@@ -9,8 +9,10 @@ use super::sleeping::{envelope, message, pair};
 use super::with_seeds;
 use super::world::{memory, values};
 use crate::completion::Completion;
-use crate::executor::{Envelope, Executor, Message};
+use crate::executor::{Envelope, Executor, Message, SpinBudget};
 use crate::{DType, Error, Region};
+
+const SPIN: SpinBudget = SpinBudget { spins: 16, relax: std::hint::spin_loop };
 
 fn move_all(executors: &mut [Executor; 2]) {
     let mut moved = true;
@@ -36,7 +38,7 @@ pub(super) fn connected() -> [Executor; 2] {
 
 fn receive(executor: &mut Executor, from: Option<u32>, tag: u32, into: &mut [u8]) -> Option<u32> {
     let from = Envelope { peer: from, tag, dtype: DType::U8 };
-    executor.receive_short(from, into, (16, std::hint::spin_loop), Instant::now())
+    executor.receive_short(from, into, SPIN, Instant::now())
 }
 
 pub(super) fn with_tag(message: Message, tag: u32) -> (Message, Arc<Completion>) {
@@ -190,9 +192,8 @@ fn element_types_are_told_apart() {
     let from = |dtype| Envelope { dtype, ..envelope(0, 1) };
     assert!(ranks[0].send_short(to(DType::F64), &[1; 8], Instant::now()));
     assert!(ranks[0].send_short(to(DType::F64), &[2; 8], Instant::now()));
-    let mut short = |dtype, into: &mut [u8]| {
-        ranks[1].receive_short(from(dtype), into, (16, std::hint::spin_loop), Instant::now())
-    };
+    let mut short =
+        |dtype, into: &mut [u8]| ranks[1].receive_short(from(dtype), into, SPIN, Instant::now());
     let mut into = [0; 8];
     // The longer way says what is wrong.
     assert_eq!(short(DType::I64, &mut into), None);

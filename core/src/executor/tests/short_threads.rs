@@ -34,8 +34,8 @@ fn post(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> (Region, Arc<Comp
 
 /// Sends at once, or else in flight.
 fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
-    let (sent, settling) = driver.send_short(envelope(peer, tag), payload);
-    drop(settling);
+    let (sent, deferred_completions) = driver.send_short(envelope(peer, tag), payload);
+    drop(deferred_completions);
     if !sent {
         let (message, completion) =
             with_tag(message(peer, &Region::from_vec(payload.to_vec())), tag);
@@ -48,8 +48,8 @@ fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
 /// Receives at once, or else in flight.
 fn receive(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> Vec<u8> {
     let mut memory = vec![0; bytes];
-    let (sender, settling) = driver.receive_short(envelope(peer, tag), &mut memory);
-    drop(settling);
+    let (sender, deferred_completions) = driver.receive_short(envelope(peer, tag), &mut memory);
+    drop(deferred_completions);
     if sender.is_some() {
         return memory;
     }
@@ -123,8 +123,9 @@ fn who_sleeps_is_woken_by_a_message_that_is_sent_at_once() {
         while !drivers[1].is_leader_asleep() {
             thread::yield_now();
         }
-        let (sent, settling) = drivers[0].send_short(envelope(1, 1), &5_i32.to_le_bytes());
-        drop(settling);
+        let (sent, deferred_completions) =
+            drivers[0].send_short(envelope(1, 1), &5_i32.to_le_bytes());
+        drop(deferred_completions);
         assert!(sent, "the connection stands");
         assert_eq!(is_woken.recv_timeout(PATIENCE), Ok(true), "{spin:?}");
         assert_eq!(values(&into), [5]);
@@ -138,8 +139,8 @@ fn sent_in_vain(end: fn(&Driver)) -> (usize, Error) {
     send(&drivers[0], 1, 1, &[1]);
     end(&drivers[1]);
     let sends = |_: &usize| {
-        let (sent, settling) = drivers[0].send_short(envelope(1, 1), &[1]);
-        drop(settling);
+        let (sent, deferred_completions) = drivers[0].send_short(envelope(1, 1), &[1]);
+        drop(deferred_completions);
         sent
     };
     let sent = (0..).take_while(sends).count();

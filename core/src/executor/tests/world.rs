@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::network::{Loopback, Network, Random, Shared};
 use crate::completion::Completion;
-use crate::executor::{Bindings, Boarding, Executor, GroupIdentity, Message, Operation, Small};
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+use crate::executor;
+use crate::executor::{
+    Bindings, Executor, GroupIdentity, Message, Operation, SlotProgress, SmallCollective,
+};
 use crate::schedule::{Rank, Schedule};
 use crate::transport::sim::{Options, Simulation};
 use crate::transport::{EAGER, Transport};
@@ -33,10 +37,10 @@ pub(super) struct Call {
     pub(super) output: Vec<Region>,
     pub(super) timeout: Duration,
     /// Set if it goes over the board.
-    pub(super) small: Option<Small>,
+    pub(super) small: Option<SmallCollective>,
     /// Whether what this rank gives fits the board then.
     pub(super) fits: bool,
-    /// Whether it has begun at once, see [`World::try_small`].
+    /// Whether its part is shown already, see [`World::try_small`].
     pub(super) shown: bool,
 }
 
@@ -76,7 +80,7 @@ impl Call {
             sequence,
             fingerprint: self.fingerprint,
             schedule: self.schedule,
-            boarding: self.small.map(|small| Boarding { small, fits, shown }),
+            slot_progress: self.small.map(|small| SlotProgress { small, fits, shown }),
             bindings: Bindings { input: self.input, output: self.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,
@@ -169,19 +173,24 @@ impl World {
         completion
     }
 
-    /// Tries `call` on `rank` at once, which is to be issued if it has only begun: whether it is
-    /// over, if anything was done.
+    /// Tries `call` on `rank` over the fast path; it has to be issued if only its part is shown.
     #[cfg(all(feature = "tcp", target_os = "linux"))]
-    pub(super) fn try_small(&mut self, rank: Rank, call: &mut Call) -> Option<bool> {
+    pub(super) fn try_small(&mut self, rank: Rank, call: &mut Call) -> executor::SmallAttempt {
         let (given, mut taken) = call.flat();
         let (small, fingerprint) = (call.small.unwrap(), call.fingerprint);
-        let numbered = (self.issued[rank as usize] + 1, &fingerprint);
+        let sequence = self.issued[rank as usize] + 1;
         let mut memory = lend(&given, &mut taken);
         let executor = self.executor(rank);
-        let tried = executor.try_small(numbered, &small, &mut memory, 0, std::hint::spin_loop);
-        self.issued[rank as usize] += u64::from(tried == Some(true));
-        call.shown = tried == Some(false);
-        tried
+        let attempt = executor.try_small(
+            sequence,
+            &fingerprint,
+            &small,
+            &mut memory,
+            executor::SpinBudget::NONE,
+        );
+        self.issued[rank as usize] += u64::from(attempt == executor::SmallAttempt::Done);
+        call.shown = attempt == executor::SmallAttempt::Shown;
+        attempt
     }
 
     pub(super) fn send(

@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use super::memory::{File, Mapping};
 use super::ring::Shared;
 use crate::transport::Rank;
-use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
 use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
@@ -204,22 +204,22 @@ impl<M: Shared + Send> Board for SharedBoard<M> {
         self.shows(rank, sequence).then(|| printed(&self.memories[rank as usize], place(sequence)))
     }
 
-    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Shown {
+    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Slot {
         let (memory, place) = (&self.memories[rank as usize], place(sequence));
         if memory.load(place) != sequence {
-            return Shown::Nothing;
+            return Slot::Empty;
         }
         let length = memory.load(place + LENGTH_AT);
         let Some(into) = usize::try_from(length).ok().and_then(|length| into.get_mut(..length))
         else {
-            return Shown::Nonsense;
+            return Slot::Corrupt;
         };
         // The next look at what it has passed may be saved.
         let passed = &mut self.passed[rank as usize];
         *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
         let fingerprint = printed(memory, place);
         memory.read(place + BYTES_AT, into);
-        Shown::Bytes(into.len(), fingerprint)
+        Slot::Bytes(into.len(), fingerprint)
     }
 
     fn pass(&mut self, sequence: u64) {
@@ -300,13 +300,13 @@ mod tests {
             let sequence = bytes as u64 + 1;
             let payload: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
             boards.iter_mut().for_each(|board| board.pass(sequence - 1));
-            assert_eq!(boards[2].read(1, sequence, &mut into), Shown::Nothing);
+            assert_eq!(boards[2].read(1, sequence, &mut into), Slot::Empty);
             assert!(boards[1].show(sequence, &PRINT, &payload));
             for board in &mut boards {
                 assert!(board.shows(1, sequence) && !board.shows(0, sequence));
                 assert_eq!(board.fingerprint(1, sequence), Some(PRINT));
                 assert_eq!(board.fingerprint(0, sequence), None);
-                assert_eq!(board.read(1, sequence, &mut into), Shown::Bytes(bytes, PRINT));
+                assert_eq!(board.read(1, sequence, &mut into), Slot::Bytes(bytes, PRINT));
                 assert_eq!(into[..bytes], payload);
             }
         }
@@ -354,7 +354,7 @@ mod tests {
         for length in [BOARD_BYTES as u64 + 1, u64::MAX] {
             mad.store(place(3) + LENGTH_AT, length);
             mad.store(place(3), 3);
-            assert_eq!(board.read(1, 3, &mut into), Shown::Nonsense);
+            assert_eq!(board.read(1, 3, &mut into), Slot::Corrupt);
         }
     }
 

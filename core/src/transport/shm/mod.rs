@@ -38,7 +38,7 @@ use self::incoming::Incoming;
 use self::joining::{Dial, STRANGER};
 use self::layout::{ASLEEP, Lane, Layout};
 use self::memory::{File, Mapping};
-use self::outgoing::Outgoing;
+use self::outgoing::{Outgoing, PutOutcome};
 use self::ring::Corrupt;
 pub use self::socket::Listener;
 use self::wire::{Pools, Told, Wire};
@@ -271,14 +271,13 @@ impl Transport for ShmTransport {
                 let Open { wires, told, .. } = &mut **open;
                 let tell =
                     &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
-                match outgoing.put_at_once(lane, &self.ours, &header, &payload, tell) {
-                    Ok(Some(has_left)) => {
+                match outgoing.try_put(lane, &self.ours, &header, &payload, tell) {
+                    Ok(PutOutcome::Left) => {
                         open.wake();
-                        if has_left {
-                            self.notices.push(Notice::Sent(peer, header));
-                        }
+                        self.notices.push(Notice::Sent(peer, header));
                     }
-                    Ok(None) => {
+                    Ok(PutOutcome::Lent) => open.wake(),
+                    Ok(PutOutcome::NoRoom) => {
                         outgoing.push(header, payload);
                         self.flush(peer);
                     }

@@ -39,6 +39,16 @@ pub(super) struct Outgoing {
     seen: (u64, u64),
 }
 
+/// What became of a frame that was tried to be put into the lane.
+pub(super) enum PutOutcome {
+    /// It has left.
+    Left,
+    /// The peer has it, and is still to read its payload from this side's own memory.
+    Lent,
+    /// There is no room.
+    NoRoom,
+}
+
 impl Outgoing {
     /// Whether nothing waits for room.
     pub(super) fn is_empty(&self) -> bool {
@@ -86,22 +96,26 @@ impl Outgoing {
         }
     }
 
-    /// Puts a frame into the lane at once if nothing waits and there is room for all of it: whether
-    /// it has left, which it has not if its payload is lent. `None`: there is no room.
-    pub(super) fn put_at_once(
+    /// Puts a frame into the lane immediately if nothing waits and there is room for all of it.
+    pub(super) fn try_put(
         &mut self,
         lane: &Lane,
         memory: &Mapping,
         header: &Header,
         payload: &Payload,
         tell: Tell<'_>,
-    ) -> Result<Option<bool>, Corrupt> {
+    ) -> Result<PutOutcome, Corrupt> {
         let is_one = payload.len() <= piece_bytes(lane, header, payload.len());
         if !self.frames.is_empty() || !is_one {
-            return Ok(None);
+            return Ok(PutOutcome::NoRoom);
         }
-        let Some(put) = self.put(lane, memory, header, payload, 0, tell)? else { return Ok(None) };
-        Ok(Some(self.has_left(lane, memory, header, payload, put.is_lent)))
+        let Some(put) = self.put(lane, memory, header, payload, 0, tell)? else {
+            return Ok(PutOutcome::NoRoom);
+        };
+        Ok(match self.has_left(lane, memory, header, payload, put.is_lent) {
+            true => PutOutcome::Left,
+            false => PutOutcome::Lent,
+        })
     }
 
     /// Puts a frame with a short payload into the lane at once if nothing waits, nothing is lent,

@@ -10,7 +10,7 @@ use loom::sync::{Arc, Notify};
 
 use super::super::board::{ATTENTION_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
 use super::super::ring::Shared;
-use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Shown};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
 use crate::wire::frame::Fingerprint;
 
 /// The words of a rank's memory that the operations of the model use: what the head says, then the
@@ -145,9 +145,9 @@ fn show(board: &mut SharedBoard<Memory>, sequence: u64) -> bool {
 fn read(board: &mut SharedBoard<Memory>, other: u32, sequence: u64) -> bool {
     let mut into = [0; BOARD_BYTES];
     match board.read(other, sequence, &mut into) {
-        Shown::Nothing => false,
+        Slot::Empty => false,
         shown => {
-            assert_eq!(shown, Shown::Bytes(8, fingerprint(sequence)));
+            assert_eq!(shown, Slot::Bytes(8, fingerprint(sequence)));
             assert_eq!(into[..8], (sequence * 1000).to_le_bytes());
             true
         }

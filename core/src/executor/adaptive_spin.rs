@@ -14,7 +14,7 @@ use super::SpinPolicy;
 const HELD_BACK: u32 = 64;
 
 /// What threads of one driver have learned.
-pub(super) struct Spinning {
+pub(super) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
     limit: u32,
     /// Whether spinning keeps others from running.
@@ -24,11 +24,11 @@ pub(super) struct Spinning {
     held_back: AtomicU32,
 }
 
-impl Spinning {
+impl AdaptiveSpin {
     /// Nothing learned yet: it spins for as long as `policy` lets it.
-    pub(super) fn new(policy: SpinPolicy) -> Spinning {
+    pub(super) fn new(policy: SpinPolicy) -> AdaptiveSpin {
         let limit = nanos(policy.limit());
-        Spinning {
+        AdaptiveSpin {
             limit,
             takes_core: matches!(policy, SpinPolicy::Spin(_)),
             spin: AtomicU32::new(limit),
@@ -41,7 +41,7 @@ impl Spinning {
         Duration::from_nanos(self.spin.load(Ordering::Relaxed).into())
     }
 
-    /// Notes a sleep after spinning in vain for [`Spinning::duration`].
+    /// Notes a sleep after spinning in vain for [`AdaptiveSpin::duration`].
     pub(super) fn note_sleep(&self, slept: Duration) {
         let (spin, shortest) = (self.spin.load(Ordering::Relaxed), self.limit / 64);
         let held_back = self.held_back.load(Ordering::Relaxed);
@@ -72,14 +72,14 @@ mod tests {
     const SOON: Duration = Duration::from_micros(10);
     const LATE: Duration = Duration::from_millis(10);
 
-    fn after(spinning: &Spinning, slept: Duration) -> Duration {
+    fn after(spinning: &AdaptiveSpin, slept: Duration) -> Duration {
         spinning.note_sleep(slept);
         spinning.duration()
     }
 
     #[test]
     fn long_waits_shorten_it_and_a_wait_that_was_soon_over_lengthens_it() {
-        let spinning = Spinning::new(SpinPolicy::Spin(LIMIT));
+        let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
         let shortened: Vec<_> = (0..8).map(|_| after(&spinning, LATE)).collect();
         assert_eq!(shortened[..3], [LIMIT / 2, LIMIT / 4, LIMIT / 8]);
         assert_eq!(shortened[5..], [LIMIT / 64; 3]);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn spinning_that_is_in_the_way_is_held_back_and_tried_again() {
-        let spinning = Spinning::new(SpinPolicy::Spin(LIMIT));
+        let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
         for _ in 0..3 {
             assert_eq!(spinning.duration(), LIMIT);
             for _ in 0..=HELD_BACK {
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn yielding_is_in_nobodys_way() {
-        let spinning = Spinning::new(SpinPolicy::Yield(LIMIT));
+        let spinning = AdaptiveSpin::new(SpinPolicy::Yield(LIMIT));
         assert_eq!(after(&spinning, SOON), LIMIT);
-        let sleeping = Spinning::new(SpinPolicy::Sleep);
+        let sleeping = AdaptiveSpin::new(SpinPolicy::Sleep);
         assert_eq!(after(&sleeping, SOON), Duration::ZERO);
     }
 }

@@ -7,7 +7,7 @@ use crate::transport::Rank;
 use crate::wire::frame::Header;
 
 /// A frame that is kept.
-pub(super) struct Ahead {
+pub(super) struct UnexpectedFrame {
     pub(super) peer: Rank,
     pub(super) header: Header,
     pub(super) payload: Vec<u8>,
@@ -15,22 +15,22 @@ pub(super) struct Ahead {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct AheadFrames {
+pub(super) struct UnexpectedFrames {
     /// The one with the lowest sequence number first; of these, the one that came first.
-    frames: BinaryHeap<Kept>,
+    frames: BinaryHeap<QueuedFrame>,
     /// How many were ever kept.
     kept: u64,
 }
 
-impl AheadFrames {
+impl UnexpectedFrames {
     /// Keeps a frame.
-    pub(super) fn keep(&mut self, frame: Ahead) {
+    pub(super) fn keep(&mut self, frame: UnexpectedFrame) {
         self.kept += 1;
-        self.frames.push(Kept { order: Reverse((frame.header.sequence, self.kept)), frame });
+        self.frames.push(QueuedFrame { order: Reverse((frame.header.sequence, self.kept)), frame });
     }
 
     /// Takes a frame of an operation up to `sequence`, in the order in which they came.
-    pub(super) fn take(&mut self, sequence: u64) -> Option<Ahead> {
+    pub(super) fn take(&mut self, sequence: u64) -> Option<UnexpectedFrame> {
         let first = self.frames.peek()?;
         if first.frame.header.sequence > sequence {
             return None;
@@ -50,27 +50,27 @@ impl AheadFrames {
 }
 
 /// A frame in its place; no two have the same.
-struct Kept {
+struct QueuedFrame {
     order: Reverse<(u64, u64)>,
-    frame: Ahead,
+    frame: UnexpectedFrame,
 }
 
-impl Ord for Kept {
-    fn cmp(&self, other: &Kept) -> Ordering {
+impl Ord for QueuedFrame {
+    fn cmp(&self, other: &QueuedFrame) -> Ordering {
         self.order.cmp(&other.order)
     }
 }
 
-impl PartialOrd for Kept {
-    fn partial_cmp(&self, other: &Kept) -> Option<Ordering> {
+impl PartialOrd for QueuedFrame {
+    fn partial_cmp(&self, other: &QueuedFrame) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
-    fn eq(&self, other: &Kept) -> bool {
+impl PartialEq for QueuedFrame {
+    fn eq(&self, other: &QueuedFrame) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Kept {}
+impl Eq for QueuedFrame {}

@@ -7,15 +7,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::failure::Cause;
-use super::running::Running;
+use super::running_operation::RunningOperation;
 use super::state::State;
-use super::{Boarding, Small};
+use super::{SlotProgress, SmallAttempt, SmallCollective, SpinBudget};
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::{LentMemory, Region};
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
-use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Shown};
+use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint, Kind};
 use crate::{Blocks, Collective};
@@ -26,7 +26,7 @@ const ROOM_SOON: Duration = Duration::from_millis(5);
 
 /// What came of a look at what all ranks that an operation needs show for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum TakeOutcome {
     /// The outcome is there.
     All,
     /// Some rank runs the schedule: so must all.
@@ -34,7 +34,7 @@ enum Taken {
 }
 
 /// The board of the group and the operations that are on it.
-pub(super) struct Boarded {
+pub(super) struct SlotExchange {
     board: AnyBoard,
     /// The operations over the board that are in flight, oldest first.
     sequences: VecDeque<u64>,
@@ -50,9 +50,9 @@ pub(super) struct Boarded {
     copied: Vec<u8>,
 }
 
-impl Boarded {
-    pub(super) fn new(board: AnyBoard) -> Boarded {
-        Boarded {
+impl SlotExchange {
+    pub(super) fn new(board: AnyBoard) -> SlotExchange {
+        SlotExchange {
             board,
             sequences: VecDeque::new(),
             shown: 0,
@@ -78,7 +78,7 @@ impl Boarded {
     }
 
     /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
-    fn note_done(&mut self, sequence: u64, fingerprint: &Fingerprint, small: &Small) {
+    fn note_done(&mut self, sequence: u64, fingerprint: &Fingerprint, small: &SmallCollective) {
         if small.sources().is_empty() && small.size > 1 {
             self.unchecked.push_back((sequence, *fingerprint));
         }
@@ -94,7 +94,7 @@ impl Boarded {
                 break;
             }
             for other in others {
-                if let Shown::Bytes(_, theirs) = self.board.read(other, sequence, &mut self.copied)
+                if let Slot::Bytes(_, theirs) = self.board.read(other, sequence, &mut self.copied)
                     && theirs != fingerprint
                 {
                     let one = Side { rank, fingerprint, message_bytes: None };
@@ -140,7 +140,7 @@ impl Boarded {
     /// Whether some rank shows that it runs the schedule of the operation that `fingerprint` is of.
     pub(super) fn is_scheduled(
         &self,
-        small: &Small,
+        small: &SmallCollective,
         sequence: u64,
         fingerprint: &Fingerprint,
     ) -> bool {
@@ -149,7 +149,7 @@ impl Boarded {
     }
 
     /// The ranks, of those that `small` needs, that show nothing for it.
-    fn missing(&self, small: &Small, sequence: u64) -> Vec<Rank> {
+    fn missing(&self, small: &SmallCollective, sequence: u64) -> Vec<Rank> {
         small.sources().filter(|&rank| !self.board.shows(rank, sequence)).collect()
     }
 
@@ -159,25 +159,25 @@ impl Boarded {
         &mut self,
         sequence: u64,
         fingerprint: &Fingerprint,
-        small: &Small,
+        small: &SmallCollective,
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
-    ) -> Result<Taken, Abort> {
+    ) -> Result<TakeOutcome, Abort> {
         // Who shows this has shown everything before but what it ran as a schedule, and that is
         // never left unchecked.
         self.check(small.rank)?;
         if self.is_scheduled(small, sequence, fingerprint) {
-            return Ok(Taken::Schedule);
+            return Ok(TakeOutcome::Schedule);
         }
         let fingerprint = over_board(fingerprint);
         for source in small.sources() {
             let one = Side { rank: small.rank, fingerprint, message_bytes: None };
             match self.board.read(source, sequence, &mut self.copied) {
-                Shown::Bytes(_, theirs) if theirs != fingerprint => {
+                Slot::Bytes(_, theirs) if theirs != fingerprint => {
                     let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
                     return Err(Abort::Mismatch { sequence, one, other });
                 }
-                Shown::Bytes(bytes, _)
+                Slot::Bytes(bytes, _)
                     if small.collective == Collective::Alltoall && bytes != output.len() =>
                 {
                     let block = |all: usize| Some((all / small.size as usize) as u64);
@@ -185,64 +185,64 @@ impl Boarded {
                     let other = Side { rank: source, message_bytes: block(bytes), ..one };
                     return Err(Abort::Mismatch { sequence, one, other });
                 }
-                Shown::Bytes(bytes, _) => {
+                Slot::Bytes(bytes, _) => {
                     if small.take(source, &self.copied[..bytes], part(source), output) {
                         continue;
                     }
                 }
-                Shown::Nothing | Shown::Nonsense => {}
+                Slot::Empty | Slot::Corrupt => {}
             }
             let why = "it broke the protocol: what it shows on the board cannot be".to_owned();
             return Err(Abort::Failed { rank: source, why });
         }
-        Ok(Taken::All)
+        Ok(TakeOutcome::All)
     }
 }
 
 impl State {
-    /// Runs a small operation with the next number from beginning to end, looking `looks` times
-    /// for what the others show and doing `between` in between. None if it did nothing: it has to
-    /// be submitted; false if this rank has shown its part, and the others have not all come.
+    /// Runs a small collective with the next number from beginning to end, if the others show their
+    /// parts while the spin budget lasts.
     pub(super) fn try_small(
         &mut self,
-        (sequence, fingerprint): (u64, &Fingerprint),
-        small: &Small,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+        small: &SmallCollective,
         memory: &mut LentMemory<'_>,
-        looks: u32,
-        between: fn(),
-    ) -> Option<bool> {
+        spin: SpinBudget,
+    ) -> SmallAttempt {
         let is_plain = sequence > self.issued
             && self.wanting_issued == 0
-            && self.ahead.is_empty()
+            && self.unexpected.is_empty()
             && self.departed == 0
             && self.deferred.is_none()
             && !self.is_failing();
-        let boarded = self.boarded.as_mut().filter(|it| is_plain && it.sequences.is_empty())?;
-        if !boarded.unchecked.is_empty() {
-            if let Err(abort) = boarded.check(self.rank) {
+        let exchange = self.exchange.as_mut().filter(|it| is_plain && it.sequences.is_empty());
+        let Some(exchange) = exchange else { return SmallAttempt::Declined };
+        if !exchange.unchecked.is_empty() {
+            if let Err(abort) = exchange.check(self.rank) {
                 self.fail_with(Cause { abort, found_here: true });
-                return None;
+                return SmallAttempt::Declined;
             }
-            boarded.pass(self.issued);
+            exchange.pass(self.issued);
         }
         let given = if small.gives() { memory.input() } else { &[] };
-        if !boarded.board.show(sequence, &over_board(fingerprint), given) {
-            return None;
+        if !exchange.board.show(sequence, &over_board(fingerprint), given) {
+            return SmallAttempt::Declined;
         }
         self.issued = sequence;
         self.tried = Some(sequence);
         if self.wake_sleepers() {
-            return Some(false);
+            return SmallAttempt::Shown;
         }
-        let boarded = self.boarded.as_mut()?;
-        let mut left = looks;
+        let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
+        let mut left = spin.spins;
         for source in small.sources() {
-            while !boarded.board.shows(source, sequence) {
+            while !exchange.board.shows(source, sequence) {
                 left = match left.checked_sub(1) {
                     Some(left) => left,
-                    None => return Some(false),
+                    None => return SmallAttempt::Shown,
                 };
-                between();
+                (spin.relax)();
             }
         }
         let output = memory.output();
@@ -252,28 +252,28 @@ impl State {
             let index = if gathers { source } else { small.rank } as usize;
             index * block..(index + 1) * block
         };
-        match boarded.take(sequence, fingerprint, small, part, output) {
-            Ok(Taken::All) => {}
+        match exchange.take(sequence, fingerprint, small, part, output) {
+            Ok(TakeOutcome::All) => {}
             // The look at the board after it was submitted finds that, too.
-            Ok(Taken::Schedule) => return Some(false),
+            Ok(TakeOutcome::Schedule) => return SmallAttempt::Shown,
             Err(abort) => {
                 self.fail_with(Cause { abort, found_here: true });
-                return Some(false);
+                return SmallAttempt::Shown;
             }
         }
         self.tried = None;
-        boarded.note_done(sequence, fingerprint, small);
-        boarded.pass(sequence);
+        exchange.note_done(sequence, fingerprint, small);
+        exchange.pass(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
-        Some(true)
+        SmallAttempt::Done
     }
 
     /// Moves what is on the board; whether anything moved.
     pub(super) fn look_at_board(&mut self) -> bool {
         let mut moved = self.check_board();
         loop {
-            let Some(boarded) = &self.boarded else { return moved };
-            let Some(&oldest) = boarded.sequences.front() else { return moved };
+            let Some(exchange) = &self.exchange else { return moved };
+            let Some(&oldest) = exchange.sequences.front() else { return moved };
             if self.cause.is_some() || self.is_disputed(oldest) {
                 return moved;
             }
@@ -289,14 +289,14 @@ impl State {
     fn check_board(&mut self) -> bool {
         let done = self.done_with_board();
         let may_check = self.deferred.is_none();
-        let boarded = self.boarded.as_mut().filter(|it| may_check && !it.unchecked.is_empty());
-        let Some(boarded) = boarded else {
+        let exchange = self.exchange.as_mut().filter(|it| may_check && !it.unchecked.is_empty());
+        let Some(exchange) = exchange else {
             return false;
         };
-        match boarded.check(self.rank) {
+        match exchange.check(self.rank) {
             Ok(false) => false,
             Ok(true) => {
-                boarded.pass(done);
+                exchange.pass(done);
                 self.wake_sleepers();
                 true
             }
@@ -309,13 +309,15 @@ impl State {
 
     /// Shows what the oldest operation that is not shown gives, if there is room; whether it did.
     fn show_next(&mut self) -> bool {
-        let Some(boarded) = &mut self.boarded else { return false };
-        let Some(&sequence) = boarded.sequences.get(boarded.shown) else { return false };
+        let Some(exchange) = &mut self.exchange else { return false };
+        let Some(&sequence) = exchange.sequences.get(exchange.shown) else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        let Some(Boarding { small, fits, shown }) = &mut running.boarding else { return false };
-        boarded.given.clear();
+        let Some(SlotProgress { small, fits, shown }) = &mut running.slot_progress else {
+            return false;
+        };
+        exchange.given.clear();
         if !*fits {
-            let marked = boarded.board.show(sequence, &running.fingerprint, &[]);
+            let marked = exchange.board.show(sequence, &running.fingerprint, &[]);
             if marked {
                 self.leave_board(sequence);
             }
@@ -327,17 +329,17 @@ impl State {
                 true => &running.bindings.output,
                 false => &running.bindings.input,
             };
-            from.iter().for_each(|block| block.read(|bytes| boarded.given.extend(bytes)));
+            from.iter().for_each(|block| block.read(|bytes| exchange.given.extend(bytes)));
         }
-        if boarded.given.len() > BOARD_BYTES {
+        if exchange.given.len() > BOARD_BYTES {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
             self.fail(Abort::User { rank: self.rank, why });
             return true;
         }
-        *shown = boarded.board.show(sequence, &over_board(&running.fingerprint), &boarded.given);
+        *shown = exchange.board.show(sequence, &over_board(&running.fingerprint), &exchange.given);
         let has_shown = *shown;
         if has_shown {
-            boarded.shown += 1;
+            exchange.shown += 1;
             running.progressed = self.now;
             self.wake_sleepers();
         }
@@ -347,45 +349,45 @@ impl State {
     /// Ends the oldest operation if all that it needs is there.
     fn take_oldest(&mut self) -> bool {
         let done = self.done_with_board();
-        let Some(boarded) = &mut self.boarded else { return false };
-        let Some(&sequence) = boarded.sequences.front() else { return false };
+        let Some(exchange) = &mut self.exchange else { return false };
+        let Some(&sequence) = exchange.sequences.front() else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        let Some(Boarding { small, .. }) = running.boarding else { return false };
+        let Some(SlotProgress { small, .. }) = running.slot_progress else { return false };
         let counts = |rank| {
             // What a rank shows that failed counts if it ended this operation well before.
-            boarded.board.shows(rank, sequence)
-                && (boarded.board.attention(rank) != Attention::Withdrawn
-                    || boarded.board.passed(rank) >= sequence)
+            exchange.board.shows(rank, sequence)
+                && (exchange.board.attention(rank) != Attention::Withdrawn
+                    || exchange.board.passed(rank) >= sequence)
         };
-        if boarded.is_scheduled(&small, sequence, &running.fingerprint) {
+        if exchange.is_scheduled(&small, sequence, &running.fingerprint) {
             self.leave_board(sequence);
             return true;
         }
-        if boarded.shown == 0 || !small.sources().all(counts) {
+        if exchange.shown == 0 || !small.sources().all(counts) {
             return false;
         }
-        let mut taken = std::mem::take(&mut boarded.taken);
+        let mut taken = std::mem::take(&mut exchange.taken);
         taken.clear();
         taken.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
         let parts = parts(running, &small);
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
         let fingerprint = running.fingerprint;
-        match boarded.take(sequence, &fingerprint, &small, part, &mut taken) {
+        match exchange.take(sequence, &fingerprint, &small, part, &mut taken) {
             // Looked for above, with every rank's part there.
-            Ok(Taken::Schedule) => boarded.taken = taken,
-            Ok(Taken::All) => {
+            Ok(TakeOutcome::Schedule) => exchange.taken = taken,
+            Ok(TakeOutcome::All) => {
                 if !small.sources().is_empty() {
                     scatter(&taken, &running.bindings.output);
                 }
                 running.remaining = 0;
                 running.progressed = self.now;
-                boarded.sequences.pop_front();
-                boarded.shown -= 1;
-                boarded.taken = taken;
-                boarded.note_done(sequence, &fingerprint, &small);
-                boarded.pass(done);
-                if boarded.sequences.is_empty() {
-                    boarded.wake_up();
+                exchange.sequences.pop_front();
+                exchange.shown -= 1;
+                exchange.taken = taken;
+                exchange.note_done(sequence, &fingerprint, &small);
+                exchange.pass(done);
+                if exchange.sequences.is_empty() {
+                    exchange.wake_up();
                 }
                 self.wake_sleepers();
                 self.finish_if_done(sequence);
@@ -398,16 +400,16 @@ impl State {
     /// Has operation `sequence` run its schedule: some rank, perhaps this one, showed that it does.
     pub(super) fn leave_board(&mut self, sequence: u64) {
         let done = self.done_with_board();
-        let Some(boarded) = &mut self.boarded else { return };
-        let Some(place) = boarded.sequences.iter().position(|&on_board| on_board == sequence)
+        let Some(exchange) = &mut self.exchange else { return };
+        let Some(place) = exchange.sequences.iter().position(|&on_board| on_board == sequence)
         else {
             return;
         };
-        boarded.sequences.remove(place);
-        boarded.shown -= usize::from(place < boarded.shown);
-        boarded.pass(done);
-        if boarded.sequences.is_empty() {
-            boarded.wake_up();
+        exchange.sequences.remove(place);
+        exchange.shown -= usize::from(place < exchange.shown);
+        exchange.pass(done);
+        if exchange.sequences.is_empty() {
+            exchange.wake_up();
         }
         self.wake_sleepers();
         self.run_schedule(sequence);
@@ -418,8 +420,8 @@ impl State {
     fn wake_sleepers(&mut self) -> bool {
         let mut failed = false;
         for peer in 0..self.size {
-            let Some(boarded) = &self.boarded else { return failed };
-            match boarded.board.attention(peer) {
+            let Some(exchange) = &self.exchange else { return failed };
+            match exchange.board.attention(peer) {
                 Attention::Awake | Attention::Left => {}
                 Attention::Withdrawn => failed = true,
                 Attention::Asleep if peer != self.rank => {
@@ -434,34 +436,34 @@ impl State {
 
     /// Has the others wake this rank; false if what it would wait for is there.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        let Some(boarded) = &mut self.boarded else { return true };
-        let Some(&sequence) = boarded.sequences.front() else { return true };
-        boarded.board.set_asleep(true);
-        boarded.asleep = true;
+        let Some(exchange) = &mut self.exchange else { return true };
+        let Some(&sequence) = exchange.sequences.front() else { return true };
+        exchange.board.set_asleep(true);
+        exchange.asleep = true;
         let Some(running) = self.in_flight.get(sequence) else { return true };
-        let Some(Boarding { small, shown, .. }) = running.boarding else { return true };
-        let is_there = shown && boarded.missing(&small, sequence).is_empty();
-        !is_there && !boarded.is_scheduled(&small, sequence, &running.fingerprint)
+        let Some(SlotProgress { small, shown, .. }) = running.slot_progress else { return true };
+        let is_there = shown && exchange.missing(&small, sequence).is_empty();
+        !is_there && !exchange.is_scheduled(&small, sequence, &running.fingerprint)
     }
 
     /// Looks for itself again.
     pub(super) fn wake_up(&mut self) {
-        if let Some(boarded) = &mut self.boarded {
-            boarded.wake_up();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.wake_up();
         }
     }
 
     /// When to look for room on the board, if an operation waits for that.
     pub(super) fn room_deadline(&self) -> Option<Instant> {
-        let waits = |it: &&Boarded| it.shown < it.sequences.len();
-        self.boarded.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
+        let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
+        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
     }
 
     /// The ranks for which an operation waits.
-    pub(super) fn waits_for(&self, running: &Running) -> Vec<Rank> {
-        match (&self.boarded, running.boarding) {
-            (Some(boarded), Some(Boarding { small, .. })) => {
-                boarded.missing(&small, running.sequence)
+    pub(super) fn waits_for(&self, running: &RunningOperation) -> Vec<Rank> {
+        match (&self.exchange, running.slot_progress) {
+            (Some(exchange), Some(SlotProgress { small, .. })) => {
+                exchange.missing(&small, running.sequence)
             }
             _ => running.waits_for(),
         }
@@ -471,7 +473,7 @@ impl State {
     pub(super) fn gone_from_board(&mut self, sequence: u64) -> Option<Rank> {
         // What it showed before it left counts.
         self.look_at_board();
-        let running = self.in_flight.get(sequence).filter(|it| it.boarding.is_some())?;
+        let running = self.in_flight.get(sequence).filter(|it| it.slot_progress.is_some())?;
         let gone = |rank: &Rank| self.peers.has_left(*rank);
         self.waits_for(running).into_iter().find(gone)
     }
@@ -482,8 +484,8 @@ fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
     Fingerprint { algorithm: BOARD_ALGORITHM, ..*fingerprint }
 }
 
-/// For each source, the part of a flat buffer that [`Small::take`] wants.
-fn parts(running: &Running, small: &Small) -> Vec<Range<usize>> {
+/// For each source, the part of a flat buffer that [`SmallCollective::take`] wants.
+fn parts(running: &RunningOperation, small: &SmallCollective) -> Vec<Range<usize>> {
     let facts = small.collective.facts();
     let ranges = |blocks: &[Region]| {
         let mut start = 0;

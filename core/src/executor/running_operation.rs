@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::analysis::Analysis;
 use super::scratch::ScratchPool;
-use super::{Bindings, Boarding, Operation};
+use super::{Bindings, Operation, SlotProgress};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::kernels::{self, Order, Stores};
@@ -42,7 +42,7 @@ pub(super) struct StepState {
 
 /// How much of a step may be done now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowed {
+pub(super) struct Allowance {
     /// The prefix, bytes.
     pub(super) bytes: usize,
     /// Whether all earlier steps are done; an empty step starts only then.
@@ -50,7 +50,7 @@ pub(super) struct Allowed {
 }
 
 /// A collective in flight.
-pub(super) struct Running {
+pub(super) struct RunningOperation {
     pub(super) sequence: u64,
     pub(super) fingerprint: Fingerprint,
     pub(super) analysis: Arc<Analysis>,
@@ -64,7 +64,7 @@ pub(super) struct Running {
     pub(super) finish: Option<Outcome>,
     pub(super) completion: Arc<Completion>,
     /// Set if it goes over the board.
-    pub(super) boarding: Option<Boarding>,
+    pub(super) slot_progress: Option<SlotProgress>,
     /// Messages that came before their step was allowed to take them.
     pub(super) early: Vec<(u32, Vec<u8>)>,
     pub(super) bindings: Bindings,
@@ -75,7 +75,7 @@ pub(super) struct Running {
     result_stores: Stores,
 }
 
-impl Running {
+impl RunningOperation {
     /// Starts `operation`, which stores what no later step looks at as `result_stores` says; the
     /// error says what is wrong with it, and whom to tell. `steps` is reused memory.
     pub(super) fn new(
@@ -85,9 +85,9 @@ impl Running {
         pool: &mut ScratchPool,
         now: Instant,
         result_stores: Stores,
-    ) -> Result<Running, (Arc<Completion>, String)> {
+    ) -> Result<RunningOperation, (Arc<Completion>, String)> {
         steps.clear();
-        let mut running = Running {
+        let mut running = RunningOperation {
             sequence: operation.sequence,
             fingerprint: operation.fingerprint,
             remaining: 0,
@@ -99,14 +99,14 @@ impl Running {
             deadline: operation.deadline,
             finish: operation.finish,
             completion: operation.completion,
-            boarding: operation.boarding,
+            slot_progress: operation.slot_progress,
             early: Vec::new(),
             bindings: operation.bindings,
             scratch: Vec::new(),
             dtype: operation.dtype,
             reduce_op: operation.reduce_op,
         };
-        if running.boarding.is_some() {
+        if running.slot_progress.is_some() {
             // What goes over the board is one step that no schedule has.
             running.remaining = 1;
             return Ok(running);
@@ -119,7 +119,7 @@ impl Running {
 
     /// Takes scratch memory and measures the steps, which are to be run from now on.
     pub(super) fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
-        self.boarding = None;
+        self.slot_progress = None;
         let schedule = self.analysis.schedule.clone();
         self.remaining = schedule.steps.len();
         for Scratch { like, times } in &schedule.scratch {
@@ -217,8 +217,8 @@ impl Running {
     }
 
     /// How much of `step` its predecessors allow.
-    pub(super) fn allowed(&self, step: u32) -> Allowed {
-        let mut allowed = Allowed { bytes: self.steps[step as usize].bytes, all: true };
+    pub(super) fn allowed(&self, step: u32) -> Allowance {
+        let mut allowed = Allowance { bytes: self.steps[step as usize].bytes, all: true };
         for edge in self.analysis.predecessors(step) {
             let earlier = &self.steps[edge.step as usize];
             if !earlier.done {
@@ -351,16 +351,16 @@ impl Running {
     }
 
     /// Lets go of all memory; hands back what can be used again.
-    pub(super) fn release(mut self, pool: &mut ScratchPool) -> Released {
+    pub(super) fn release(mut self, pool: &mut ScratchPool) -> ReleasedOperation {
         self.bindings = Bindings::default();
         pool.give_back(&mut self.scratch);
         self.steps.clear();
-        Released { steps: self.steps, completion: self.completion, finish: self.finish }
+        ReleasedOperation { steps: self.steps, completion: self.completion, finish: self.finish }
     }
 }
 
 /// What is left of an operation that is over.
-pub(super) struct Released {
+pub(super) struct ReleasedOperation {
     pub(super) steps: Vec<StepState>,
     pub(super) completion: Arc<Completion>,
     pub(super) finish: Option<Outcome>,

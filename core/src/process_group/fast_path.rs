@@ -3,7 +3,7 @@
 //! as they are. Knows no backend.
 
 use super::ProcessGroup;
-use crate::backend::{Agreed, Attempt, Call, Issued, Lasting, SmallCall};
+use crate::backend::{Attempt, Call, CallFacts, IssuedOperation, PersistentBuffers, SmallCall};
 use crate::clock::Instant;
 use crate::completion::Outcome;
 use crate::kernels;
@@ -18,7 +18,7 @@ const MAX_RANKS: usize = 16;
 /// Memory that an operation keeps when it lasts: what it reads, where that is not what it writes,
 /// and what it writes.
 #[derive(Debug)]
-pub struct Kept {
+pub struct HeldBuffers {
     /// The whole input.
     pub input: Option<Region>,
     /// The whole output.
@@ -26,20 +26,20 @@ pub struct Kept {
 }
 
 /// A small collective that was tried.
-pub enum Tried<'a> {
+pub enum FastPathResult<'a> {
     /// It is done. Its work has no tensors: [`Work::result`] is empty.
     Done(Work),
     /// It goes on when it is given memory that lasts.
-    Begun(Begun<'a>),
+    Pending(PendingFastPath<'a>),
 }
 
 /// A small collective to which this rank has given its part, but not all others. Nothing else can
-/// be issued in its group before [`Begun::go_on`]; whoever drops it gets no outcome.
+/// be issued in its group before [`PendingFastPath::go_on`]; whoever drops it gets no outcome.
 #[must_use = "the operation does not go on by itself"]
-pub struct Begun<'a> {
+pub struct PendingFastPath<'a> {
     group: &'a ProcessGroup,
     plain: SingleTensorRequest,
-    go_on: Box<dyn FnOnce(Lasting) -> Issued + 'a>,
+    go_on: Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>,
 }
 
 impl ProcessGroup {
@@ -50,7 +50,7 @@ impl ProcessGroup {
         &self,
         plain: &SingleTensorRequest,
         memory: &mut LentMemory<'_>,
-    ) -> Option<Tried<'_>> {
+    ) -> Option<FastPathResult<'_>> {
         // Without tensors, the device is that of the group.
         if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
             return None;
@@ -62,17 +62,21 @@ impl ProcessGroup {
                 if plain.is_average(self.rank()) {
                     kernels::divide(plain.dtype, memory.output(), self.size());
                 }
-                Some(Tried::Done(Work::done(plain.name, sequence)))
+                Some(FastPathResult::Done(Work::done(plain.name, sequence)))
             }
-            Attempt::Begun(go_on) => {
-                Some(Tried::Begun(Begun { group: self, plain: *plain, go_on }))
+            Attempt::Started(go_on) => {
+                Some(FastPathResult::Pending(PendingFastPath { group: self, plain: *plain, go_on }))
             }
         }
     }
 
     /// Issues a collective in memory that lasts until the work is complete. None if nothing was
     /// done, as with [`ProcessGroup::try_plain`].
-    pub fn issue_plain(&self, plain: &SingleTensorRequest, kept: Kept) -> Option<Result<Work>> {
+    pub fn issue_plain(
+        &self,
+        plain: &SingleTensorRequest,
+        kept: HeldBuffers,
+    ) -> Option<Result<Work>> {
         let taken = kept.output.len();
         let lengths = (kept.input.as_ref().map_or(taken, Region::len), taken);
         let has_input = plain.collective.facts().input != Blocks::None;
@@ -81,7 +85,8 @@ impl ProcessGroup {
         }
         let call = self.small_call(plain, lengths)?;
         let deadline = self.deadline(plain.timeout);
-        let Lasting { input, output, finish, .. } = self.lasting(plain, kept, deadline);
+        let PersistentBuffers { input, output, finish, .. } =
+            self.persistent_buffers(plain, kept, deadline);
         let (agreed, name) = (call.agreed, plain.name);
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let issued = self.inner.cpu.collective(call, deadline, plain.waiting);
@@ -97,7 +102,7 @@ impl ProcessGroup {
         let (dtype, memory) = tensor?;
         let plain = SingleTensorRequest { dtype, ..plain? };
         let tried = self.try_plain(&plain, &mut LentMemory::InPlace(memory));
-        self.run_kept(&plain, tried, || Kept { input: None, output: lend_bytes_mut(memory) })
+        self.run_kept(&plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
     }
 
     /// As [`ProcessGroup::run`] of a call from one tensor to another; none if it has to go through
@@ -111,14 +116,15 @@ impl ProcessGroup {
         let ((dtype, output), (other, input)) = (output?, input?);
         let plain = SingleTensorRequest { dtype, ..plain.filter(|_| dtype == other)? };
         let tried = self.try_plain(&plain, &mut LentMemory::Apart(input, output));
-        let kept = || Kept { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
+        let kept =
+            || HeldBuffers { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
         self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
     pub(crate) fn run_without(&self, plain: Option<SingleTensorRequest>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut LentMemory::InPlace(&mut []))?;
-        Some(tried.wait(|| Kept { input: None, output: Region::zeroed(0) }))
+        Some(tried.wait(|| HeldBuffers { input: None, output: Region::zeroed(0) }))
     }
 
     /// Waits for what was tried, or issues what was not and waits for that. The memory of `keep` is
@@ -126,8 +132,8 @@ impl ProcessGroup {
     fn run_kept(
         &self,
         plain: &SingleTensorRequest,
-        tried: Option<Tried<'_>>,
-        keep: impl FnOnce() -> Kept,
+        tried: Option<FastPathResult<'_>>,
+        keep: impl FnOnce() -> HeldBuffers,
     ) -> Option<Result<()>> {
         match tried {
             Some(tried) => Some(tried.wait(keep)),
@@ -139,12 +145,17 @@ impl ProcessGroup {
     }
 
     /// The blocks of `kept`, and what is left to do with them at the end.
-    fn lasting(&self, plain: &SingleTensorRequest, kept: Kept, deadline: Instant) -> Lasting {
+    fn persistent_buffers(
+        &self,
+        plain: &SingleTensorRequest,
+        kept: HeldBuffers,
+        deadline: Instant,
+    ) -> PersistentBuffers {
         let (facts, parts) = (plain.collective.facts(), self.size());
-        let Kept { input, output } = kept;
+        let HeldBuffers { input, output } = kept;
         let finish =
             plain.is_average(self.rank()).then(|| divide(plain.dtype, output.clone(), parts));
-        Lasting {
+        PersistentBuffers {
             deadline,
             input: blocks(input, facts.input, parts),
             output: blocks(Some(output), facts.output, parts),
@@ -183,7 +194,7 @@ impl ProcessGroup {
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,
         };
         let is_shared = facts.sizes != Sizes::Pairwise;
-        let agreed = Agreed {
+        let agreed = CallFacts {
             collective,
             dtype,
             reduce_op,
@@ -196,28 +207,28 @@ impl ProcessGroup {
     }
 }
 
-impl Tried<'_> {
+impl FastPathResult<'_> {
     /// The work, which goes on in the memory that `keep` gives if it is not done.
-    pub fn work(self, keep: impl FnOnce() -> Kept) -> Work {
+    pub fn work(self, keep: impl FnOnce() -> HeldBuffers) -> Work {
         match self {
-            Tried::Done(work) => work,
-            Tried::Begun(begun) => begun.go_on(keep()),
+            FastPathResult::Done(work) => work,
+            FastPathResult::Pending(begun) => begun.go_on(keep()),
         }
     }
 
-    fn wait(self, keep: impl FnOnce() -> Kept) -> Result<()> {
+    fn wait(self, keep: impl FnOnce() -> HeldBuffers) -> Result<()> {
         match self {
-            Tried::Done(_) => Ok(()),
-            Tried::Begun(begun) => begun.go_on(keep()).wait(None),
+            FastPathResult::Done(_) => Ok(()),
+            FastPathResult::Pending(begun) => begun.go_on(keep()).wait(None),
         }
     }
 }
 
-impl Begun<'_> {
+impl PendingFastPath<'_> {
     /// Goes on in memory that lasts until the work is complete: the same that was tried.
-    pub fn go_on(self, kept: Kept) -> Work {
-        let Begun { group, plain, go_on } = self;
-        let issued = go_on(group.lasting(&plain, kept, group.deadline(plain.timeout)));
+    pub fn go_on(self, kept: HeldBuffers) -> Work {
+        let PendingFastPath { group, plain, go_on } = self;
+        let issued = go_on(group.persistent_buffers(&plain, kept, group.deadline(plain.timeout)));
         Work::new(plain.name, vec![(issued, group.cpu())], Vec::new())
     }
 }

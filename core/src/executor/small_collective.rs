@@ -11,8 +11,8 @@ use crate::{Blocks, Collective, DType, ReduceOp};
 
 /// A small operation of one rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Small {
-    /// The collective, one that [`Small::suits`].
+pub struct SmallCollective {
+    /// The collective, one that [`SmallCollective::suits`].
     pub collective: Collective,
     /// The element type.
     pub dtype: DType,
@@ -26,7 +26,19 @@ pub struct Small {
     pub size: u32,
 }
 
-impl Small {
+/// What came of trying to run a small collective from beginning to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallAttempt {
+    /// Nothing was done: it has to be submitted.
+    Declined,
+    /// This rank has shown its part, but not all others have: it has to be submitted as one whose
+    /// part is shown.
+    Shown,
+    /// It is complete.
+    Done,
+}
+
+impl SmallCollective {
     /// Whether operations of this kind, with `shared_bytes` bytes that all ranks know of, go over a
     /// board on which each rank shows up to `capacity` bytes. In an alltoall a rank knows its own
     /// blocks only: all ranks look at the board, where one whose blocks do not fit says so.
@@ -72,7 +84,7 @@ impl Small {
     /// Takes what `source` showed into `output`; false if it cannot be what the operation needs.
     /// `part` is what the source gives to the output of an allgather or an alltoall, or what this
     /// rank has of the input of a reduce-scatter; the others have no parts. Sources come in the
-    /// order of [`Small::sources`], so that all ranks end with the same bits.
+    /// order of [`SmallCollective::sources`], so that all ranks end with the same bits.
     pub(super) fn take(
         &self,
         source: Rank,

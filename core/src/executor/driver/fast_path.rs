@@ -1,0 +1,139 @@
+//! The fast path: what takes a few microseconds runs immediately, on the calling thread and in its
+//! memory: small collectives over the board, short messages. Nobody sleeps for it, and what cannot
+//! run like that is left to the general path. Knows no schedule.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, TryLockError};
+use std::thread;
+
+use super::{DeferredCompletions, Driver};
+use crate::completion::Waiting;
+use crate::executor::{
+    Envelope, Executor, Progress, SmallAttempt, SmallCollective, SpinBudget, SpinPolicy,
+};
+use crate::tensor::LentMemory;
+use crate::transport::Rank;
+use crate::wire::frame::Fingerprint;
+
+/// How often the fast path looks whether the others have shown what a small collective needs,
+/// before anybody else may have the executor: a few microseconds.
+const SPINS: u32 = 256;
+
+/// As [`SPINS`], where the other rank may need this core.
+const YIELDS: u32 = 16;
+
+/// Every so many small collectives, or calls that send short messages, frames are looked at.
+const LOOK_AT_FRAMES: u64 = 64;
+
+impl Driver {
+    /// Tries to run a small collective from beginning to end, in the memory of the caller and
+    /// without waiting for long. What else has finished by then is notified when the caller drops
+    /// the other result, as with [`Driver::submit`].
+    pub fn try_small(
+        &self,
+        sequence: u64,
+        fingerprint: &Fingerprint,
+        small: &SmallCollective,
+        memory: &mut LentMemory<'_>,
+        waiting: Waiting,
+    ) -> (SmallAttempt, DeferredCompletions<'_>) {
+        let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
+        if self.is_inherited() {
+            return (SmallAttempt::Declined, deferred_completions);
+        }
+        let spin = self.spin_budget(waiting);
+        let Some(mut executor) = self.try_lock() else {
+            return (SmallAttempt::Declined, deferred_completions);
+        };
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        let attempt = executor.try_small(sequence, fingerprint, small, memory, spin);
+        if !sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
+            return (attempt, deferred_completions);
+        }
+        // Others have to be woken; or a loop of small operations keeps frames waiting.
+        drop(executor);
+        self.turn(&mut deferred_completions.finished, |_, _| {});
+        (attempt, deferred_completions)
+    }
+
+    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
+    /// it has gone. What else is over by then is told when the caller drops the other result, as
+    /// with [`Driver::submit`].
+    pub fn send_short(&self, to: Envelope, payload: &[u8]) -> (bool, DeferredCompletions<'_>) {
+        let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
+        let mut sent = false;
+        if !self.is_inherited()
+            && let Some(executor) = self.try_lock()
+        {
+            let calls = self.activity.fetch_add(1, Ordering::Relaxed);
+            let looks = calls.is_multiple_of(LOOK_AT_FRAMES);
+            self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
+                sent = executor.send_short(to, payload, now);
+                if looks {
+                    // Who only sends hears in this way that the group broke.
+                    return executor.advance(now);
+                }
+                // Whether there is more to do is known to whoever has moved things.
+                Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
+            });
+            if looks && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+                self.attend();
+            }
+        }
+        (sent, deferred_completions)
+    }
+
+    /// Receives a short message of exactly this length from a rank, or any, with a tag, if it comes
+    /// soon; its sender. None if nothing was received: then nothing waits for it. What else is over
+    /// by then is told as with [`Driver::send_short`].
+    pub fn receive_short(
+        &self,
+        from: Envelope,
+        memory: &mut [u8],
+    ) -> (Option<Rank>, DeferredCompletions<'_>) {
+        let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
+        let mut sender = None;
+        // What is in flight would move in between, and be waited for.
+        if !self.is_inherited()
+            && !self.is_busy()
+            && let Some(executor) = self.try_lock()
+        {
+            self.activity.fetch_add(1, Ordering::Relaxed);
+            let spin = self.spin_budget(Waiting::Soon);
+            self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
+                sender = executor.receive_short(from, memory, spin, now);
+                Progress { moved: true, unfinished: true }
+            });
+            // What else came meanwhile is not to wait for the next call.
+            if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+                self.attend();
+            }
+        }
+        (sender, deferred_completions)
+    }
+
+    /// The executor, unless another thread has it: who moves something large has it for longer than
+    /// what is done here may take.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Executor>> {
+        match self.executor.try_lock() {
+            Ok(executor) => Some(executor),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// How often to look for what is expected soon, and what to do in between.
+    fn spin_budget(&self, waiting: Waiting) -> SpinBudget {
+        let relax: fn() = std::hint::spin_loop;
+        match (self.spin, waiting) {
+            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => {
+                SpinBudget { spins: SPINS, relax }
+            }
+            (SpinPolicy::Spin(_), Waiting::Later) => SpinBudget { spins: SPINS / 4, relax },
+            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => {
+                SpinBudget { spins: YIELDS, relax: thread::yield_now }
+            }
+            _ => SpinBudget::NONE,
+        }
+    }
+}
