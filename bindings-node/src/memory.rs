@@ -8,14 +8,14 @@ use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
 use napi_derive::napi;
 use polyrank::{Error, Region};
 
-use crate::convert::{Js, Owned, Reference, Weight, raise, view_of};
+use crate::convert::{Js, OwnedMemory, Reference, Weight, raise, view_of};
 use crate::threads;
 
 /// Memory that operations use in place.
 #[napi]
 pub struct NativeMemory {
     /// Without bytes once it is released.
-    region: RefCell<Owned>,
+    region: RefCell<OwnedMemory>,
     /// The view, once somebody asked for it.
     view: RefCell<Option<Reference>>,
     /// For the collector, which does not see a device's memory.

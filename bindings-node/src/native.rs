@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use napi::bindgen_prelude::{ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::staged::{Staged, Tensors};
+use polyrank::calls::staged::{StagedOperation, Tensors};
 use polyrank::calls::{self, CallArguments, Entry, Invocation, Object, read_tensors};
 
 use crate::convert::{Deferred, Js, raise, to_js};
@@ -71,7 +71,7 @@ pub fn prepare<'env>(
     let tensors = read_tensors(&arrays, &Js::of(infos))?;
     let CallArguments { arguments, objects } =
         CallArguments::read(&Js::of(args), &Js::of(keywords), &tensors)?;
-    let staged = Staged::prepare(entry, this.as_ref(), arguments, &objects, tensors);
+    let staged = StagedOperation::prepare(entry, this.as_ref(), arguments, &objects, tensors);
     let work = NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)?;
     Ok(Js::carrying(env, work)?.into_unknown())
 }
@@ -94,10 +94,10 @@ pub fn prepare_together<'env>(
         let CallArguments { arguments, objects } =
             CallArguments::read(&args?, &keywords?, &tensors)?;
         let entry = entry(method?.into_unknown())?;
-        let staged = Staged::prepare(entry, None, arguments, &objects, tensors);
+        let staged = StagedOperation::prepare(entry, None, arguments, &objects, tensors);
         messages.push(staged.map_err(fail)?);
     }
-    let staged = Staged::together(messages).map_err(fail)?;
+    let staged = StagedOperation::together(messages).map_err(fail)?;
     let work = NativeWork::new(env, staged, Js::array(env)?, start_within)?;
     Ok(Js::carrying(env, work)?.into_unknown())
 }
@@ -140,7 +140,7 @@ pub fn resolve<'env>(
     keywords: Unknown<'_>,
 ) -> Result<Unknown<'env>> {
     let call = invocation(env, this, method, args, keywords)?;
-    Ok(Js::carrying(env, Resolved(Cell::new(Some(call))))?.into_unknown())
+    Ok(Js::carrying(env, PendingInvocation(Cell::new(Some(call))))?.into_unknown())
 }
 
 /// Numbers of the groups in whose order of calls a call stands.
@@ -166,7 +166,7 @@ pub fn call_abort_groups(call: Unknown<'_>) -> Result<()> {
 /// Begins a call, once.
 #[napi]
 pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Result<Unknown<'env>> {
-    let Resolved(call) = Js::of(call).carried()?;
+    let PendingInvocation(call) = Js::of(call).carried()?;
     let call = call.take().ok_or_else(|| {
         let message = "a call begins once".to_owned();
         raise(env, &polyrank::Error::InvalidArgument { message })
@@ -176,7 +176,7 @@ pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Res
 
 /// What `look` sees of a call, if it has not begun.
 fn seen<T>(call: Unknown<'_>, look: impl FnOnce(&Invocation) -> T) -> Result<Option<T>> {
-    let Resolved(call) = Js::of(call).carried()?;
+    let PendingInvocation(call) = Js::of(call).carried()?;
     let taken = call.take();
     let seen = taken.as_ref().map(look);
     call.set(taken);
@@ -184,7 +184,7 @@ fn seen<T>(call: Unknown<'_>, look: impl FnOnce(&Invocation) -> T) -> Result<Opt
 }
 
 /// A call that has not begun, if it has not.
-struct Resolved(Cell<Option<Invocation>>);
+struct PendingInvocation(Cell<Option<Invocation>>);
 
 fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknown<'env>> {
     let realm = realm(env)?;

@@ -8,8 +8,8 @@ use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
 use polyrank::Error;
-use polyrank::backend::Waiting;
-use polyrank::calls::staged::Staged;
+use polyrank::backend::WaitIntent;
+use polyrank::calls::staged::StagedOperation;
 
 use crate::convert::{Js, View, describe, raise, views};
 use crate::group_drop::drop_operation;
@@ -25,7 +25,7 @@ const SMALL_BYTES: usize = 64 << 10;
 /// An operation on tensors.
 pub(crate) struct NativeWork {
     id: u32,
-    staged: RefCell<Staged>,
+    staged: RefCell<StagedOperation>,
     /// Whether it is known to be done.
     is_done: Cell<bool>,
     /// Whether another thread moves it until it is done.
@@ -169,7 +169,7 @@ impl NativeWork {
     /// to be copied in; a negative number is none.
     pub(crate) fn new(
         env: Env,
-        staged: Staged,
+        staged: StagedOperation,
         tensors: Js<'_>,
         start_within: f64,
     ) -> Result<NativeWork> {
@@ -193,7 +193,7 @@ impl NativeWork {
     /// moment, its result is copied out.
     pub(crate) fn issued(
         env: Env,
-        staged: Staged,
+        staged: StagedOperation,
         view: &View<'_>,
         start: Instant,
     ) -> Result<NativeWork> {
@@ -247,7 +247,7 @@ impl NativeWork {
         // Nobody else is woken for what is done in a moment; a large one is not this thread's to
         // move, as much as has come by now.
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
-        let waiting = if is_large { Waiting::OtherThread } else { Waiting::Soon };
+        let waiting = if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon };
         let issued = self.staged.borrow_mut().issue(waiting);
         if let Err(error) = &issued {
             // Of devices, much cannot be done; all ranks are told the same, and nobody waits.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use js_sys::{Array, Promise};
 use polyrank::Result;
 use polyrank::calls::staged::Tensors;
-use polyrank::calls::{Answer, CallArguments, Invocation, Running, entry};
+use polyrank::calls::{Answer, AnswerFuture, CallArguments, Invocation, entry};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
@@ -153,7 +153,7 @@ pub fn cancel(id: u32) {
 
 /// A call that ends early, with nothing, if it is cancelled.
 struct Cancellable {
-    running: Running,
+    running: AnswerFuture,
     cancellation: Option<u32>,
 }
 

@@ -1,10 +1,10 @@
-//! Schedules, their timelines and their prices as JSON and numbers, for pages that draw them. Knows
+//! Schedules, their timelines and what they cost as JSON and numbers, for pages that draw them. Knows
 //! nothing of how they are drawn, and needs no group and no socket.
 
 use std::fmt::Write;
 
-use polyrank::schedule::cost::Prices;
-use polyrank::schedule::select::{Known, Overrides, Selector};
+use polyrank::schedule::cost::LinkCosts;
+use polyrank::schedule::select::{CallSize, Overrides, Selector};
 use polyrank::schedule::timeline::{Moment, Timeline};
 use polyrank::schedule::{
     Action, Algorithm, Block, Buffer, Build, Chunk, Holds, Place, Schedule, Scratch, Step, Topology,
@@ -59,7 +59,7 @@ pub fn schedule(
     let on = hosts_of(algorithm, ranks);
     let schedules: Vec<Schedule> = algorithm.schedules(root, &on);
     let block_bytes = bytes.max(0.0) / f64::from(blocks(collective, ranks));
-    let timeline = Timeline::new(&schedules, block_bytes, &Prices::LOOPBACK, &on)
+    let timeline = Timeline::new(&schedules, block_bytes, &LinkCosts::LOOPBACK, &on)
         .ok_or_else(|| JsError::new("the schedules do not fit together"))?;
     let contract = collective.contract();
     let parts = places.zip(&schedules).zip(&timeline.ranks).map(|((place, schedule), moments)| {
@@ -91,11 +91,11 @@ pub fn schedule(
 #[wasm_bindgen(js_name = drawPrices)]
 pub fn prices(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<f64>, JsError> {
     let collective = find_collective(collective)?;
-    let price = |algorithm: &Algorithm| {
+    let cost = |algorithm: &Algorithm| {
         let load = (algorithm.load)(&Topology::one_host(ranks.max(1)));
-        bytes.iter().map(move |&whole| load.price(whole, &Prices::LOOPBACK))
+        bytes.iter().map(move |&whole| load.cost(whole, &LinkCosts::LOOPBACK))
     };
-    Ok(collective.algorithms().iter().flat_map(price).collect())
+    Ok(collective.algorithms().iter().flat_map(cost).collect())
 }
 
 /// The index of the algorithm that polyrank picks, for each of the sizes.
@@ -106,9 +106,9 @@ pub fn prices(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<f64>, J
 pub fn selection(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<u32>, JsError> {
     let collective = find_collective(collective)?;
     let on = Topology::one_host(ranks.max(1));
-    let selector = Selector::new(&on, &Prices::LOOPBACK, Overrides::none());
+    let selector = Selector::new(&on, &LinkCosts::LOOPBACK, Overrides::none());
     let pick = |&whole: &f64| {
-        selector.choose(collective, Known { bytes: Some(whole as u64), equal_blocks: true })
+        selector.choose(collective, CallSize { bytes: Some(whole as u64), equal_blocks: true })
     };
     Ok(bytes.iter().map(|whole| pick(whole) as u32).collect())
 }

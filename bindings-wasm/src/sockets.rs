@@ -31,7 +31,7 @@ struct BrowserSocket {
 type Inbox = Arc<Mutex<VecDeque<SocketEvent>>>;
 
 /// The browser's side of a WebSocket. The closures are what it calls.
-struct Open {
+struct OpenSocket {
     socket: WebSocket,
     _on_open: Closure<dyn Fn()>,
     _on_message: Closure<dyn Fn(MessageEvent)>,
@@ -39,7 +39,7 @@ struct Open {
 }
 
 thread_local! {
-    static OPEN: RefCell<HashMap<u32, Open>> = RefCell::default();
+    static OPEN: RefCell<HashMap<u32, OpenSocket>> = RefCell::default();
     static LAST: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -53,14 +53,14 @@ impl Dialer for BrowserDialer {
         let id = LAST.get().wrapping_add(1);
         LAST.set(id);
         let inbox = Inbox::default();
-        let open = Open::listen(socket, &inbox);
+        let open = OpenSocket::listen(socket, &inbox);
         OPEN.with_borrow_mut(|all| all.insert(id, open));
         Ok(Box::new(BrowserSocket { id, events: inbox }))
     }
 }
 
-impl Open {
-    fn listen(socket: WebSocket, inbox: &Inbox) -> Open {
+impl OpenSocket {
+    fn listen(socket: WebSocket, inbox: &Inbox) -> OpenSocket {
         let events = inbox.clone();
         let on_open = Closure::<dyn Fn()>::new(move || note(&events, SocketEvent::Opened));
         let events = inbox.clone();
@@ -75,7 +75,7 @@ impl Open {
         socket.set_onopen(Some(on_open.as_ref().unchecked_ref()));
         socket.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
         socket.set_onclose(Some(on_close.as_ref().unchecked_ref()));
-        Open { socket, _on_open: on_open, _on_message: on_message, _on_close: on_close }
+        OpenSocket { socket, _on_open: on_open, _on_message: on_message, _on_close: on_close }
     }
 }
 
@@ -132,7 +132,7 @@ impl Socket for BrowserSocket {
 impl Drop for BrowserSocket {
     fn drop(&mut self) {
         let open = OPEN.with_borrow_mut(|all| all.remove(&self.id));
-        if let Some(Open { socket, .. }) = &open {
+        if let Some(OpenSocket { socket, .. }) = &open {
             socket.set_onopen(None);
             socket.set_onmessage(None);
             socket.set_onclose(None);

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use js_sys::Array;
-use polyrank::backend::Waiting;
-use polyrank::calls::staged::Staged;
+use polyrank::backend::WaitIntent;
+use polyrank::calls::staged::StagedOperation;
 use polyrank::calls::{CallArguments, entry, read_tensors};
 use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
@@ -22,7 +22,7 @@ thread_local! {
 #[wasm_bindgen]
 pub struct NativeWork {
     id: u32,
-    staged: RefCell<Staged>,
+    staged: RefCell<StagedOperation>,
 }
 
 /// Resolves and checks an operation of `group`, or of the default group. If no more than
@@ -40,13 +40,13 @@ pub fn prepare(
     infos: &Array,
     start_within: f64,
 ) -> Result<NativeWork, JsValue> {
-    let prepared = || -> Result<Staged> {
+    let prepared = || -> Result<StagedOperation> {
         let this = objects::given(group)?;
         let (args, keywords) = (Script(args.into()), Script(keywords.clone()));
         let described = read_tensors(&Script(tensors.into()), &Script(infos.into()))?;
         let CallArguments { arguments, objects } =
             CallArguments::read(&args, &keywords, &described)?;
-        Staged::prepare(entry(method)?, this.as_ref(), arguments, &objects, described)
+        StagedOperation::prepare(entry(method)?, this.as_ref(), arguments, &objects, described)
     };
     let mut staged = prepared().map_err(raise)?;
     if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {
@@ -58,9 +58,9 @@ pub fn prepare(
 }
 
 /// Copies everything in and issues it. If that fails, it is given up: the other ranks count on it.
-fn begin(staged: &mut Staged, tensors: &Array) -> Result<()> {
+fn begin(staged: &mut StagedOperation, tensors: &Array) -> Result<()> {
     let copied = staged.copy_in(&convert::memories(tensors), usize::MAX);
-    let begun = copied.and_then(|_| staged.issue(Waiting::Later));
+    let begun = copied.and_then(|_| staged.issue(WaitIntent::Later));
     if let Err(error) = &begun {
         staged.give_up(&error.to_string());
     }
@@ -132,7 +132,7 @@ impl NativeWork {
 
     /// Issues it, once everything is copied in.
     pub fn issue(&self) -> Result<(), JsValue> {
-        self.staged.borrow_mut().issue(Waiting::Later).map_err(raise)
+        self.staged.borrow_mut().issue(WaitIntent::Later).map_err(raise)
     }
 
     /// Gives it up, though it was called: its group is aborted on all ranks, for this reason.

@@ -21,16 +21,17 @@ use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor};
 /// Turns, of which the median counts.
 const TURNS: usize = 75;
 /// What is measured in a turn.
-const WAYS: [Way; 5] = [Way::Blocking, Way::OnLent, Way::OnOwned, Way::Lent, Way::Owned];
+const WAYS: [Variant; 5] =
+    [Variant::Blocking, Variant::OnLent, Variant::OnOwned, Variant::Lent, Variant::Owned];
 
 /// One way to an allreduce, in the order of [`WAYS`].
 #[derive(Clone, Copy)]
-enum Way {
+enum Variant {
     /// `MPI_Allreduce`.
     Blocking,
-    /// `MPI_Iallreduce` and `MPI_Test`, on the memory that [`Way::Lent`] has.
+    /// `MPI_Iallreduce` and `MPI_Test`, on the memory that [`Variant::Lent`] has.
     OnLent,
-    /// The same on the memory that [`Way::Owned`] has.
+    /// The same on the memory that [`Variant::Owned`] has.
     OnOwned,
     /// polyrank, with memory that is lent for the call.
     Lent,
@@ -89,21 +90,21 @@ fn order(turn: usize) -> [usize; WAYS.len()] {
 
 fn measure(
     group: &ProcessGroup,
-    way: Way,
+    way: Variant,
     memory: &mut Memory,
     repeats: u32,
 ) -> polyrank::Result<Duration> {
     let start = Instant::now();
     match way {
-        Way::Blocking => return raw_allreduce(RawCall::Blocking, &mut memory.lent, repeats),
-        Way::OnLent => return raw_allreduce(RawCall::Testing, &mut memory.lent, repeats),
-        Way::OnOwned => return raw_allreduce_of(RawCall::Testing, &memory.owned, repeats),
-        Way::Lent => {
+        Variant::Blocking => return raw_allreduce(RawCall::Blocking, &mut memory.lent, repeats),
+        Variant::OnLent => return raw_allreduce(RawCall::Testing, &mut memory.lent, repeats),
+        Variant::OnOwned => return raw_allreduce_of(RawCall::Testing, &memory.owned, repeats),
+        Variant::Lent => {
             for _ in 0..repeats {
                 group.allreduce(&mut memory.lent, ())?;
             }
         }
-        Way::Owned => {
+        Variant::Owned => {
             for _ in 0..repeats {
                 let mut request = Request::new(Collective::Allreduce);
                 request.outputs = vec![vec![memory.tensor.clone()]];
@@ -116,7 +117,7 @@ fn measure(
 
 fn show(bytes: usize, times: &[Vec<f64>; WAYS.len()]) {
     let [blocking, on_lent, on_owned, lent, owned] = times.each_ref().map(|it| median(it.clone()));
-    let more = |way: Way, than: Way| {
+    let more = |way: Variant, than: Variant| {
         let pairs = times[way as usize].iter().zip(&times[than as usize]);
         (median(pairs.map(|(one, other)| one / other).collect()) - 1.0) * 100.0
     };
@@ -124,11 +125,11 @@ fn show(bytes: usize, times: &[Vec<f64>; WAYS.len()]) {
         "{bytes:>8} B: MPI_Allreduce {blocking:.2}; MPI_Iallreduce and MPI_Test {on_lent:.2} and \
          {on_owned:.2} (noise {:+.1} %); polyrank {lent:.2} (lent, {:+.2} us, {:+.1} %), \
          {owned:.2} (owned, {:+.2} us, {:+.1} %)",
-        more(Way::OnOwned, Way::OnLent),
+        more(Variant::OnOwned, Variant::OnLent),
         lent - on_lent,
-        more(Way::Lent, Way::OnLent),
+        more(Variant::Lent, Variant::OnLent),
         owned - on_owned,
-        more(Way::Owned, Way::OnOwned),
+        more(Variant::Owned, Variant::OnOwned),
     );
 }
 

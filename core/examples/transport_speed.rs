@@ -10,7 +10,9 @@ use polyrank::Region;
 use polyrank::kernels::Stores;
 use polyrank::transport::tcp::TcpTransport;
 use polyrank::transport::wait::wait;
-use polyrank::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
+use polyrank::transport::{
+    ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport,
+};
 use polyrank::wire::card::Card;
 use polyrank::wire::frame::{Header, Kind};
 use polyrank::wire::handshake::Token;
@@ -193,7 +195,7 @@ impl Sink for Inbox {
         }
     }
 
-    fn arrived(&mut self, _: Rank, header: &Header, _: Arrived<'_>) {
+    fn arrived(&mut self, _: Rank, header: &Header, _: ArrivedPayload<'_>) {
         self.frames += 1;
         self.bytes += header.payload_bytes as usize;
     }
@@ -202,9 +204,9 @@ impl Sink for Inbox {
         self.sent += 1;
     }
 
-    fn lost(&mut self, peer: Rank, why: Lost) {
+    fn lost(&mut self, peer: Rank, why: LossReason) {
         eprintln!("rank {peer} is gone: {why:?}");
-        std::process::exit(i32::from(why != Lost::Goodbye));
+        std::process::exit(i32::from(why != LossReason::Goodbye));
     }
 }
 

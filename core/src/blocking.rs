@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::Work;
 use crate::clock::{self, CAN_BLOCK};
 #[cfg(feature = "objects")]
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::{Error, Result};
 
 thread_local! {
@@ -45,10 +45,10 @@ impl WaitMode {
 
     /// Whether the caller of an operation drives it.
     #[cfg(feature = "objects")]
-    pub(crate) fn waiting(self) -> Waiting {
+    pub(crate) fn waiting(self) -> WaitIntent {
         match self {
-            WaitMode::Block => Waiting::Soon,
-            WaitMode::Await => Waiting::Later,
+            WaitMode::Block => WaitIntent::Soon,
+            WaitMode::Await => WaitIntent::Later,
         }
     }
 

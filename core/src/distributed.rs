@@ -183,19 +183,19 @@ static FORMING: AtomicU64 = AtomicU64::new(0);
 
 /// While it lives, no other thread of this process makes a default group: both would be the same
 /// rank's, and each would wait for the other's ranks.
-struct Forming;
+struct FormationGuard;
 
-impl Forming {
+impl FormationGuard {
     /// None if another thread makes one. What a parent process was making before a fork does not
     /// count.
-    fn begin() -> Option<Forming> {
+    fn begin() -> Option<FormationGuard> {
         let ours = u64::from(crate::clock::process_id()) + 1;
         let others = FORMING.swap(ours, Ordering::Relaxed);
-        (others != ours).then_some(Forming)
+        (others != ours).then_some(FormationGuard)
     }
 }
 
-impl Drop for Forming {
+impl Drop for FormationGuard {
     fn drop(&mut self) {
         FORMING.store(0, Ordering::Relaxed);
     }
@@ -219,7 +219,7 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
 /// # Errors
 /// As [`init_process_group`].
 pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGroup> {
-    let _forming = Forming::begin().ok_or(Error::AlreadyInitialized)?;
+    let _forming = FormationGuard::begin().ok_or(Error::AlreadyInitialized)?;
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
     }
@@ -353,23 +353,23 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
-        Taken::Group(group) => group.shutdown_async().await,
-        Taken::World(world) => world.leave().await,
+        RemovedGroups::Group(group) => group.shutdown_async().await,
+        RemovedGroups::World(world) => world.leave().await,
     }
 }
 
 /// What is not registered any more, and is to be left.
-enum Taken {
+enum RemovedGroups {
     Group(ProcessGroup),
     World(Box<World>),
 }
 
-fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
+fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
     let mut guard = world();
     let world = guard.as_mut().ok_or(Error::NotInitialized)?;
     let default = world.group.identity();
     match group.filter(|group| group.identity() != default) {
-        Some(group) if world.forget(group) => Ok(Taken::Group(group.clone())),
+        Some(group) if world.forget(group) => Ok(RemovedGroups::Group(group.clone())),
         Some(group) => {
             let message = format!(
                 "group '{}' is not registered: it was destroyed, or made in another way than by \
@@ -380,7 +380,7 @@ fn take(group: Option<&ProcessGroup>) -> Result<Taken> {
         }
         None => {
             let world = guard.take().ok_or(Error::NotInitialized)?;
-            Ok(Taken::World(Box::new(world)))
+            Ok(RemovedGroups::World(Box::new(world)))
         }
     }
 }
@@ -402,16 +402,16 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     let left = match group.filter(|group| !is_registered(group)) {
         // It was made in another way than by `new_group`: there is nothing to forget.
-        Some(group) => Taken::Group(group.clone()),
+        Some(group) => RemovedGroups::Group(group.clone()),
         None => take(group)?,
     };
     // What the others ran differently matters no more.
     let _ = match left {
-        Taken::Group(group) => {
+        RemovedGroups::Group(group) => {
             group.abort();
             group.shutdown_async().await
         }
-        Taken::World(world) => {
+        RemovedGroups::World(world) => {
             world.groups.iter().for_each(ProcessGroup::abort);
             world.leave().await
         }

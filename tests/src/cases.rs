@@ -244,7 +244,7 @@ pub fn run_on(
     case: &Case,
     memory: Memory,
 ) -> Result<std::result::Result<(), String>> {
-    let here = Here { case, rank: group.rank(), size: group.size(), memory };
+    let here = RankCase { case, rank: group.rank(), size: group.size(), memory };
     let buffers: Vec<Buffers> = (0..1 + usize::from(case.coalesced)).map(|_| here.make()).collect();
     let mut request = Request::new(case.collective);
     request.inputs = lists(&buffers, |buffers| &buffers.inputs);
@@ -274,14 +274,14 @@ struct Buffers {
 }
 
 /// A case as one rank sees it.
-struct Here<'case> {
+struct RankCase<'case> {
     case: &'case Case,
     rank: u32,
     size: u32,
     memory: Memory,
 }
 
-impl Here<'_> {
+impl RankCase<'_> {
     fn make(&self) -> Buffers {
         let facts = facts(self.case.collective);
         let (input, output) = (fact(facts, "input"), fact(facts, "output"));

@@ -17,7 +17,7 @@ use polyrank::{Collective, DType, Error, ProcessGroup, Request, Tensor};
 use super::cases::{self, Case, Memory};
 use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
-use super::processes::{Ended, bare_processes, is_rank, variables, with_variable};
+use super::processes::{ProcessEnd, bare_processes, is_rank, variables, with_variable};
 
 /// Runs `run`, whose started processes find the double instead of NCCL and the driver, and leave
 /// what they write in a folder that is gone afterwards.
@@ -52,7 +52,7 @@ pub fn in_double(test: &str, main: impl FnOnce()) {
 }
 
 /// As [`in_double`]; how the process ended.
-pub fn in_double_as(test: &str, main: impl FnOnce()) -> Ended {
+pub fn in_double_as(test: &str, main: impl FnOnce()) -> ProcessEnd {
     let ended = with_double(|| bare_processes(test, 1, main));
     ended.into_iter().next().expect("there was one process")
 }
@@ -117,7 +117,7 @@ pub fn nccl_processes(
     size: u32,
     options: InitOptions,
     rank_main: impl FnOnce(ProcessGroup),
-) -> Vec<Ended> {
+) -> Vec<ProcessEnd> {
     with_double(|| {
         bare_processes(test, size, || {
             let group =

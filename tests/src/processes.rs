@@ -14,7 +14,7 @@ const ROLE: &str = "POLYRANK_TEST_ROLE";
 
 /// How a rank ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// Its exit code; `None` after a signal.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -27,7 +27,7 @@ pub struct Ended {
     pub after: Duration,
 }
 
-/// Prints a line that the starting test will find in [`Ended::printed`].
+/// Prints a line that the starting test will find in [`ProcessEnd::printed`].
 pub fn report(line: impl std::fmt::Display) {
     println!("\nREPORT {line}");
 }
@@ -41,7 +41,7 @@ pub fn die() -> ! {
 
 /// Runs `rank_main` on `size` processes with the default group; how each ended, by rank. `test` is
 /// the full name of the calling test. In a started process this does not return.
-pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) -> Vec<Ended> {
+pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) -> Vec<ProcessEnd> {
     bare_processes(test, size, || {
         let options = InitOptions::default().timeout(super::LIMIT);
         let group = init_process_group(options).expect("the group is made");
@@ -51,7 +51,7 @@ pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) ->
 }
 
 /// As [`processes`], without a group.
-pub fn bare_processes(test: &str, size: u32, rank_main: impl FnOnce()) -> Vec<Ended> {
+pub fn bare_processes(test: &str, size: u32, rank_main: impl FnOnce()) -> Vec<ProcessEnd> {
     if std::env::var(ROLE).is_ok_and(|role| role == test) {
         rank_main();
         std::process::exit(0);
@@ -108,7 +108,7 @@ fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
         .expect("the test starts itself")
 }
 
-fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<Ended> {
+fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<ProcessEnd> {
     std::thread::spawn(move || {
         let mut error_pipe = child.stderr.take();
         let errors = std::thread::spawn(move || {
@@ -131,6 +131,6 @@ fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<Ended> {
             .collect();
         output.push_str(&errors.join().unwrap_or_default());
         use std::os::unix::process::ExitStatusExt;
-        Ended { code: status.code(), signal: status.signal(), printed, output, after }
+        ProcessEnd { code: status.code(), signal: status.signal(), printed, output, after }
     })
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use polyrank::distributed::{InitOptions, init_process_group};
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
 use polyrank_tests::LIMIT;
-use polyrank_tests::processes::{Ended, bare_processes, die, processes, report, with_variable};
+use polyrank_tests::processes::{
+    ProcessEnd, bare_processes, die, processes, report, with_variable,
+};
 
 /// How soon every rank must know of a death: from what happened, long before any deadline.
 const SOON: Duration = Duration::from_secs(20);
@@ -52,7 +54,7 @@ fn killed(group: &ProcessGroup, victim: u32, request: Request) {
     report(format!("again {}: {again}", again.kind()));
 }
 
-fn assert_all_know(ended: &[Ended], victim: u32, collective: &str) {
+fn assert_all_know(ended: &[ProcessEnd], victim: u32, collective: &str) {
     for (rank, ended) in ended.iter().enumerate() {
         if rank as u32 == victim {
             assert_eq!(ended.signal, Some(9), "{}", ended.output);
@@ -105,7 +107,7 @@ fn raises(group: &ProcessGroup, ours: Request) {
     report(format!("{}: {error}", error.kind()));
 }
 
-fn assert_mismatch(ended: &[Ended], both: [&str; 2]) {
+fn assert_mismatch(ended: &[ProcessEnd], both: [&str; 2]) {
     for (rank, ended) in ended.iter().enumerate() {
         let [line] = ended.printed.as_slice() else {
             panic!("rank {rank} printed {:?}\n{}", ended.printed, ended.output)

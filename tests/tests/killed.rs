@@ -5,11 +5,11 @@
 
 use std::process::Command;
 
-use polyrank::backend::{LentMemory, Waiting};
+use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::process_group::FastPathResult;
 use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::processes::{Ended, die, processes, report, with_variable};
+use polyrank_tests::processes::{ProcessEnd, die, processes, report, with_variable};
 
 /// Elements of the operations: in a ring's entry, staged, in many segments.
 const ELEMENTS: [usize; 4] = [1, 900, 20_000, 700_000];
@@ -73,7 +73,7 @@ fn until_it_fails(group: &ProcessGroup) -> Error {
 }
 
 /// What each rank but the victim has reported, by rank: one line. The victim was killed.
-fn lines_of_survivors(ended: &[Ended], victim: u32) -> Vec<(u32, &str)> {
+fn lines_of_survivors(ended: &[ProcessEnd], victim: u32) -> Vec<(u32, &str)> {
     let size = ended.len();
     let mut lines = Vec::new();
     for (rank, ended) in (0..).zip(ended) {
@@ -182,7 +182,7 @@ fn between_the_two_steps_of_a_small_operation() {
             reduce_op: ReduceOp::Sum,
             root: 0,
             timeout: None,
-            waiting: Waiting::Soon,
+            waiting: WaitIntent::Soon,
         };
         let given: Vec<u8> =
             (0..group.size()).flat_map(|to| (100 * group.rank() + to).to_ne_bytes()).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polyrank::distributed::destroy_process_group;
 use polyrank::{Collective, ProcessGroup, Request, Tensor};
-use polyrank_tests::processes::{Ended, processes, report, with_variable};
+use polyrank_tests::processes::{ProcessEnd, processes, report, with_variable};
 
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 
@@ -54,7 +54,7 @@ fn runs_and_leaves(group: &ProcessGroup, ours: Request) {
     std::process::exit(0);
 }
 
-fn assert_told(ended: &[Ended], both: [&str; 2]) {
+fn assert_told(ended: &[ProcessEnd], both: [&str; 2]) {
     for (rank, ended) in ended.iter().enumerate() {
         let [line] = ended.printed.as_slice() else {
             panic!("rank {rank} printed {:?}\n{}", ended.printed, ended.output)

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use polyrank::backend::{Direction, Waiting};
+use polyrank::backend::{Direction, WaitIntent};
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
 use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
@@ -162,7 +162,7 @@ fn messages_that_go_together_meet_in_any_order() {
             if rank == 1 {
                 messages.reverse();
             }
-            let works = group.issue_messages(messages, None, Waiting::Later).unwrap();
+            let works = group.issue_messages(messages, None, WaitIntent::Later).unwrap();
             assert_eq!(works.len(), 2);
             works.iter().for_each(|work| work.wait(None).unwrap());
             assert_eq!(numbers(&theirs), [before as f32; 50_000]);

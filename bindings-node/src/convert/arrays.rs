@@ -14,7 +14,7 @@ use polyrank::DType;
 use polyrank::calls::staged::{CallerMemory, copy_part};
 
 use super::js::{Js, check};
-use super::shared::Shared;
+use super::shared::SharedBytes;
 
 /// The memory of a `Uint8Array` as it is now. JavaScript must not run while it is used.
 #[derive(Clone, Copy)]
@@ -100,7 +100,7 @@ impl CallerMemory for View<'_> {
         let start = unsafe { self.start.add(at) };
         if self.shared {
             // SAFETY: as above, for as many bytes.
-            unsafe { Shared::new(start, into.len()) }.load(into);
+            unsafe { SharedBytes::new(start, into.len()) }.load(into);
         } else {
             // SAFETY: as above; nobody writes to it meanwhile.
             let from = unsafe { slice::from_raw_parts(start, into.len()) };
@@ -118,7 +118,7 @@ impl CallerMemory for View<'_> {
         let start = unsafe { self.start.add(at) };
         if self.shared {
             // SAFETY: as in `read`.
-            unsafe { Shared::new(start, from.len()) }.store(from);
+            unsafe { SharedBytes::new(start, from.len()) }.store(from);
         } else {
             // SAFETY: as in `read`; nobody else looks at it meanwhile.
             let into = unsafe { slice::from_raw_parts_mut(start, from.len()) };

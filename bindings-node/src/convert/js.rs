@@ -376,7 +376,7 @@ impl Deferred {
 
 /// A value of ours that JavaScript carries around, until its collector drops it.
 #[repr(C)]
-struct Carried<T> {
+struct CarriedValue<T> {
     mark: u64,
     value: T,
 }
@@ -387,7 +387,7 @@ const MARK: u64 = 0x706f_6c79_7261_6e6b;
 impl<'a> Js<'a> {
     /// `value` for JavaScript to carry around.
     pub(crate) fn carrying<T: 'static>(env: Env, value: T) -> Result<Js<'a>> {
-        let carried = Box::into_raw(Box::new(Carried { mark: MARK, value }));
+        let carried = Box::into_raw(Box::new(CarriedValue { mark: MARK, value }));
         let mut made = ptr::null_mut();
         // SAFETY: as in `kind`; `finish` gets the pointer back once, when nobody has it any more.
         let result = check(unsafe {
@@ -410,7 +410,7 @@ impl<'a> Js<'a> {
         // SAFETY: an external value that the JavaScript half of this package has is one that
         // `carrying` made, of the only type that it is used with; it lives as long as the value,
         // which the running call has.
-        let carried = unsafe { data.cast::<Carried<T>>().as_ref() };
+        let carried = unsafe { data.cast::<CarriedValue<T>>().as_ref() };
         match carried {
             Some(carried) if carried.mark == MARK => Ok(&carried.value),
             _ => Err(Error::new(Status::InvalidArg, "no value of this package")),
@@ -422,5 +422,5 @@ type Finish = unsafe extern "C" fn(sys::napi_env, *mut c_void, *mut c_void);
 
 unsafe extern "C" fn finish<T>(_: sys::napi_env, data: *mut c_void, _: *mut c_void) {
     // SAFETY: `data` is what `carrying` gave, and this is called once.
-    drop(unsafe { Box::from_raw(data.cast::<Carried<T>>()) });
+    drop(unsafe { Box::from_raw(data.cast::<CarriedValue<T>>()) });
 }

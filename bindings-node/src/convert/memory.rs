@@ -11,10 +11,10 @@ use polyrank::Region;
 use super::js::{Js, check};
 
 /// Memory of the core that stays where it is while JavaScript looks at it.
-pub(crate) type Owned = Region;
+pub(crate) type OwnedMemory = Region;
 
 /// A `Uint8Array` over the memory of `region`, which lives as long as that does.
-pub(crate) fn view_of<'a>(env: Env, region: &Owned) -> Result<Js<'a>> {
+pub(crate) fn view_of<'a>(env: Env, region: &OwnedMemory) -> Result<Js<'a>> {
     let bytes = region.len();
     let mut buffer = ptr::null_mut();
     let keep = Box::into_raw(Box::new(region.clone()));

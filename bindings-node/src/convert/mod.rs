@@ -15,5 +15,5 @@ pub(crate) use arrays::{View, views};
 pub(crate) use device::{Weight, memory_at};
 pub(crate) use errors::{describe, raise, raise_value};
 pub(crate) use js::{Deferred, Js, Reference};
-pub(crate) use memory::{Owned, view_of};
+pub(crate) use memory::{OwnedMemory, view_of};
 pub(crate) use wake::Wake;

@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A run of shared memory: whole words, and the bytes around them.
-pub(super) struct Shared<'a> {
+pub(super) struct SharedBytes<'a> {
     first: &'a [AtomicU8],
     words: &'a [AtomicU64],
     last: &'a [AtomicU8],
@@ -15,19 +15,19 @@ pub(super) struct Shared<'a> {
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-impl<'a> Shared<'a> {
+impl<'a> SharedBytes<'a> {
     /// The memory from `start` on.
     ///
     /// # Safety
     /// There are `bytes` bytes, which stay for `'a`, and none of this process's Rust code uses them
     /// meanwhile except through atomics.
-    pub(super) unsafe fn new(start: *mut u8, bytes: usize) -> Shared<'a> {
+    pub(super) unsafe fn new(start: *mut u8, bytes: usize) -> SharedBytes<'a> {
         // SAFETY: the caller vouches for the memory; an atomic is as large as its integer.
         let all = unsafe { slice::from_raw_parts(start.cast::<AtomicU8>(), bytes) };
         // SAFETY: eight atomic bytes that are aligned can be one atomic word; which of both they
         // are used as does not change while this is there.
         let (first, words, last) = unsafe { all.align_to::<AtomicU64>() };
-        Shared { first, words, last }
+        SharedBytes { first, words, last }
     }
 
     /// Copies it to `into`, which is as long.

@@ -1,8 +1,8 @@
 //! One call from Python: arguments in, an overload chosen, values taken out one by one.
 
 use polyrank::calls::{
-    self, Arguments, Constant, FromValue, Invocation, Method, Object, Parameter, Resolved, Role,
-    Type, Value,
+    self, Arguments, Constant, FromValue, Invocation, Method, Object, Parameter, ResolvedCall,
+    Role, Type, Value,
 };
 use polyrank::tensor::single_tensor;
 use polyrank::{DType, Device, Tensor};
@@ -19,7 +19,7 @@ use crate::classes::{NonGroupMember, ProcessGroup};
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
     py: Python<'py>,
-    resolved: Resolved,
+    resolved: ResolvedCall,
     opaque_objects: OpaqueObjects<'py>,
 }
 
@@ -76,7 +76,7 @@ fn common_shape(
     method: &'static Method,
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
-) -> Option<Resolved> {
+) -> Option<ResolvedCall> {
     let [form] = method.overloads else { return None };
     let left_out = form.parameters.get(positional.len()..)?;
     let is_nothing = |parameter: &Parameter| {
@@ -95,7 +95,7 @@ fn common_shape(
         });
     }
     values.resize(form.parameters.len(), Value::None);
-    Some(Resolved { method, overload: 0, values })
+    Some(ResolvedCall { method, overload: 0, values })
 }
 
 impl<'py> Call<'py> {
@@ -235,7 +235,7 @@ impl<'py> Call<'py> {
     }
 
     /// The resolved call, for methods that become requests.
-    pub(crate) fn into_resolved(self) -> Resolved {
+    pub(crate) fn into_resolved(self) -> ResolvedCall {
         self.resolved
     }
 

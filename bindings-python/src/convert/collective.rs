@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrank::backend::Waiting;
+use polyrank::backend::WaitIntent;
 use polyrank::calls::Method;
 use polyrank::{ProcessGroup, Request, distributed};
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ pub(crate) fn collective<'py>(
     let group = &group.get().inner;
     if keywords.is_none()
         && let Some(mut fast) = FastCall::of(method, positional)
-        && let Some(issued) = releasing(py, || fast.run(py, Some(group), Waiting::Later))
+        && let Some(issued) = releasing(py, || fast.run(py, Some(group), WaitIntent::Later))
     {
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         return Work::new(work, fast.output().into_iter().collect(), timeout).into_object(py);
@@ -36,7 +36,7 @@ pub(crate) fn collective<'py>(
         let outputs = call.outputs();
         let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
         let resolved = call.into_resolved();
-        let issued = py.detach(|| issue(group, resolved.request(group.size())?, Waiting::Later));
+        let issued = py.detach(|| issue(group, resolved.request(group.size())?, WaitIntent::Later));
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
         Work::new(work, outputs, timeout).reading(read).into_object(py)
     })
@@ -52,7 +52,7 @@ pub(crate) fn collective_of_default<'py>(
     if keywords.is_none()
         && let Some(mut fast) = FastCall::of(method, positional)
     {
-        let waiting = if fast.async_op { Waiting::Later } else { Waiting::Soon };
+        let waiting = if fast.async_op { WaitIntent::Later } else { WaitIntent::Soon };
         if let Some(issued) = releasing(py, || fast.run(py, None, waiting)) {
             let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
             if fast.async_op {
@@ -77,7 +77,7 @@ pub(crate) fn collective_of_default<'py>(
         let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
         let resolved = call.into_resolved();
         let async_op = resolved.async_op();
-        let waiting = if async_op { Waiting::Later } else { Waiting::Soon };
+        let waiting = if async_op { WaitIntent::Later } else { WaitIntent::Soon };
         let issued = py.detach(|| {
             let group = distributed::group_or_default(group.as_ref())?;
             let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
@@ -96,7 +96,7 @@ pub(crate) fn collective_of_default<'py>(
 fn issue(
     group: &ProcessGroup,
     request: Request,
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> polyrank::Result<(polyrank::Work, Duration)> {
     // No limit, or zero, is the group's, as in c10d.
     let own = request.timeout.filter(|timeout| !timeout.is_zero());

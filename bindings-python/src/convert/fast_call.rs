@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use polyrank::backend::{LentMemory, Waiting};
+use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
 use polyrank::process_group::HeldBuffers;
 use polyrank::request::SingleTensorRequest;
@@ -52,7 +52,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
                 reduce_op: polyrank::ReduceOp::Sum,
                 root: 0,
                 timeout: None,
-                waiting: Waiting::Later,
+                waiting: WaitIntent::Later,
             },
             arrays: [None; MAX_TENSORS],
             group: None,
@@ -101,7 +101,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
         &mut self,
         py: Python<'py>,
         group: Option<&ProcessGroup>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
         let given = match &self.group {
             Some(object) => Some(&object.cast_exact::<PyProcessGroup>().ok()?.get().inner),
@@ -117,7 +117,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
         &mut self,
         py: Python<'py>,
         group: &ProcessGroup,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
         let mut plain = SingleTensorRequest { waiting, ..self.plain };
         match (self.root, self.global_root) {

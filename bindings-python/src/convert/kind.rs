@@ -46,11 +46,11 @@ pub(super) enum Kind {
 const TYPES_KEPT: usize = 512;
 
 /// Answers by the address of the type, which is kept alive so that the address stays its own.
-type Known = HashMap<usize, (Py<PyType>, Kind)>;
+type KnownTypes = HashMap<usize, (Py<PyType>, Kind)>;
 
 /// The kind of `object`.
 pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> Kind {
-    static KNOWN: PyOnceLock<Mutex<Known>> = PyOnceLock::new();
+    static KNOWN: PyOnceLock<Mutex<KnownTypes>> = PyOnceLock::new();
     let class = object.get_type();
     let address = class.as_ptr() as usize;
     let known = KNOWN.get_or_init(object.py(), Mutex::default);

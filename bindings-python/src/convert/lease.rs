@@ -18,41 +18,41 @@ use pyo3::prelude::*;
 use super::dlpack::{Managed, ManagedVersioned};
 
 /// What must be called to give memory back. All of it needs the GIL.
-enum Held {
+enum HeldMemory {
     Buffer(Box<ffi::Py_buffer>),
     Managed(NonNull<Managed>),
     ManagedVersioned(NonNull<ManagedVersioned>),
     Object(Py<PyAny>),
 }
 
-// SAFETY: the pointers are only followed by `Held::release`, which runs with the GIL held; until
+// SAFETY: the pointers are only followed by `HeldMemory::release`, which runs with the GIL held; until
 // then they are mere numbers that one owner carries from thread to thread.
-unsafe impl Send for Held {}
+unsafe impl Send for HeldMemory {}
 // SAFETY: as above; a shared reference gives access to nothing.
-unsafe impl Sync for Held {}
+unsafe impl Sync for HeldMemory {}
 
 /// Keeps a Python object's memory valid until it is dropped, on any thread.
-pub(super) struct Lease(Option<Held>);
+pub(super) struct Lease(Option<HeldMemory>);
 
 impl Lease {
     /// Owns a buffer that `PyObject_GetBuffer` filled. Boxed: exporters may point into it.
     pub(super) fn buffer(view: Box<ffi::Py_buffer>) -> Lease {
-        Lease(Some(Held::Buffer(view)))
+        Lease(Some(HeldMemory::Buffer(view)))
     }
 
     /// Owns an object whose memory is its own for as long as it lives.
     pub(super) fn object(object: Py<PyAny>) -> Lease {
-        Lease(Some(Held::Object(object)))
+        Lease(Some(HeldMemory::Object(object)))
     }
 
     /// Owns a DLPack tensor, whose consumer calls its deleter once.
     pub(super) fn managed(tensor: NonNull<Managed>) -> Lease {
-        Lease(Some(Held::Managed(tensor)))
+        Lease(Some(HeldMemory::Managed(tensor)))
     }
 
     /// Owns a versioned DLPack tensor.
     pub(super) fn managed_versioned(tensor: NonNull<ManagedVersioned>) -> Lease {
-        Lease(Some(Held::ManagedVersioned(tensor)))
+        Lease(Some(HeldMemory::ManagedVersioned(tensor)))
     }
 }
 
@@ -64,20 +64,20 @@ impl Drop for Lease {
     }
 }
 
-impl Held {
+impl HeldMemory {
     fn release(self, py: Python<'_>) {
         match self {
             // SAFETY: filled by `PyObject_GetBuffer` and released only here; the GIL is held.
-            Held::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
-            Held::Object(object) => object.drop_ref(py),
+            HeldMemory::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
+            HeldMemory::Object(object) => object.drop_ref(py),
             // SAFETY: this is the only owner, and the deleter is called once.
-            Held::Managed(tensor) => unsafe {
+            HeldMemory::Managed(tensor) => unsafe {
                 if let Some(deleter) = (*tensor.as_ptr()).deleter {
                     deleter(tensor.as_ptr());
                 }
             },
             // SAFETY: as above.
-            Held::ManagedVersioned(tensor) => unsafe {
+            HeldMemory::ManagedVersioned(tensor) => unsafe {
                 if let Some(deleter) = (*tensor.as_ptr()).deleter {
                     deleter(tensor.as_ptr());
                 }
@@ -87,14 +87,14 @@ impl Held {
 }
 
 /// What was dropped, and what was dropped before it.
-struct Dropped {
-    held: Held,
-    before: *mut Dropped,
+struct DroppedMemory {
+    held: HeldMemory,
+    before: *mut DroppedMemory,
 }
 
 /// The last that was dropped. No lock is around it: a thread that had it would not be there any
 /// more in a forked child, which would wait for it for ever.
-static RELEASED: AtomicPtr<Dropped> = AtomicPtr::new(std::ptr::null_mut());
+static RELEASED: AtomicPtr<DroppedMemory> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     /// How many calls of [`releasing`] are on this thread's stack.
@@ -125,15 +125,15 @@ pub(super) fn release_all(py: Python<'_>) {
         let mut last = RELEASED.swap(std::ptr::null_mut(), Ordering::Acquire);
         while !last.is_null() {
             // SAFETY: it was a box, and whoever takes the list is its only owner.
-            let Dropped { held, before } = *unsafe { Box::from_raw(last) };
+            let DroppedMemory { held, before } = *unsafe { Box::from_raw(last) };
             last = before;
             held.release(py);
         }
     }
 }
 
-fn defer(held: Held) {
-    let dropped = Box::into_raw(Box::new(Dropped { held, before: std::ptr::null_mut() }));
+fn defer(held: HeldMemory) {
+    let dropped = Box::into_raw(Box::new(DroppedMemory { held, before: std::ptr::null_mut() }));
     let mut before = RELEASED.load(Ordering::Relaxed);
     loop {
         // SAFETY: nobody else knows it before it is the last.

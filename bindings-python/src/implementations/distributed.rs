@@ -1,6 +1,6 @@
 //! The free functions that only Python has in this form: the current group, and messages.
 
-use polyrank::backend::{Direction, Waiting};
+use polyrank::backend::{Direction, WaitIntent};
 use polyrank::calls::Object;
 use polyrank::calls::parameters::distributed::*;
 use polyrank::process_group::MessageRequest;
@@ -77,7 +77,7 @@ pub(crate) fn send<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
         return nothing(py);
     }
     releasing(py, || {
-        let work = start_send(py, call, Waiting::Soon)?;
+        let work = start_send(py, call, WaitIntent::Soon)?;
         wait(py, &work.inner, None)
     })?;
     nothing(py)
@@ -90,7 +90,7 @@ pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     }
     let group = group_of(py, &call, recv::GROUP)?;
     let sender = releasing(py, || {
-        let work = start_recv(py, call, Waiting::Soon)?;
+        let work = start_recv(py, call, WaitIntent::Soon)?;
         wait(py, &work.inner, None)?;
         Ok::<_, PyErr>(work.inner.source_rank())
     })?;
@@ -105,7 +105,7 @@ pub(crate) fn isend<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     if call.is_left_out(isend::GROUP)? {
         return nothing(py);
     }
-    releasing(py, || start_send(py, call, Waiting::Later)?.into_object(py))
+    releasing(py, || start_send(py, call, WaitIntent::Later)?.into_object(py))
 }
 
 /// Receives a tensor, without waiting.
@@ -113,13 +113,13 @@ pub(crate) fn irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     if call.is_left_out(irecv::GROUP)? {
         return nothing(py);
     }
-    releasing(py, || start_recv(py, call, Waiting::Later)?.into_object(py))
+    releasing(py, || start_recv(py, call, WaitIntent::Later)?.into_object(py))
 }
 
 fn start_send<'py>(
     py: Python<'py>,
     mut call: Call<'py>,
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> PyResult<crate::classes::Work> {
     let group = group_of(py, &call, send::GROUP)?;
     let tag: u32 = call.take(send::TAG)?;
@@ -134,7 +134,7 @@ fn start_send<'py>(
 fn start_recv<'py>(
     py: Python<'py>,
     mut call: Call<'py>,
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> PyResult<crate::classes::Work> {
     let group = group_of(py, &call, recv::GROUP)?;
     let tag: u32 = call.take(recv::TAG)?;
@@ -182,7 +182,7 @@ fn on_device<'py>(
             tag: operation.tag,
         });
     }
-    let issued = detached(py, || group.issue_messages(messages, None, Waiting::Later))?;
+    let issued = detached(py, || group.issue_messages(messages, None, WaitIntent::Later))?;
     let works = issued.into_iter().zip(operations).map(|(work, operation)| {
         let operation = operation.get();
         let outputs = match operation.is_send {

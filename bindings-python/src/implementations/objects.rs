@@ -1,7 +1,7 @@
 //! The free functions that carry objects: encode, exchange without the GIL, decode into lists.
 
 use polyrank::calls::parameters::distributed::*;
-use polyrank::objects::{Codec, Encoded, Payload};
+use polyrank::objects::{Codec, EncodedObject, Payload};
 use polyrank::{Error, ProcessGroup};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -197,11 +197,11 @@ fn places<'py>(
 
 /// `mine`, unless the list cannot hold the result: then that is what the others are told, who would
 /// wait for this rank.
-fn told<T>(list: &PyResult<T>, mine: Encoded) -> Encoded {
+fn told<T>(list: &PyResult<T>, mine: EncodedObject) -> EncodedObject {
     list.as_ref().map_err(ToString::to_string).and(mine)
 }
 
-fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> Encoded {
+fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> EncodedObject {
     let py = object.py();
     let bytes = match codec {
         Codec::Cbor => object_codec::encode(object),

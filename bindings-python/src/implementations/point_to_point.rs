@@ -2,7 +2,7 @@
 //! call's parameter 0.
 
 use polyrank::ProcessGroup;
-use polyrank::backend::Waiting;
+use polyrank::backend::WaitIntent;
 use pyo3::prelude::*;
 
 use crate::classes::Work;
@@ -14,7 +14,7 @@ pub(super) fn send(
     group: &ProcessGroup,
     call: &Call<'_>,
     (peer, tag): (u32, u32),
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
     let sent = call.type_on_device(&tensor);
@@ -29,7 +29,7 @@ pub(super) fn recv(
     group: &ProcessGroup,
     call: &Call<'_>,
     (peer, tag): (Option<u32>, u32),
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> PyResult<Work> {
     let tensor = call.tensor(0)?;
     let work = detached(py, || group.issue_recv(tensor, peer, tag, None, waiting))?;

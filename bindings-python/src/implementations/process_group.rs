@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polyrank::ReduceOp;
-use polyrank::backend::Waiting;
+use polyrank::backend::WaitIntent;
 use polyrank::calls::parameters::process_group::*;
 use pyo3::prelude::*;
 
@@ -38,8 +38,13 @@ pub(crate) fn send<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (peer, tag): (u32, u32) = (call.take(send::DST_RANK)?, call.take(send::TAG)?);
-    let work =
-        point_to_point::send(group.py(), &group.get().inner, &call, (peer, tag), Waiting::Later)?;
+    let work = point_to_point::send(
+        group.py(),
+        &group.get().inner,
+        &call,
+        (peer, tag),
+        WaitIntent::Later,
+    )?;
     work.into_object(group.py())
 }
 
@@ -54,7 +59,7 @@ pub(crate) fn recv<'py>(
         &group.get().inner,
         &call,
         (Some(peer), tag),
-        Waiting::Later,
+        WaitIntent::Later,
     )?;
     work.into_object(group.py())
 }
@@ -65,7 +70,12 @@ pub(crate) fn recv_anysource<'py>(
     mut call: Call<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let tag: u32 = call.take(recv_anysource::TAG)?;
-    let work =
-        point_to_point::recv(group.py(), &group.get().inner, &call, (None, tag), Waiting::Later)?;
+    let work = point_to_point::recv(
+        group.py(),
+        &group.get().inner,
+        &call,
+        (None, tag),
+        WaitIntent::Later,
+    )?;
     work.into_object(group.py())
 }

@@ -71,7 +71,7 @@ impl Diagnostic {
     }
 
     /// The places to show, those of the mistake's own file first.
-    fn places_by_file(&self) -> Vec<(usize, Vec<Shown<'_>>)> {
+    fn places_by_file(&self) -> Vec<(usize, Vec<ShownSpan<'_>>)> {
         let own = (self.span, self.label.as_deref(), AnnotationKind::Primary);
         let mut files = BTreeMap::from([(self.span.file, vec![own])]);
         for (span, why) in &self.related {
@@ -85,7 +85,7 @@ impl Diagnostic {
 }
 
 /// A place, what stands at it, and whether it is the mistake's own.
-type Shown<'a> = (Span, Option<&'a str>, AnnotationKind);
+type ShownSpan<'a> = (Span, Option<&'a str>, AnnotationKind);
 
 /// The mistakes found so far.
 #[derive(Clone, Debug, Default)]

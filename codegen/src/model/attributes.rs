@@ -61,14 +61,14 @@ enum Form {
     Number,
 }
 
-struct Known {
+struct KnownAttribute {
     name: &'static str,
     places: &'static [Place],
     form: Form,
 }
 
-const fn known(name: &'static str, places: &'static [Place], form: Form) -> Known {
-    Known { name, places, form }
+const fn known(name: &'static str, places: &'static [Place], form: Form) -> KnownAttribute {
+    KnownAttribute { name, places, form }
 }
 
 const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
@@ -120,7 +120,7 @@ const ALIASED: &[Place] = &[
 ];
 const ARGUMENT: &[Place] = &[Place::Parameter, Place::Member];
 
-const TABLE: &[Known] = &[
+const TABLE: &[KnownAttribute] = &[
     known("Alias", ALIASED, Form::Words),
     known("AsyncOp", ARGUMENT, Form::Nothing),
     known("Backends", CARRIED, Form::Text),
@@ -274,7 +274,7 @@ fn find(
     place: Place,
     attribute: &ExtendedAttribute,
     diagnostics: &mut Diagnostics,
-) -> Option<&'static Known> {
+) -> Option<&'static KnownAttribute> {
     let name = attribute.name.text.as_str();
     let Some(known) = TABLE.iter().find(|known| known.name == name) else {
         let message = format!("there is no extended attribute `{name}`");
@@ -298,7 +298,7 @@ fn find(
 }
 
 fn check_form(
-    known: &Known,
+    known: &KnownAttribute,
     value: &AttributeValue,
     span: Span,
     diagnostics: &mut Diagnostics,

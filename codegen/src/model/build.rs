@@ -2,7 +2,7 @@
 
 use super::api::{Api, Callback, Dictionary, Enum, EnumValue, Member, Source};
 use super::attributes::{Attributes, Place};
-use super::scope::{Defined, Scope, check_opaque};
+use super::scope::{DefinedName, Scope, check_opaque};
 use super::{constants, errors, interfaces, methods, numbers, roles};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Diagnostics, DictionaryMember, Name};
 use crate::idl::{
@@ -84,7 +84,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn definition(&mut self, defined: &Defined<'a>) {
+    fn definition(&mut self, defined: &DefinedName<'a>) {
         let definition = defined.definition;
         match &definition.kind {
             DefinitionKind::Interface { .. } => interfaces::interface(self, defined),

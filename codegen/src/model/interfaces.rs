@@ -3,12 +3,12 @@
 use super::api::{Attribute, Interface, Method, NamedConstant, Namespace, Notes};
 use super::attributes::{Attributes, Place};
 use super::build::Builder;
-use super::scope::Defined;
+use super::scope::DefinedName;
 use super::types::Constant;
 use super::{constants, methods, numbers};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule};
 
-pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>) {
+pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName<'a>) {
     let definition = defined.definition;
     let (attributes, members) = members(builder, defined, Place::Interface);
     check_bases(builder, definition);
@@ -32,7 +32,7 @@ pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>
     builder.api.interfaces.push(interface);
 }
 
-pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>) {
+pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName<'a>) {
     let definition = defined.definition;
     let (attributes, members) = members(builder, defined, Place::Namespace);
     let doc = builder.doc(&definition.doc, &definition.name);
@@ -72,7 +72,7 @@ pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &Defined<'a>
 }
 
 /// A member, and what the (partial) definition around it says.
-pub(super) type Placed<'a> = (&'a Member, Notes);
+pub(super) type PlacedMember<'a> = (&'a Member, Notes);
 
 #[derive(Default)]
 struct Parts {
@@ -84,12 +84,12 @@ struct Parts {
 /// The attributes of the whole definition, and the members of all its parts.
 fn members<'a>(
     builder: &mut Builder<'a, '_>,
-    defined: &Defined<'a>,
+    defined: &DefinedName<'a>,
     place: Place,
-) -> (Attributes<'a>, Vec<Placed<'a>>) {
+) -> (Attributes<'a>, Vec<PlacedMember<'a>>) {
     let whole = builder.attributes(place, &defined.definition.attributes);
     let notes = whole.notes();
-    let mut members: Vec<Placed<'a>> =
+    let mut members: Vec<PlacedMember<'a>> =
         members_of(defined.definition).iter().map(|member| (member, notes.clone())).collect();
     for partial in &defined.partials {
         let mut own = builder.attributes(place, &partial.attributes).notes();
@@ -103,7 +103,7 @@ fn members<'a>(
 fn parts<'a>(
     builder: &mut Builder<'a, '_>,
     definition: &Definition,
-    members: &[Placed<'a>],
+    members: &[PlacedMember<'a>],
 ) -> Parts {
     let mut parts = Parts::default();
     check_names(builder, members);
@@ -139,7 +139,7 @@ fn parts<'a>(
                 });
             }
             MemberKind::Constructor { .. } | MemberKind::Operation { .. } => {
-                let same = |other: &&Placed<'a>| is_method(other.0) && named(other.0, member);
+                let same = |other: &&PlacedMember<'a>| is_method(other.0) && named(other.0, member);
                 if members[..index].iter().any(|other| same(&other)) {
                     continue;
                 }
@@ -154,7 +154,7 @@ fn parts<'a>(
 }
 
 /// Attributes, constants and methods have different names, and no alias is another one's name.
-fn check_names(builder: &mut Builder<'_, '_>, members: &[Placed<'_>]) {
+fn check_names(builder: &mut Builder<'_, '_>, members: &[PlacedMember<'_>]) {
     let single = members.iter().map(|(member, _)| *member).enumerate().filter(|(index, member)| {
         !is_method(member)
             || !members[..*index].iter().any(|(other, _)| is_method(other) && named(other, member))

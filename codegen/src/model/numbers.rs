@@ -3,12 +3,12 @@
 use super::api::{Collective, DType, Method, ReduceOp};
 use super::attributes::{Attributes, Place};
 use super::build::Builder;
-use super::interfaces::Placed;
+use super::interfaces::PlacedMember;
 use super::names::{camel_case, nearest};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule, Span};
 
 /// The values of the namespace that is marked `[DTypes]`.
-pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[Placed<'a>]) {
+pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<'a>]) {
     let mut numbers = Vec::new();
     for (member, attributes) in values(builder, members) {
         let number = required_number(builder, &attributes, "Number", &member.name);
@@ -31,7 +31,7 @@ pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[Placed<'a>]) 
 
 /// The values of the namespace that is marked `[ReduceOps]`. Which dtypes each has is known only
 /// when the dtypes are: [`finish`] fills them in.
-pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[Placed<'a>]) {
+pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<'a>]) {
     let mut numbers = Vec::new();
     for (member, attributes) in values(builder, members) {
         let number = required_number(builder, &attributes, "Number", &member.name);
@@ -206,7 +206,7 @@ fn reduced_dtypes(builder: &mut Builder<'_, '_>, member: &Member, written: &[Nam
 /// The attributes of a namespace of values, each with its extended attributes.
 fn values<'a>(
     builder: &mut Builder<'a, '_>,
-    members: &[Placed<'a>],
+    members: &[PlacedMember<'a>],
 ) -> Vec<(&'a Member, Attributes<'a>)> {
     builder.distinct("values", members.iter().map(|(member, _)| &member.name));
     let mut values = Vec::new();

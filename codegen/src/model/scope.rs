@@ -29,14 +29,14 @@ const OPAQUE: &[(&str, Type)] = &[
 ];
 
 /// A name, where it was defined, and the partial definitions that add to it.
-pub(super) struct Defined<'a> {
+pub(super) struct DefinedName<'a> {
     pub(super) definition: &'a Definition,
     pub(super) partials: Vec<&'a Definition>,
 }
 
 /// All names.
 pub(super) struct Scope<'a> {
-    by_name: BTreeMap<&'a str, Defined<'a>>,
+    by_name: BTreeMap<&'a str, DefinedName<'a>>,
 }
 
 impl<'a> Scope<'a> {
@@ -51,7 +51,7 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Defined<'a>> {
+    pub(super) fn get(&self, name: &str) -> Option<&DefinedName<'a>> {
         self.by_name.get(name)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Scope<'a> {
         name: &Name,
         keyword: &str,
         diagnostics: &mut Diagnostics,
-    ) -> Option<&Defined<'a>> {
+    ) -> Option<&DefinedName<'a>> {
         let base = self.get(&name.text);
         if let Some(base) = base.filter(|base| base.definition.kind.keyword() == keyword) {
             return Some(base);
@@ -129,7 +129,7 @@ impl<'a> Scope<'a> {
             let diagnostic = Diagnostic::new(Rule::DuplicateName, name.span, message);
             return diagnostics.push(diagnostic.advice("rename the definition"));
         }
-        self.by_name.insert(&name.text, Defined { definition, partials: Vec::new() });
+        self.by_name.insert(&name.text, DefinedName { definition, partials: Vec::new() });
     }
 
     fn join(&mut self, partial: &'a Definition, diagnostics: &mut Diagnostics) {

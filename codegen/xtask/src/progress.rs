@@ -17,7 +17,7 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// How a command ended.
-pub(crate) struct Finished {
+pub(crate) struct CommandResult {
     /// Whether its exit code was 0.
     pub(crate) success: bool,
     /// Everything that it wrote, stdout and stderr as they came.
@@ -54,7 +54,7 @@ impl Progress {
     ///
     /// # Errors
     /// The command cannot be started.
-    pub(crate) fn run(&self, name: &str, command: &mut Command) -> Result<Finished> {
+    pub(crate) fn run(&self, name: &str, command: &mut Command) -> Result<CommandResult> {
         let started = Instant::now();
         let shown = words(command);
         let bar = self.begin(name, &shown);
@@ -82,7 +82,7 @@ impl Progress {
             bar.finish_and_clear();
         }
         self.append(name, &output)?;
-        Ok(Finished { success: status.success() && in_time, output, took: started.elapsed() })
+        Ok(CommandResult { success: status.success() && in_time, output, took: started.elapsed() })
     }
 
     /// Runs `command` as part of the step `name`, which fails with it.

@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Starts the ranks itself, on this host. Columns are those of nccl-tests.
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<bench::BenchArguments>),
-    /// Price a collective on machines that are not here, by every algorithm
+    /// Predict what a collective costs on machines that are not here, by every algorithm
     ///
     /// Nothing is sent: times come from the schedules and from what links cost.
     #[command(after_help = predict::EXAMPLES)]

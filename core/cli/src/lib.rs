@@ -5,7 +5,7 @@
 //! | `polyrank run`     | starts the ranks of a job on this host and watches them | `launch`  |
 //! | `polyrank store`   | serves a store for ranks that come and go               | `serve`   |
 //! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
-//! | `polyrank predict` | prices collectives on machines that are not here        | `predict` |
+//! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
 
 mod arguments;
 mod bench;

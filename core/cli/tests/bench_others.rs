@@ -51,13 +51,13 @@ fn stand_in(port: u16, name: &str) -> PathBuf {
 
 /// What a server has been asked, by kind.
 #[derive(Default)]
-struct Seen {
+struct RequestCounts {
     sets: AtomicU64,
     adds: AtomicU64,
 }
 
 /// Serves a client of TCPStore's protocol, as far as the load goes; none at its end.
-fn serve(stream: &TcpStream, seen: &Seen) -> Option<()> {
+fn serve(stream: &TcpStream, seen: &RequestCounts) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut hello = [0; 5];
     reader.read_exact(&mut hello).ok()?;
@@ -128,7 +128,7 @@ fn a_store_is_measured_by_both_of_its_doors() {
 fn no_more_requests_are_counted_than_a_server_has_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let python = stand_in(listener.local_addr().unwrap().port(), "counting");
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(RequestCounts::default());
     let counting = seen.clone();
     // It ends with the test's process.
     std::thread::spawn(move || {

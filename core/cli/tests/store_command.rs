@@ -19,29 +19,29 @@ use tungstenite::{Message, WebSocket};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running `polyrank store`; it is killed if a test fails.
-struct Served {
+struct ServedStore {
     child: Child,
     /// What it said, a URL a line.
     urls: Vec<String>,
 }
 
-impl Served {
+impl ServedStore {
     /// On a free port, with these words behind; it says `lines` URLs.
-    fn start(words: &[&str], lines: usize) -> Served {
+    fn start(words: &[&str], lines: usize) -> ServedStore {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
         command.args(["store", "--port", "0"]).args(words);
-        Served::run(command, lines)
+        ServedStore::run(command, lines)
     }
 
     /// On a free port, after a shell's command that sets limits.
-    fn limited(limit: &str) -> Served {
+    fn limited(limit: &str) -> ServedStore {
         let mut command = Command::new("sh");
         let program = env!("CARGO_BIN_EXE_polyrank");
         command.args(["-c", &format!("{limit} && exec {program} store --port 0")]);
-        Served::run(command, 2)
+        ServedStore::run(command, 2)
     }
 
-    fn run(mut command: Command, lines: usize) -> Served {
+    fn run(mut command: Command, lines: usize) -> ServedStore {
         command.stdout(Stdio::piped());
         command.env_remove("POLYRANK_ALLOWED_ORIGINS").env_remove("POLYRANK_RECONNECT_GRACE_MS");
         let mut child = command.spawn().unwrap();
@@ -53,7 +53,7 @@ impl Served {
         };
         assert_eq!(line(), "polyrank store");
         let urls = (0..lines).map(|_| line()).collect();
-        Served { child, urls }
+        ServedStore { child, urls }
     }
 
     fn port(&self) -> u16 {
@@ -65,7 +65,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedStore {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -87,14 +87,14 @@ fn greeted(port: u16, clients: usize) -> Vec<(TcpStream, [u8; 4])> {
 
 #[test]
 fn a_low_limit_of_open_files_is_raised_where_the_system_lets_it() {
-    let served = Served::limited("ulimit -Sn 40");
+    let served = ServedStore::limited("ulimit -Sn 40");
     let clients = greeted(served.port(), 300);
     assert!(clients.iter().all(|(_, echo)| echo == b"ping"));
 }
 
 #[test]
 fn clients_for_whom_there_is_no_room_are_told_and_come_in_when_others_leave() {
-    let served = Served::limited("ulimit -n 40");
+    let served = ServedStore::limited("ulimit -n 40");
     let clients = greeted(served.port(), 60);
     let full = clients.iter().filter(|(_, echo)| echo == b"FULL").count();
     assert!((20..40).contains(&full), "{full} of 60 were sent away");
@@ -110,7 +110,7 @@ fn clients_for_whom_there_is_no_room_are_told_and_come_in_when_others_leave() {
 #[test]
 fn it_serves_both_protocols_until_it_is_told_to_end() {
     for signal in [Signal::INT, Signal::TERM] {
-        let mut served = Served::start(&[], 2);
+        let mut served = ServedStore::start(&[], 2);
         let port = served.port();
         let expected = [format!("tcp://localhost:{port}"), format!("ws://localhost:{port}")];
         assert_eq!(served.urls, expected);
@@ -127,7 +127,7 @@ fn it_serves_both_protocols_until_it_is_told_to_end() {
 
 #[test]
 fn a_port_that_is_taken_is_named() {
-    let served = Served::start(&[], 2);
+    let served = ServedStore::start(&[], 2);
     let port = served.port().to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_polyrank"))
         .args(["store", "--port", &port])
@@ -153,7 +153,7 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let words = ["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()];
-    let served = Served::start(&words, 3);
+    let served = ServedStore::start(&words, 3);
     let port = served.port();
     assert_eq!(served.urls[2], format!("wss://localhost:{port}"));
     let test = "encrypted_connections_are_checked_against_the_trusted_roots";
@@ -168,7 +168,7 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
     let trusting = run(&served.urls[2], true);
     assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stderr));
     // A server without a certificate is told apart from one that is not trusted.
-    let bare = Served::start(&[], 2);
+    let bare = ServedStore::start(&[], 2);
     let refused = run(&format!("wss://localhost:{}", bare.port()), true);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("write ws://"), "{text}");
@@ -187,7 +187,7 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
 
 #[test]
 fn clients_that_never_read_do_not_make_the_server_grow() {
-    let served = Served::start(&[], 2);
+    let served = ServedStore::start(&[], 2);
     let witness = WebSocketStore::connect(&served.urls[1], LIMIT).unwrap();
     witness.set("big", &vec![1; 4 << 20]).unwrap();
     let before = resident_bytes(served.pid());
@@ -212,7 +212,7 @@ struct Deaf {
 }
 
 impl Deaf {
-    fn connect(served: &Served) -> Deaf {
+    fn connect(served: &ServedStore) -> Deaf {
         let stream = TcpStream::connect(("127.0.0.1", served.port())).unwrap();
         let (socket, _) = tungstenite::client(served.urls[1].as_str(), stream).unwrap();
         let mut deaf = Deaf { socket, session: Session::client(1 << 20, 0) };

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::capabilities::{Capabilities, Mismatches};
-pub use self::options::{BackendOptions, OfBackend};
+pub use self::options::{BackendOptions, SpecificOptions};
 use crate::blocking::unblock;
 use crate::clock::Instant;
-pub use crate::completion::Waiting;
+pub use crate::completion::WaitIntent;
 use crate::completion::{Completion, Outcome};
 pub use crate::executor::Envelope;
 pub use crate::generated::backend_options::*;
@@ -22,21 +22,21 @@ use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
+mod capabilities;
+#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+mod debug_level;
+mod departure;
+mod discovery;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
-mod bulletin;
-mod capabilities;
-mod departure;
-#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
-mod detail;
+mod group_status;
 mod inspect;
-mod meet;
+mod link_costs;
 #[cfg(all(unix, feature = "mpi"))]
 pub mod mpi;
 #[cfg(all(unix, feature = "nccl"))]
 pub mod nccl;
 pub(crate) mod options;
-mod prices;
 pub(crate) mod registration;
 pub mod registry;
 pub mod scheduled;
@@ -110,7 +110,7 @@ pub struct SmallCall {
     /// What all ranks know of it.
     pub agreed: CallFacts,
     /// Whether the caller waits for it at once.
-    pub waiting: Waiting,
+    pub waiting: WaitIntent,
 }
 
 impl Deref for SmallCall {
@@ -197,7 +197,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         call: Call,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation>;
     /// Tries to carry out a small collective at once, in the memory of the caller.
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
@@ -212,7 +212,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation>;
     /// Issues the receiving of a message.
     ///
@@ -222,7 +222,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation>;
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
@@ -243,7 +243,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         calls: Vec<Call>,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Vec<IssuedOperation>> {
         calls.into_iter().map(|call| self.collective(call, deadline, waiting)).collect()
     }
@@ -255,7 +255,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         messages: Vec<(Direction, Transfer)>,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Vec<IssuedOperation>> {
         let issue = |(direction, transfer)| match direction {
             Direction::Send => self.send(transfer, deadline, waiting),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Options that one backend takes, and no other.
-pub trait OfBackend: Any + fmt::Debug + PartialEq + Send + Sync {
+pub trait SpecificOptions: Any + fmt::Debug + PartialEq + Send + Sync {
     /// The name that the user knows them by: `NcclOptions`.
     const NAME: &'static str;
     /// The backend that takes them, lower case: `nccl`.
@@ -18,7 +18,7 @@ pub trait OfBackend: Any + fmt::Debug + PartialEq + Send + Sync {
 pub struct BackendOptions {
     name: &'static str,
     backend: &'static str,
-    chosen: Arc<dyn Chosen>,
+    chosen: Arc<dyn AnyOptions>,
 }
 
 impl BackendOptions {
@@ -33,12 +33,12 @@ impl BackendOptions {
     }
 
     /// The options, if they are a `T`.
-    pub fn get<T: OfBackend>(&self) -> Option<&T> {
+    pub fn get<T: SpecificOptions>(&self) -> Option<&T> {
         self.chosen.as_any().downcast_ref()
     }
 }
 
-impl<T: OfBackend> From<T> for BackendOptions {
+impl<T: SpecificOptions> From<T> for BackendOptions {
     fn from(chosen: T) -> BackendOptions {
         BackendOptions { name: T::NAME, backend: T::BACKEND, chosen: Arc::new(chosen) }
     }
@@ -56,13 +56,13 @@ impl PartialEq for BackendOptions {
     }
 }
 
-/// As [`OfBackend`], where the type is not known.
-trait Chosen: fmt::Debug + Send + Sync {
+/// As [`SpecificOptions`], where the type is not known.
+trait AnyOptions: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn is_like(&self, other: &dyn Any) -> bool;
 }
 
-impl<T: OfBackend> Chosen for T {
+impl<T: SpecificOptions> AnyOptions for T {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -79,7 +79,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq)]
     struct OfPigeons(u32);
 
-    impl OfBackend for OfPigeons {
+    impl SpecificOptions for OfPigeons {
         const NAME: &'static str = "PigeonOptions";
         const BACKEND: &'static str = "pigeons";
     }
@@ -87,7 +87,7 @@ mod tests {
     #[derive(Debug, PartialEq)]
     struct OfBottles(u32);
 
-    impl OfBackend for OfBottles {
+    impl SpecificOptions for OfBottles {
         const NAME: &'static str = "BottleOptions";
         const BACKEND: &'static str = "bottles";
     }

@@ -33,10 +33,10 @@ pub(crate) struct Registration {
 }
 
 /// Joins a group.
-pub(crate) type Connect = for<'a> fn(Bootstrap<'a>) -> Connecting<'a>;
+pub(crate) type Connect = for<'a> fn(Bootstrap<'a>) -> ConnectFuture<'a>;
 
 /// A group that is being joined.
-pub(crate) type Connecting<'a> =
+pub(crate) type ConnectFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>>> + Send + 'a>>;
 
 /// Finds the place of this process in the job, from what the caller says of it.

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::departure::Departure;
-use super::registration::{Bootstrap, Connecting};
+use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssuedOperation, LentMemory,
-    PersistentBuffers, SmallCall, Transfer, Waiting, meet,
+    PersistentBuffers, SmallCall, Transfer, WaitIntent, discovery,
 };
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
@@ -19,7 +19,7 @@ use crate::executor::{
     SlotProgress, SmallAttempt, SmallCollective, SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
-use crate::schedule::select::{Known, Overrides, Selector};
+use crate::schedule::select::{CallSize, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
@@ -52,7 +52,7 @@ struct IssueState {
 }
 
 /// Joins a group, when all its ranks are there.
-pub(super) fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+pub(super) fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
         let backend: Arc<dyn Backend> = Arc::new(ScheduledBackend::connect(bootstrap).await?);
         Ok(backend)
@@ -80,23 +80,25 @@ impl ScheduledBackend {
         let Bootstrap { backend, store, rank, size, group: name, timeout, .. } = bootstrap;
         let overrides = match overrides() {
             Ok(overrides) => overrides,
-            Err(error) => return Err(meet::refuse(store, name, (rank, size), error, timeout).await),
+            Err(error) => {
+                return Err(discovery::refuse(store, name, (rank, size), error, timeout).await);
+            }
         };
-        let meeting = meet::meet(store, name, (rank, size), timeout).await?;
-        let spin = SpinPolicy::for_host(meeting.ranks_on_host);
-        let transport: Box<dyn Transport> = meeting.transport;
+        let discovery = discovery::discover(store, name, (rank, size), timeout).await?;
+        let spin = SpinPolicy::for_host(discovery.ranks_on_host);
+        let transport: Box<dyn Transport> = discovery.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
         let mut executor = Executor::new(transport, group, Instant::now())
-            .with_ranks_on_host(meeting.ranks_on_host);
-        if let Some(board) = meeting.board {
+            .with_ranks_on_host(discovery.ranks_on_host);
+        if let Some(board) = discovery.board {
             executor = executor.with_board(board);
         }
-        let selector = Selector::new(&meeting.topology, &meeting.prices, overrides);
-        let schedules = Cache::new(Arc::new(meeting.topology));
+        let selector = Selector::new(&discovery.topology, &discovery.link_costs, overrides);
+        let schedules = Cache::new(Arc::new(discovery.topology));
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, (rank, size), meeting.sessions);
+        let inspector = StallInspector::install(&driver, store, (rank, size), discovery.sessions);
         Ok(ScheduledBackend {
             backend,
             group: name.to_owned(),
@@ -125,11 +127,11 @@ impl Backend for ScheduledBackend {
         &self,
         call: Call,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
         let on_board = self.is_small(collective, call.shared_bytes);
-        let known = Known { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
+        let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let algorithm = self.algorithm(collective, known, on_board);
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
@@ -171,7 +173,7 @@ impl Backend for ScheduledBackend {
         if !self.is_small(collective, call.shared_bytes) {
             return Attempt::Declined;
         }
-        let known = Known { bytes: call.shared_bytes, equal_blocks: false };
+        let known = CallSize { bytes: call.shared_bytes, equal_blocks: false };
         let fingerprint = call.fingerprint(self.algorithm(collective, known, true) as u8);
         let (given, _) = memory.lengths();
         if given > BOARD_BYTES {
@@ -223,7 +225,7 @@ impl Backend for ScheduledBackend {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         self.message(transfer, deadline, |message| self.driver.send(message, waiting))
     }
@@ -232,7 +234,7 @@ impl Backend for ScheduledBackend {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
     }
@@ -339,7 +341,7 @@ impl ScheduledBackend {
 
     /// The algorithm that stands in the fingerprint of a call, whether it goes over the board or
     /// not. Of an alltoall it is what is run if some rank's blocks do not fit the board.
-    fn algorithm(&self, collective: Collective, known: Known, on_board: bool) -> usize {
+    fn algorithm(&self, collective: Collective, known: CallSize, on_board: bool) -> usize {
         match on_board && collective != Collective::Alltoall {
             true => usize::from(BOARD_ALGORITHM),
             false => self.selector.choose(collective, known),

@@ -190,11 +190,11 @@ mod elsewhere {
 
     use super::*;
 
-    type Pending = Pin<Box<dyn Future<Output = ()> + Send>>;
+    type InspectFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
     pub(super) fn hook(inspector: &Arc<StallInspector>) -> impl Fn() + Send + Sync + use<> {
         let inspector = inspector.clone();
-        let pending: Mutex<Option<Pending>> = Mutex::new(None);
+        let pending: Mutex<Option<InspectFuture>> = Mutex::new(None);
         move || {
             // Whoever holds it polls it already.
             let Ok(mut pending) = pending.try_lock() else { return };

@@ -12,7 +12,7 @@ use std::task::Poll;
 use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
-use super::resolve::{Resolved, resolve, unsupported};
+use super::resolve::{ResolvedCall, resolve, unsupported};
 use super::settings::Settings;
 use super::value::{Arguments, Foreign, Value};
 use crate::backend::registry::{self, BackendSpec};
@@ -23,7 +23,7 @@ use crate::request::{Method, Role};
 use crate::{Error, ProcessGroup, Result, distributed};
 
 /// What a call does, on its way.
-pub type Running = Pin<Box<dyn Future<Output = Result<Answer>>>>;
+pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>>>>;
 
 /// A method, free function, constructor or attribute, by the name of its table.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub struct Entry {
     pub(crate) order: Order,
     /// Whether it may wait for other ranks or for a store.
     pub waits: bool,
-    /// What it does. None for what takes tensors, which [`Staged`](super::Staged) carries out, and
+    /// What it does. None for what takes tensors, which [`StagedOperation`](super::Staged) carries out, and
     /// for what each language does in its own way.
-    pub(crate) run: Option<fn(Invocation) -> Running>,
+    pub(crate) run: Option<fn(Invocation) -> AnswerFuture>,
 }
 
 /// A place in the order of the calls of a store.
@@ -54,7 +54,7 @@ pub struct StorePlace {
 pub struct Invocation {
     entry: &'static Entry,
     this: Option<Object>,
-    resolved: Resolved,
+    resolved: ResolvedCall,
     objects: Vec<Object>,
     /// A socket that the language was given, where it knows its sockets by numbers.
     listener: Option<TcpListener>,
@@ -89,7 +89,7 @@ impl Invocation {
     pub fn of(
         entry: &'static Entry,
         this: Option<Object>,
-        resolved: Resolved,
+        resolved: ResolvedCall,
         objects: Vec<Object>,
     ) -> Invocation {
         Invocation { entry, this, resolved, objects, listener: None }
@@ -110,7 +110,7 @@ impl Invocation {
     }
 
     /// Starts what it does. Nothing happens before the future is polled.
-    pub fn start(self) -> Running {
+    pub fn start(self) -> AnswerFuture {
         match self.entry.run {
             Some(run) => run(self),
             None => {

@@ -1,13 +1,13 @@
 //! Resolved calls of collectives as [`Request`]s, by the roles of their parameters.
 
-use super::resolve::{Resolved, unsupported};
+use super::resolve::{ResolvedCall, unsupported};
 use super::value::{Foreign, Value};
 use crate::request::{
     CallArguments, Parameter, RecordType, Request, Role, TensorArgument, invalid,
 };
 use crate::{Collective, Error, Result, Tensor};
 
-impl Resolved {
+impl ResolvedCall {
     /// The group that a free function was given; none is the default group.
     pub fn group(&self) -> Option<&Foreign> {
         self.value_of(Role::Group).and_then(|value| match value {
@@ -34,7 +34,7 @@ impl Resolved {
     /// `rank_in_group` gives the rank of a global rank.
     ///
     /// # Errors
-    /// As [`Resolved::request`], and those of `rank_in_group`.
+    /// As [`ResolvedCall::request`], and those of `rank_in_group`.
     pub fn request_in(
         self,
         size: u32,

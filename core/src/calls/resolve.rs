@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// A call whose overload is known.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct ResolvedCall {
     /// The method.
     pub method: &'static Method,
     /// The position of its overload.
@@ -24,14 +24,14 @@ pub struct Resolved {
 /// - [`Error::Unsupported`] if the method is not built.
 /// - [`Error::InvalidType`] if no overload takes the arguments; it lists the accepted forms.
 /// - [`Error::InvalidArgument`] for a negative length of time.
-pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<Resolved> {
+pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<ResolvedCall> {
     if method.unbuilt {
         return Err(unsupported(format!("{}.{}", method.interface, method.name)));
     }
     for (position, overload) in method.overloads.iter().enumerate() {
         if let Ok(places) = places(overload, &arguments) {
             let values = fill(method, overload, &places, &mut arguments)?;
-            return Ok(Resolved { method, overload: position, values });
+            return Ok(ResolvedCall { method, overload: position, values });
         }
     }
     Err(Error::InvalidType { message: message(method, &arguments) })
@@ -58,7 +58,7 @@ fn is_any(parameter: &Parameter) -> bool {
     matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
 }
 
-impl Resolved {
+impl ResolvedCall {
     /// The parameters of the overload.
     pub fn parameters(&self) -> &'static [Parameter] {
         self.method.overloads[self.overload].parameters
@@ -76,7 +76,7 @@ impl Resolved {
     /// The value of the parameter of this role; none if there is no such parameter.
     ///
     /// # Errors
-    /// As [`Resolved::take`].
+    /// As [`ResolvedCall::take`].
     pub(super) fn look<T: FromValue>(&self, role: Role) -> Result<Option<T>> {
         let position = self.parameters().iter().position(|parameter| parameter.role == role);
         position

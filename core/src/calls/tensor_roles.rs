@@ -1,7 +1,7 @@
 //! Which tensors a resolved call reads and writes, by the roles of its parameters. The same for all
 //! languages. Knows nothing of what calls do.
 
-use super::resolve::Resolved;
+use super::resolve::ResolvedCall;
 use super::value::Value;
 use crate::request::Role;
 use crate::{Error, Result, Tensor};
@@ -36,7 +36,7 @@ impl Value {
     }
 }
 
-impl Resolved {
+impl ResolvedCall {
     /// Refuses a call that writes a tensor whose memory is read-only.
     ///
     /// # Errors

@@ -16,14 +16,14 @@ pub type Outcome = Box<dyn FnOnce() + Send>;
 
 /// Who will make an issued operation progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitIntent {
     /// The caller waits immediately.
     Soon,
     /// The caller most likely waits immediately, but need not.
     Likely,
     /// The caller goes on with something else first.
     Later,
-    /// As [`Waiting::Later`], by a caller that must not spend time on frames that have arrived:
+    /// As [`WaitIntent::Later`], by a caller that must not spend time on frames that have arrived:
     /// another thread starts to process them.
     OtherThread,
 }

@@ -11,7 +11,7 @@ use super::{FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, SlotProgress, WINDOW};
 use crate::Error;
 use crate::completion::Completion;
 use crate::schedule::Action;
-use crate::transport::{Arrived, Destination, Payload, Rank, Transport};
+use crate::transport::{ArrivedPayload, Destination, Payload, Rank, Transport};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{Header, Kind};
 
@@ -378,7 +378,7 @@ impl State {
         peer: Rank,
         header: &Header,
         incoming: PayloadTarget,
-        payload: &Arrived<'_>,
+        payload: &ArrivedPayload<'_>,
     ) {
         match incoming {
             PayloadTarget::Step { sequence, step } => {
@@ -409,7 +409,7 @@ impl State {
     }
 
     /// Keeps a frame of an operation that is not issued here yet.
-    fn keep_unexpected(&mut self, peer: Rank, header: &Header, payload: &Arrived<'_>) {
+    fn keep_unexpected(&mut self, peer: Rank, header: &Header, payload: &ArrivedPayload<'_>) {
         let kept = bytes_of(payload).to_vec();
         if !payload.holds() {
             return;
@@ -436,7 +436,7 @@ impl State {
     /// The receiver allows a large message, or more of it.
     pub(super) fn ready_arrived(&mut self, peer: Rank, header: &Header) {
         if self.is_to_come(header.sequence) {
-            self.keep_unexpected(peer, header, &Arrived::Discarded);
+            self.keep_unexpected(peer, header, &ArrivedPayload::Discarded);
             return;
         }
         let Some(running) = self.in_flight.get(header.sequence) else {

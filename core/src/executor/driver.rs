@@ -20,7 +20,7 @@ use super::{
     Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy, StallReport,
 };
 use crate::clock::Instant;
-use crate::completion::{Completion, Notification, Waiting};
+use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
 use crate::transport::{Bell, Interest, Rank, wait};
 use crate::wire::abort::Abort;
@@ -97,7 +97,7 @@ impl Driver {
     /// Starts a collective, and moves it as far as it goes at once if `waiting` does not leave that
     /// to others. What is over by then is told when the caller drops the result, which it does when
     /// it holds no lock.
-    pub fn submit(&self, operation: Operation, waiting: Waiting) -> DeferredCompletions<'_> {
+    pub fn submit(&self, operation: Operation, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
     }
@@ -108,13 +108,13 @@ impl Driver {
     }
 
     /// Starts to send a message, as [`Driver::submit`] starts a collective.
-    pub fn send(&self, message: Message, waiting: Waiting) -> DeferredCompletions<'_> {
+    pub fn send(&self, message: Message, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.send(message, now))
     }
 
     /// Starts to receive a message, as [`Driver::submit`] starts a collective.
-    pub fn recv(&self, message: Message, waiting: Waiting) -> DeferredCompletions<'_> {
+    pub fn recv(&self, message: Message, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.recv(message, now))
     }
@@ -257,7 +257,7 @@ impl Driver {
     fn start(
         &self,
         completion: &Arc<Completion>,
-        waiting: Waiting,
+        waiting: WaitIntent,
         start: impl FnOnce(&mut Executor, Instant),
     ) -> DeferredCompletions<'_> {
         let mut finished = Vec::new();
@@ -267,13 +267,16 @@ impl Driver {
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
         match waiting {
-            Waiting::Soon | Waiting::Likely | Waiting::Later => self.turn(&mut finished, start),
-            Waiting::OtherThread => self.act(&mut finished, |executor, now| {
+            WaitIntent::Soon | WaitIntent::Likely | WaitIntent::Later => {
+                self.turn(&mut finished, start)
+            }
+            WaitIntent::OtherThread => self.act(&mut finished, |executor, now| {
                 start(executor, now);
                 Progress { moved: true, unfinished: true }
             }),
         };
-        if waiting != Waiting::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+        if waiting != WaitIntent::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0
+        {
             self.attend();
         }
         DeferredCompletions { driver: self, finished }

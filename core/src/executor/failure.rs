@@ -12,7 +12,7 @@ use crate::Error;
 use crate::clock::Instant;
 use crate::completion::{collective_name, error_of, tagged_name};
 use crate::schedule::Action;
-use crate::transport::{Lost, Payload, Rank, Transport};
+use crate::transport::{LossReason, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
 
@@ -309,7 +309,7 @@ impl State {
     }
 
     /// The connection to a peer is gone.
-    pub(super) fn peer_lost(&mut self, peer: Rank, why: Lost) {
+    pub(super) fn peer_lost(&mut self, peer: Rank, why: LossReason) {
         let state = self.peers.of(peer);
         state.incoming = PayloadTarget::Nothing;
         if state.lost.is_some() {
@@ -317,13 +317,13 @@ impl State {
         }
         // A rank that left over the board may be gone before it took in this rank's connection.
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
-        let why = if has_left { Lost::Goodbye } else { why };
+        let why = if has_left { LossReason::Goodbye } else { why };
         state.lost = Some(why.clone());
         if self.is_failing() {
             return;
         }
         let why = match why {
-            Lost::Goodbye => {
+            LossReason::Goodbye => {
                 self.departed += 1;
                 self.settle_departed(peer);
                 for sequence in self.in_flight.sequences() {
@@ -332,8 +332,8 @@ impl State {
                 self.check_departed_messages();
                 return;
             }
-            Lost::Died(why) | Lost::Unreachable(why) => why,
-            Lost::Protocol(why) => format!("it broke the protocol: {why}"),
+            LossReason::Died(why) | LossReason::Unreachable(why) => why,
+            LossReason::Protocol(why) => format!("it broke the protocol: {why}"),
         };
         if self.suspicion.is_none() {
             self.suspicion = Some(Suspicion { peer, why, until: self.now + GRACE });

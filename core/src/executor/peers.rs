@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::WINDOW;
-use crate::transport::{Lost, Rank};
+use crate::transport::{LossReason, Rank};
 
 /// Where the payload of the frame goes that a peer is sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,12 +89,12 @@ impl Peers {
 
     /// Whether a peer said goodbye.
     pub(super) fn has_left(&self, peer: Rank) -> bool {
-        self.get(peer).is_some_and(|peer| peer.lost == Some(Lost::Goodbye))
+        self.get(peer).is_some_and(|peer| peer.lost == Some(LossReason::Goodbye))
     }
 
     /// Those that said goodbye.
     pub(super) fn departed(&self) -> impl Iterator<Item = Rank> {
-        let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(Lost::Goodbye);
+        let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(LossReason::Goodbye);
         self.known.iter().filter(left).map(|(rank, _)| *rank)
     }
 
@@ -137,7 +137,7 @@ pub(super) struct Peer {
     /// Whether there ever was a frame or a connection between the two.
     pub(super) touched: bool,
     /// Why the connection is gone, if it is.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LossReason>,
     /// Whether its reason for breaking the group came.
     pub(super) abort_received: bool,
     /// Whether this rank's reason for breaking the group has left.

@@ -17,7 +17,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Outcome, error_of};
 use crate::kernels::Stores;
 use crate::tensor::Region;
-use crate::transport::{Arrived, Destination, Rank};
+use crate::transport::{ArrivedPayload, Destination, Rank};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
 use crate::{DType, Error};
@@ -398,7 +398,7 @@ impl State {
         peer: Rank,
         header: &Header,
         incoming: PayloadTarget,
-        payload: &Arrived<'_>,
+        payload: &ArrivedPayload<'_>,
     ) {
         if incoming == PayloadTarget::Matched {
             let Some(place) = self.messages.matched_place(peer, header.sequence) else { return };

@@ -11,7 +11,7 @@ use super::{
     StallReport,
 };
 use crate::clock::{self, CAN_BLOCK, Instant};
-use crate::completion::{Completion, Notification, Waiting};
+use crate::completion::{Completion, Notification, WaitIntent};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
@@ -81,7 +81,7 @@ impl Driver {
 
     /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
     /// when the caller drops the result, which it does when it holds no lock.
-    pub fn submit(&self, operation: Operation, _: Waiting) -> DeferredCompletions {
+    pub fn submit(&self, operation: Operation, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.submit(operation, now))
     }
 
@@ -97,7 +97,7 @@ impl Driver {
         fingerprint: &Fingerprint,
         small: &SmallCollective,
         memory: &mut LentMemory<'_>,
-        _: Waiting,
+        _: WaitIntent,
     ) -> (SmallAttempt, DeferredCompletions) {
         let mut executor = self.lock();
         let attempt = executor.try_small(sequence, fingerprint, small, memory, SpinBudget::NONE);
@@ -115,12 +115,12 @@ impl Driver {
     }
 
     /// Starts to send a message.
-    pub fn send(&self, message: Message, _: Waiting) -> DeferredCompletions {
+    pub fn send(&self, message: Message, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.send(message, now))
     }
 
     /// Starts to receive a message.
-    pub fn recv(&self, message: Message, _: Waiting) -> DeferredCompletions {
+    pub fn recv(&self, message: Message, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.recv(message, now))
     }
 

@@ -18,7 +18,7 @@ use super::unexpected_frames::UnexpectedFrames;
 use crate::Result;
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification};
-use crate::transport::{Arrived, Destination, Lost, Payload, Rank, Sink, Transport};
+use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
 
@@ -333,7 +333,7 @@ impl Sink for State {
         destination
     }
 
-    fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>) {
+    fn arrived(&mut self, peer: Rank, header: &Header, payload: ArrivedPayload<'_>) {
         let incoming = std::mem::take(&mut self.peers.of(peer).incoming);
         if header.generation != self.group.generation {
             return;
@@ -370,18 +370,18 @@ impl Sink for State {
         }
     }
 
-    fn lost(&mut self, peer: Rank, why: Lost) {
+    fn lost(&mut self, peer: Rank, why: LossReason) {
         self.peer_lost(peer, why);
     }
 }
 
 /// The bytes of a payload that was not put in place.
-pub(super) fn bytes_of<'a>(payload: &'a Arrived<'_>) -> &'a [u8] {
+pub(super) fn bytes_of<'a>(payload: &'a ArrivedPayload<'_>) -> &'a [u8] {
     payload.bytes().unwrap_or_default()
 }
 
 impl State {
-    fn abort_arrived(&mut self, peer: Rank, payload: &Arrived<'_>) {
+    fn abort_arrived(&mut self, peer: Rank, payload: &ArrivedPayload<'_>) {
         self.peers.of(peer).abort_received = true;
         let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
             rank: peer,

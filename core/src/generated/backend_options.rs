@@ -3,7 +3,7 @@
 //! What is chosen about one backend: `Default`, a builder method for each field, and out of the
 //! record that another language gives.
 
-use crate::backend::options::{BackendOptions, OfBackend};
+use crate::backend::options::{BackendOptions, SpecificOptions};
 use crate::calls::{FromValue, Members, Value};
 
 /// What a record of this name says about the backend whose options it has; none if it has those of
@@ -210,7 +210,7 @@ impl FromValue for NcclOptions {
     }
 }
 
-impl OfBackend for NcclOptions {
+impl SpecificOptions for NcclOptions {
     const NAME: &'static str = "NcclOptions";
     const BACKEND: &'static str = "nccl";
 }

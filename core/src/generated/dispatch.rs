@@ -11,7 +11,7 @@ use super::roles::Order;
 use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::implementations;
-use crate::calls::invocation::{Entry, Invocation, Running, references};
+use crate::calls::invocation::{AnswerFuture, Entry, Invocation, references};
 use crate::calls::resolve::unsupported;
 use crate::calls::{Method, Overload};
 
@@ -1249,7 +1249,7 @@ const fn attribute(interface: &'static str, name: &'static str) -> Method {
 }
 
 /// What only stands in the surface. Resolving such a call fails before it gets here.
-fn unbuilt(call: Invocation) -> Running {
+fn unbuilt(call: Invocation) -> AnswerFuture {
     let error = unsupported(call.path());
     Box::pin(std::future::ready(Err(error)))
 }

@@ -5,7 +5,7 @@ use super::forms::{
     map_halves,
 };
 use super::halves::{ComparedBf16, ComparedF16};
-use super::number::{Bits, Float, Lanes, Number, Ordered, Truth};
+use super::number::{Bits, Float, Lanes, Number, OrderedElement, Truth};
 use super::processor::as_ieee;
 use super::quotient::Quotient;
 use crate::{DType, ReduceOp};
@@ -67,7 +67,7 @@ pub(super) fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
 /// unsigned `U`, and bits those of bytes, so that one loop serves several types.
 fn integer<T, U, const N: usize>(op: ReduceOp, memory: Memory<'_>)
 where
-    T: Ordered + Lanes<Bytes = [u8; N]>,
+    T: OrderedElement + Lanes<Bytes = [u8; N]>,
     U: Number + Lanes<Bytes = [u8; N]>,
 {
     match op {
@@ -98,7 +98,7 @@ fn bits(op: ReduceOp, memory: Memory<'_>) {
     }
 }
 
-fn float<T: Number + Ordered + Lanes<Bytes = [u8; N]>, const N: usize>(
+fn float<T: Number + OrderedElement + Lanes<Bytes = [u8; N]>, const N: usize>(
     op: ReduceOp,
     memory: Memory<'_>,
 ) {
@@ -112,7 +112,7 @@ fn float<T: Number + Ordered + Lanes<Bytes = [u8; N]>, const N: usize>(
 }
 
 /// Elements that are computed with as `H`, and compared as `C`.
-fn half<H: HalfType, C: Ordered + Lanes<Bytes = [u8; 2]>>(op: ReduceOp, memory: Memory<'_>) {
+fn half<H: HalfType, C: OrderedElement + Lanes<Bytes = [u8; 2]>>(op: ReduceOp, memory: Memory<'_>) {
     match op {
         ReduceOp::Product => combine_halves::<H, Multiply>(memory),
         ReduceOp::Min => combine_ordered(memory, C::least),

@@ -24,7 +24,7 @@ pub(super) fn combine<T: Lanes<Bytes = [u8; N]>, const N: usize>(
     memory: Memory<'_>,
     f: impl Fn(T, T) -> T + Copy,
 ) {
-    widest(Combining { memory, f, elements: PhantomData });
+    widest(CombineForm { memory, f, elements: PhantomData });
 }
 
 /// Combines elements where it decides between signed zeros.
@@ -52,7 +52,7 @@ pub(super) fn map<T: Lanes<Bytes = [u8; N]>, const N: usize>(
     memory: &mut [u8],
     f: impl Fn(T) -> T + Copy,
 ) {
-    widest(Mapping { memory, f, elements: PhantomData });
+    widest(MapForm { memory, f, elements: PhantomData });
 }
 
 /// Replaces half-precision elements.
@@ -62,7 +62,7 @@ pub(super) fn map_halves<H: HalfType>(memory: &mut [u8], f: impl Fn(f32) -> f32 
 
 /// Copies past the cache.
 pub(super) fn stream(into: &mut [u8], from: &[u8]) {
-    widest(Copying { into, from });
+    widest(CopyForm { into, from });
 }
 
 /// An operator for which the order of operands makes no difference.
@@ -155,13 +155,13 @@ impl Memory<'_> {
     }
 }
 
-struct Combining<'a, T, F> {
+struct CombineForm<'a, T, F> {
     memory: Memory<'a>,
     f: F,
     elements: PhantomData<T>,
 }
 
-impl<T, F, const N: usize> Loop for Combining<'_, T, F>
+impl<T, F, const N: usize> Loop for CombineForm<'_, T, F>
 where
     T: Lanes<Bytes = [u8; N]>,
     F: Fn(T, T) -> T + Copy,
@@ -186,13 +186,13 @@ impl<H: HalfType, O: Arithmetic> Loop for CombiningHalves<'_, H, O> {
     }
 }
 
-struct Mapping<'a, T, F> {
+struct MapForm<'a, T, F> {
     memory: &'a mut [u8],
     f: F,
     elements: PhantomData<T>,
 }
 
-impl<T, F, const N: usize> Loop for Mapping<'_, T, F>
+impl<T, F, const N: usize> Loop for MapForm<'_, T, F>
 where
     T: Lanes<Bytes = [u8; N]>,
     F: Fn(T) -> T + Copy,
@@ -218,12 +218,12 @@ impl<H: HalfType, F: Fn(f32) -> f32 + Copy> Loop for MappingHalves<'_, H, F> {
     }
 }
 
-struct Copying<'a> {
+struct CopyForm<'a> {
     into: &'a mut [u8],
     from: &'a [u8],
 }
 
-impl Loop for Copying<'_> {
+impl Loop for CopyForm<'_> {
     const OF_HALVES: bool = false;
     #[inline(always)]
     fn run<V: Instructions>(self) {

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::instructions::{Halves, Instructions, LANES, for_each_lane, lanes};
-use super::number::{Float, Lanes, Number, Ordered};
+use super::number::{Float, Lanes, Number, OrderedElement};
 
 /// Half-precision elements, of which functions of `f32` are computed.
 ///
@@ -143,15 +143,15 @@ impl<V: Instructions> Half for Bf16s<V> {
 
 /// A half-precision number that is only compared, by its bits: `INFINITY` are those of infinity.
 #[derive(Clone, Copy)]
-pub(super) struct Compared<const INFINITY: u16>(u16);
+pub(super) struct HalfBits<const INFINITY: u16>(u16);
 
 /// A binary16 number.
-pub(super) type ComparedF16 = Compared<0x7c00>;
+pub(super) type ComparedF16 = HalfBits<0x7c00>;
 
 /// A bfloat16 number.
-pub(super) type ComparedBf16 = Compared<0x7f80>;
+pub(super) type ComparedBf16 = HalfBits<0x7f80>;
 
-impl<const INFINITY: u16> Compared<INFINITY> {
+impl<const INFINITY: u16> HalfBits<INFINITY> {
     /// Infinity with the highest bit of the fraction.
     const NAN: u16 = INFINITY | (INFINITY & INFINITY.wrapping_neg()) >> 1;
 
@@ -171,19 +171,19 @@ impl<const INFINITY: u16> Compared<INFINITY> {
     #[inline(always)]
     fn unless_nan(self, other: Self, chosen: Self) -> Self {
         if self.magnitude() > INFINITY || other.magnitude() > INFINITY {
-            Compared(Self::NAN)
+            HalfBits(Self::NAN)
         } else {
             chosen
         }
     }
 }
 
-impl<const INFINITY: u16> Lanes for Compared<INFINITY> {
+impl<const INFINITY: u16> Lanes for HalfBits<INFINITY> {
     type Bytes = [u8; 2];
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
     fn load(bytes: [u8; 2]) -> Self {
-        Compared(u16::from_ne_bytes(bytes))
+        HalfBits(u16::from_ne_bytes(bytes))
     }
     #[inline(always)]
     fn store(self) -> [u8; 2] {
@@ -191,7 +191,7 @@ impl<const INFINITY: u16> Lanes for Compared<INFINITY> {
     }
 }
 
-impl<const INFINITY: u16> Ordered for Compared<INFINITY> {
+impl<const INFINITY: u16> OrderedElement for HalfBits<INFINITY> {
     // Of equal numbers (signed zeros) `other` is taken, as of wider floats.
     #[inline(always)]
     fn least(self, other: Self) -> Self {

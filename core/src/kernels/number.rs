@@ -22,7 +22,7 @@ pub(super) trait Number: Lanes {
 }
 
 /// Elements that have an order.
-pub(super) trait Ordered: Lanes {
+pub(super) trait OrderedElement: Lanes {
     /// The lesser; NaN if either is.
     fn least(self, other: Self) -> Self;
     /// The greater; NaN if either is.
@@ -80,7 +80,7 @@ macro_rules! integers {
                 self.wrapping_mul(other)
             }
         }
-        impl Ordered for $number {
+        impl OrderedElement for $number {
             #[inline(always)]
             fn least(self, other: Self) -> Self {
                 self.min(other)
@@ -119,7 +119,7 @@ macro_rules! floats {
                 (self * other).canonical()
             }
         }
-        impl Ordered for $number {
+        impl OrderedElement for $number {
             // Of equal numbers (signed zeros) `other` is taken: the order of operands decides, and
             // that is the same on all ranks.
             #[inline(always)]

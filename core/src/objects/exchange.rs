@@ -3,7 +3,7 @@
 //! A rank that could not encode its object takes part all the same and sends why, so that nobody
 //! waits for it in vain: whoever was to get the object raises what it says.
 
-use super::payload::{Codec, Encoded, Payload};
+use super::payload::{Codec, EncodedObject, Payload};
 use crate::blocking::WaitMode;
 use crate::request::{Role, TypedCall, tables};
 use crate::{Element, Error, ProcessGroup, Request, Result, Tensor, Work};
@@ -27,7 +27,7 @@ pub(crate) struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// All ranks get the payload of `root`, which alone gives one.
-    pub(crate) async fn broadcast(self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
+    pub(crate) async fn broadcast(self, mine: Option<EncodedObject>, root: u32) -> Result<Payload> {
         let mine = mine.map(pack);
         let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
         let header = self.broadcast_vec(header.to_vec(), root).await?;
@@ -41,7 +41,7 @@ impl Exchange<'_> {
     }
 
     /// All ranks get every rank's payload, by rank.
-    pub(crate) async fn all_gather(self, mine: Encoded) -> Result<Vec<Payload>> {
+    pub(crate) async fn all_gather(self, mine: EncodedObject) -> Result<Vec<Payload>> {
         let (header, bytes) = pack(mine);
         let headers = self.all_headers(header).await?;
         let all = self.all_gather_vecs(buffers(&headers)?, bytes).await?;
@@ -49,7 +49,11 @@ impl Exchange<'_> {
     }
 
     /// `root` gets every rank's payload, by rank; the others get nothing.
-    pub(crate) async fn gather(self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
+    pub(crate) async fn gather(
+        self,
+        mine: EncodedObject,
+        root: u32,
+    ) -> Result<Option<Vec<Payload>>> {
         let failure = mine.as_ref().err().cloned();
         let (header, bytes) = pack(mine);
         let headers = self.all_headers(header).await?;
@@ -93,7 +97,7 @@ impl Exchange<'_> {
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
-    pub(crate) async fn send(self, mine: Encoded, peer: u32) -> Result<()> {
+    pub(crate) async fn send(self, mine: EncodedObject, peer: u32) -> Result<()> {
         let failure = mine.as_ref().err().cloned();
         let (header, bytes) = pack(mine);
         self.send_vec(header.to_vec(), peer, SIZES_TAG).await?;
@@ -183,7 +187,7 @@ fn single<T: Element>(mut tensors: Vec<Tensor>) -> Result<Vec<T>> {
     tensors.pop().map_or_else(|| Ok(Vec::new()), Tensor::into_vec)
 }
 
-fn pack(encoded: Encoded) -> (Header, Vec<u8>) {
+fn pack(encoded: EncodedObject) -> (Header, Vec<u8>) {
     let (code, bytes) = match encoded {
         Ok(Payload { codec: Codec::Cbor, bytes }) => (0, bytes),
         Ok(Payload { codec: Codec::Pickle, bytes }) => (1, bytes),

@@ -9,7 +9,7 @@ mod payload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use payload::{Codec, Encoded, EncodedList, Payload};
+pub use payload::{Codec, EncodedList, EncodedObject, Payload};
 
 use crate::{Error, ProcessGroup, Result};
 
@@ -153,7 +153,7 @@ impl ProcessGroup {
     }
 
     /// What this rank gives to a broadcast.
-    fn own<T: Serialize>(&self, object: &T, root: u32) -> Option<Encoded> {
+    fn own<T: Serialize>(&self, object: &T, root: u32) -> Option<EncodedObject> {
         (self.rank() == root).then(|| encode(object))
     }
 
@@ -176,7 +176,7 @@ impl ProcessGroup {
     }
 }
 
-fn encode<T: Serialize>(object: &T) -> Encoded {
+fn encode<T: Serialize>(object: &T) -> EncodedObject {
     let mut bytes = Vec::new();
     match ciborium::into_writer(object, &mut bytes) {
         Ok(()) => Ok(Payload { codec: Codec::Cbor, bytes }),

@@ -24,7 +24,7 @@ pub struct Payload {
 }
 
 /// An encoded object, or why it could not be encoded.
-pub type Encoded = std::result::Result<Payload, String>;
+pub type EncodedObject = std::result::Result<Payload, String>;
 
 /// The objects of a scatter, or why they could not be encoded.
 pub type EncodedList = std::result::Result<Vec<Payload>, String>;
@@ -35,7 +35,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object;
     /// those of [`ProcessGroup::broadcast`].
-    pub fn broadcast_payload(&self, mine: Option<Encoded>, root: u32) -> Result<Payload> {
+    pub fn broadcast_payload(&self, mine: Option<EncodedObject>, root: u32) -> Result<Payload> {
         block_on(self.exchange().broadcast(mine, root))
     }
 
@@ -45,7 +45,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::broadcast_payload`].
     pub async fn broadcast_payload_async(
         &self,
-        mine: Option<Encoded>,
+        mine: Option<EncodedObject>,
         root: u32,
     ) -> Result<Payload> {
         self.exchange().broadcast(mine, root).await
@@ -56,7 +56,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
     /// encode its object; those of [`ProcessGroup::allgather`].
-    pub fn all_gather_payloads(&self, mine: Encoded) -> Result<Vec<Payload>> {
+    pub fn all_gather_payloads(&self, mine: EncodedObject) -> Result<Vec<Payload>> {
         block_on(self.exchange().all_gather(mine))
     }
 
@@ -64,7 +64,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::all_gather_payloads`].
-    pub async fn all_gather_payloads_async(&self, mine: Encoded) -> Result<Vec<Payload>> {
+    pub async fn all_gather_payloads_async(&self, mine: EncodedObject) -> Result<Vec<Payload>> {
         self.exchange().all_gather(mine).await
     }
 
@@ -73,7 +73,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if one of them could not
     /// encode its object; those of [`ProcessGroup::gather`].
-    pub fn gather_payloads(&self, mine: Encoded, root: u32) -> Result<Option<Vec<Payload>>> {
+    pub fn gather_payloads(&self, mine: EncodedObject, root: u32) -> Result<Option<Vec<Payload>>> {
         block_on(self.exchange().gather(mine, root))
     }
 
@@ -83,7 +83,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::gather_payloads`].
     pub async fn gather_payloads_async(
         &self,
-        mine: Encoded,
+        mine: EncodedObject,
         root: u32,
     ) -> Result<Option<Vec<Payload>>> {
         self.exchange().gather(mine, root).await
@@ -115,7 +115,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType) if it could not be encoded; those of
     /// [`ProcessGroup::send`].
-    pub fn send_payload(&self, mine: Encoded, peer: u32) -> Result<()> {
+    pub fn send_payload(&self, mine: EncodedObject, peer: u32) -> Result<()> {
         block_on(self.exchange().send(mine, peer))
     }
 
@@ -123,7 +123,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::send_payload`].
-    pub async fn send_payload_async(&self, mine: Encoded, peer: u32) -> Result<()> {
+    pub async fn send_payload_async(&self, mine: EncodedObject, peer: u32) -> Result<()> {
         self.exchange().send(mine, peer).await
     }
 

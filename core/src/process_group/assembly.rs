@@ -198,12 +198,12 @@ struct CrossingObserver<'a> {
 struct Looks {
     has_published: bool,
     /// The circle that was there at the last look.
-    circle: Option<Vec<Waiting>>,
+    circle: Option<Vec<WaitingRank>>,
 }
 
 /// A rank that waits in a call for the next one of a circle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Waiting {
+struct WaitingRank {
     rank: u32,
     call: GroupCall,
 }
@@ -224,7 +224,7 @@ impl JoinObserver for CrossingObserver<'_> {
                 return Ok(None);
             };
             let why = describe(&circle);
-            for Waiting { call, .. } in &circle {
+            for WaitingRank { call, .. } in &circle {
                 rendezvous::end_join(self.store, &call.meeting(), &why).await?;
             }
             Ok(Some(why))
@@ -238,11 +238,11 @@ impl CrossingObserver<'_> {
     }
 
     /// The calls in which ranks wait for each other in a circle that this one waits for.
-    async fn circle(&self) -> Result<Option<Vec<Waiting>>> {
+    async fn circle(&self) -> Result<Option<Vec<WaitingRank>>> {
         if lock(&self.group.inner.group_calls).are_concurrent {
             return Ok(None);
         }
-        let mut path = vec![Waiting { rank: self.group.rank(), call: self.call.clone() }];
+        let mut path = vec![WaitingRank { rank: self.group.rank(), call: self.call.clone() }];
         let mut open = vec![self.missing(self.call).await?];
         let mut seen = BTreeSet::from([self.group.rank()]);
         while let Some(next) = open.last_mut() {
@@ -259,7 +259,7 @@ impl CrossingObserver<'_> {
             }
             if let Some(call) = self.call_of(rank).await? {
                 open.push(self.missing(&call).await?);
-                path.push(Waiting { rank, call });
+                path.push(WaitingRank { rank, call });
             }
         }
         Ok(None)
@@ -284,12 +284,12 @@ impl CrossingObserver<'_> {
 }
 
 /// Which calls cross.
-fn describe(circle: &[Waiting]) -> String {
+fn describe(circle: &[WaitingRank]) -> String {
     let next = circle.iter().cycle().skip(1);
     let waits: Vec<String> = circle
         .iter()
         .zip(next)
-        .map(|(Waiting { rank, call }, next)| {
+        .map(|(WaitingRank { rank, call }, next)| {
             format!("rank {rank} waits for rank {} in {}", next.rank, call.describe())
         })
         .collect();

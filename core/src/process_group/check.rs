@@ -1,14 +1,14 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
 use super::disjoint::disjoint;
-use crate::tensor::Twice;
+use crate::tensor::RepeatPolicy;
 use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
 
 /// A request that makes sense on this rank, with the operations that it is.
 #[derive(Debug)]
 pub struct CheckedRequest {
     pub(super) request: Request,
-    pub(super) operations: Vec<Checked>,
+    pub(super) operations: Vec<CheckedOperation>,
 }
 
 impl CheckedRequest {
@@ -20,7 +20,7 @@ impl CheckedRequest {
 
 /// One operation of a request, checked.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedOperation {
     /// The element type; `U8` where there are no tensors.
     pub(super) dtype: DType,
     /// Blocks of the input buffer.
@@ -33,7 +33,7 @@ pub(super) struct Checked {
 
 /// Checks `request` as rank `rank` of `size` ranks. One operation for each list of the request,
 /// or one in all where the lists belong together.
-pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Checked>> {
+pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<CheckedOperation>> {
     let facts = request.collective.facts();
     if facts.rooted && request.root >= size {
         let (name, root) = (request.name, request.root);
@@ -45,10 +45,10 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
         return invalid(format!("{name}: root_tensor must be in 0..{lists}, got {index}"));
     }
     if lists <= 1 || request.coalesced {
-        let all: Result<Vec<Checked>> =
+        let all: Result<Vec<CheckedOperation>> =
             (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
         if lists > 1 {
-            disjoint(request, &request.outputs.concat(), Twice::Refused)?;
+            disjoint(request, &request.outputs.concat(), RepeatPolicy::Refused)?;
         }
         return all;
     }
@@ -77,7 +77,7 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
              {odd} elements"
         ));
     }
-    disjoint(request, &request.outputs.concat(), Twice::Allowed)?;
+    disjoint(request, &request.outputs.concat(), RepeatPolicy::Allowed)?;
     Ok(vec![checked])
 }
 
@@ -89,7 +89,7 @@ impl crate::Facts {
     }
 }
 
-fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<Checked> {
+fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<CheckedOperation> {
     let facts = request.collective.facts();
     let at_root = !facts.rooted || rank == request.root;
     let mut input = request.inputs.get(list).cloned().unwrap_or_default();
@@ -104,14 +104,14 @@ fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<Checked> 
     count(request, "output", &output, facts.output, at_root, size)?;
     let dtype = same_dtype(request, input.iter().chain(&output))?;
     sizes(request, &input, &output, rank)?;
-    disjoint(request, &output, Twice::Refused)?;
+    disjoint(request, &output, RepeatPolicy::Refused)?;
     if facts.reduces && !request.reduce_op.supports(dtype) {
         return Err(Error::UnsupportedDType {
             reduce_op: request.reduce_op.name().into(),
             dtype: dtype.name().into(),
         });
     }
-    Ok(Checked { dtype, input, output, local: Vec::new() })
+    Ok(CheckedOperation { dtype, input, output, local: Vec::new() })
 }
 
 fn count(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ProcessGroup;
 use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Envelope, IssuedOperation, Transfer};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::{Error, Region, Result, Tensor, Work};
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -49,7 +49,7 @@ impl ProcessGroup {
         &self,
         messages: Vec<MessageRequest>,
         timeout: Option<Duration>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Vec<Work>> {
         if messages.is_empty() {
             return Ok(Vec::new());
@@ -74,7 +74,7 @@ impl ProcessGroup {
         &self,
         messages: Vec<MessageRequest>,
         timeout: Option<Duration>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Work> {
         let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
@@ -86,7 +86,7 @@ impl ProcessGroup {
         &self,
         messages: &[MessageRequest],
         timeout: Option<Duration>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<(Vec<IssuedOperation>, Arc<dyn Backend>)> {
         let tensors = messages.iter().map(|message| &message.tensor);
         let backend = self.backend_for("batch_isend_irecv", tensors)?;

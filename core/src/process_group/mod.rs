@@ -11,7 +11,7 @@ use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, Capabilities};
 use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::store::{ClosedStore, Store};
 use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut, single_tensor};
 use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
@@ -249,7 +249,7 @@ impl ProcessGroup {
     /// # Errors
     /// What is wrong with the request, or the failure of a broken group.
     pub fn issue(&self, request: Request) -> Result<Work> {
-        self.issue_as(request, Waiting::Later)
+        self.issue_as(request, WaitIntent::Later)
     }
 
     /// As [`ProcessGroup::issue`], for a caller who says whether it waits at once: then the
@@ -257,7 +257,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].
-    pub fn issue_as(&self, request: Request, waiting: Waiting) -> Result<Work> {
+    pub fn issue_as(&self, request: Request, waiting: WaitIntent) -> Result<Work> {
         self.issue_checked(self.check(request)?, waiting)
     }
 
@@ -265,7 +265,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// No backend serves its tensors; the failure of a broken group.
-    pub fn issue_checked(&self, checked: CheckedRequest, waiting: Waiting) -> Result<Work> {
+    pub fn issue_checked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
         let CheckedRequest { request, operations } = checked;
         let (rank, size) = (self.rank(), self.size());
         let deadline = self.deadline(request.timeout);
@@ -296,7 +296,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::issue`], and the operation's own failure.
     pub fn run(&self, request: Request) -> Result<()> {
-        self.issue_as(request, Waiting::Soon)?.wait(None)
+        self.issue_as(request, WaitIntent::Soon)?.wait(None)
     }
 
     /// Sends a tensor to `peer` (a rank of this group). Returns when the memory may be reused,
@@ -311,7 +311,7 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("send", lend(tensor))?;
-        self.issue_send(tensor, peer, tag, None, Waiting::Soon)?.wait(None)
+        self.issue_send(tensor, peer, tag, None, WaitIntent::Soon)?.wait(None)
     }
 
     /// Receives a tensor from `peer` (a rank of this group).
@@ -325,7 +325,7 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("recv", lend_mut(tensor))?;
-        self.issue_recv(tensor, Some(peer), tag, None, Waiting::Soon)?.wait(None)
+        self.issue_recv(tensor, Some(peer), tag, None, WaitIntent::Soon)?.wait(None)
     }
 
     /// Receives a tensor from whoever sends one with `tag`; the sender's rank.
@@ -339,7 +339,7 @@ impl ProcessGroup {
             return Ok(sender);
         }
         let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
-        let work = self.issue_recv(tensor, None, tag, None, Waiting::Soon)?;
+        let work = self.issue_recv(tensor, None, tag, None, WaitIntent::Soon)?;
         work.wait(None)?;
         Ok(work.source_rank().unwrap_or(self.rank()))
     }
@@ -350,7 +350,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::send`].
     pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
         let tensor = single_tensor("send", tensor.into_tensors())?;
-        self.issue_send(tensor, peer, tag, None, Waiting::Later)
+        self.issue_send(tensor, peer, tag, None, WaitIntent::Later)
     }
 
     /// As [`ProcessGroup::recv`] (from anybody without `peer`), owning the tensor until the work
@@ -365,7 +365,7 @@ impl ProcessGroup {
         tag: u32,
     ) -> Result<Work> {
         let tensor = single_tensor("recv", tensor.into_tensors())?;
-        self.issue_recv(tensor, peer, tag, None, Waiting::Later)
+        self.issue_recv(tensor, peer, tag, None, WaitIntent::Later)
     }
 
     /// Issues the sending of `tensor`.
@@ -378,7 +378,7 @@ impl ProcessGroup {
         peer: u32,
         tag: u32,
         timeout: Option<Duration>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Work> {
         self.check_peer("send", "destination", peer)?;
         let backend = self.backend_for("send", std::iter::once(&tensor))?;
@@ -397,7 +397,7 @@ impl ProcessGroup {
         peer: Option<u32>,
         tag: u32,
         timeout: Option<Duration>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<Work> {
         if let Some(peer) = peer {
             self.check_peer("recv", "source", peer)?;

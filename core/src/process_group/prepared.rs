@@ -8,7 +8,7 @@ use super::fast_path::{FastPathResult, HeldBuffers};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
 use crate::backend::AT_ONCE_BYTES;
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::request::{Role, SingleTensorRequest, TypedCall, tables};
 use crate::tensor::{LentMemory, single_tensor};
 use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
@@ -25,12 +25,12 @@ pub struct PreparedOperation {
     tensor: Tensor,
     /// The call on the tensor's memory, if that is contiguous.
     plain: Option<(SingleTensorRequest, Region)>,
-    started: Mutex<Started>,
+    started: Mutex<PreparedRun>,
 }
 
 /// What was started of a prepared operation.
 #[derive(Default)]
-struct Started {
+struct PreparedRun {
     /// What was started last, unless it succeeded at once.
     last: Option<Work>,
     /// Whether a thread is in between: nobody holds the lock while callbacks may run.
@@ -60,7 +60,7 @@ impl ProcessGroup {
         let plain = plain.filter(|_| tensor.is_contiguous() && tensor.region().device().is_none());
         let plain = plain.map(|plain| {
             let plain =
-                SingleTensorRequest { dtype: tensor.dtype(), waiting: Waiting::Later, ..plain };
+                SingleTensorRequest { dtype: tensor.dtype(), waiting: WaitIntent::Later, ..plain };
             (plain, tensor.region().clone())
         });
         let group = self.clone();
@@ -80,7 +80,7 @@ impl PreparedOperation {
     /// the group is broken, or was left, is said here or by the work.
     pub fn start(&self) -> Result<Work> {
         // A loop that repeats one call waits for each before the next.
-        self.start_as(Waiting::Likely)
+        self.start_as(WaitIntent::Likely)
     }
 
     /// Starts the operation and waits for it.
@@ -97,7 +97,7 @@ impl PreparedOperation {
     /// # Errors
     /// As [`PreparedOperation::start`].
     pub fn start_soon(&self) -> Result<Option<Work>> {
-        Ok(Some(self.start_as(Waiting::Soon)?).filter(|work| !work.is_success()))
+        Ok(Some(self.start_as(WaitIntent::Soon)?).filter(|work| !work.is_success()))
     }
 
     /// Waits for what was started last; nothing if nothing was.
@@ -124,7 +124,7 @@ impl PreparedOperation {
         &self.group
     }
 
-    fn start_as(&self, waiting: Waiting) -> Result<Work> {
+    fn start_as(&self, waiting: WaitIntent) -> Result<Work> {
         let mut started = self.started();
         if started.starting {
             return Err(self.is_being_started());
@@ -146,7 +146,7 @@ impl PreparedOperation {
         result
     }
 
-    fn start_anew(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Result<Work> {
+    fn start_anew(&self, waiting: WaitIntent, scratch: &mut Vec<u8>) -> Result<Work> {
         if let Some(work) = self.try_at_once(waiting, scratch) {
             return Ok(work);
         }
@@ -157,7 +157,7 @@ impl PreparedOperation {
         issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
     }
 
-    fn try_at_once(&self, waiting: Waiting, scratch: &mut Vec<u8>) -> Option<Work> {
+    fn try_at_once(&self, waiting: WaitIntent, scratch: &mut Vec<u8>) -> Option<Work> {
         let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= AT_ONCE_BYTES)?;
         let plain = SingleTensorRequest { waiting, ..*plain };
         scratch.resize(region.len(), 0);
@@ -176,7 +176,7 @@ impl PreparedOperation {
         Error::InvalidArgument { message }
     }
 
-    fn started(&self) -> MutexGuard<'_, Started> {
+    fn started(&self) -> MutexGuard<'_, PreparedRun> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! From checked tensors to the contiguous memory that backends take, and back. Knows no backend.
 
-use super::check::Checked;
+use super::check::CheckedOperation;
 use super::messages::contiguous_on_device;
 use crate::backend::{Call, CallFacts};
 use crate::completion::Outcome;
@@ -10,9 +10,14 @@ use crate::{Blocks, DType, Error, ReduceOp, Region, Request, Result, Sizes, Tens
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
 /// overlapping tensors are staged, factors applied; the call's `finish` undoes the staging.
-pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -> Result<Call> {
+pub(super) fn stage(
+    request: &Request,
+    checked: CheckedOperation,
+    rank: u32,
+    size: u32,
+) -> Result<Call> {
     let facts = request.collective.facts();
-    let Checked { dtype, input, output, local } = checked;
+    let CheckedOperation { dtype, input, output, local } = checked;
     let in_place = facts.input == Blocks::None;
     let agreed = agreed(request, dtype, &input, &output);
 
@@ -65,12 +70,12 @@ pub(super) fn stage(request: &Request, checked: Checked, rank: u32, size: u32) -
 /// averages and factors natively.
 pub(super) fn stage_on_device(
     request: &Request,
-    checked: Checked,
+    checked: CheckedOperation,
     rank: u32,
     _size: u32,
 ) -> Result<Call> {
     let facts = request.collective.facts();
-    let Checked { dtype, input, output, local } = checked;
+    let CheckedOperation { dtype, input, output, local } = checked;
     if !local.is_empty() {
         return Err(Error::Unsupported {
             who: "a group with one device per process".into(),

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::blocking::block_on;
-use crate::store::{Deadline, Expired, Store, expired};
+use crate::store::{Deadline, Store, WaitError, expired};
 use crate::{Error, Result};
 
 /// The verdict when all came.
@@ -76,7 +76,7 @@ pub async fn join_async(
     world_size: u32,
     timeout: Duration,
 ) -> Result<()> {
-    join_observed(store, group_name, (rank, world_size), timeout, &Unobserved).await
+    join_observed(store, group_name, (rank, world_size), timeout, &NoObserver).await
 }
 
 /// Looks out, while a rank waits for the others, for a reason why they never come.
@@ -89,9 +89,9 @@ pub(crate) trait JoinObserver: Sync {
 /// What comes of a look.
 pub(crate) type LookAgain<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
 
-struct Unobserved;
+struct NoObserver;
 
-impl JoinObserver for Unobserved {
+impl JoinObserver for NoObserver {
     fn look(&self) -> LookAgain<'_> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -388,7 +388,7 @@ fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
 }
 
 /// Who did not come.
-struct Missing {
+struct MissingRanks {
     /// How many came.
     came: i64,
     /// The first of them.
@@ -398,7 +398,11 @@ struct Missing {
 
 /// Who is missing, if anybody is. That takes no longer than [`LOOK`], however many ranks there are
 /// to be, and ends when the thread is interrupted.
-async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<Option<Missing>> {
+async fn missing(
+    store: &dyn Store,
+    keys: &Keys<'_>,
+    world_size: u32,
+) -> Result<Option<MissingRanks>> {
     let came = store.add_async(&keys.of("count"), 0).await?;
     let missing = world_size.saturating_sub(u32::try_from(came).unwrap_or(u32::MAX));
     let limit = Deadline::after(LOOK);
@@ -406,7 +410,7 @@ async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<
     while from < world_size && named.len() < NAMED_RANKS {
         match limit.slice(LOOK) {
             Ok(_) => {}
-            Err(Expired::TimedOut) => break,
+            Err(WaitError::TimedOut) => break,
             Err(why) => return Err(expired(why, "join", &[keys.group_name], &limit)),
         }
         let until = world_size.min(from.saturating_add(LOOKED_FOR));
@@ -424,10 +428,10 @@ async fn missing(store: &dyn Store, keys: &Keys<'_>, world_size: u32) -> Result<
     let saw_all = from == world_size && named.len() < NAMED_RANKS;
     // There are never more names than ranks.
     let others = if saw_all { 0 } else { missing.saturating_sub(named.len() as u32) };
-    Ok((!named.is_empty() || others > 0).then_some(Missing { came, named, others }))
+    Ok((!named.is_empty() || others > 0).then_some(MissingRanks { came, named, others }))
 }
 
-impl Missing {
+impl MissingRanks {
     /// "ranks 2, 3 of 4 did not join within 30 s".
     fn tell(&self, world_size: u32, timeout: Duration) -> String {
         let names: Vec<_> = self.named.iter().map(u32::to_string).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::{Blocks, Collective, DType, ReduceOp};
 
 /// A collective of one contiguous tensor, or of one that is read and one that is written.
@@ -21,7 +21,7 @@ pub struct SingleTensorRequest {
     /// Limit of this call; `None` or zero is the group's.
     pub timeout: Option<Duration>,
     /// Who drives it.
-    pub waiting: Waiting,
+    pub waiting: WaitIntent,
 }
 
 impl SingleTensorRequest {

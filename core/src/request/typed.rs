@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::arguments::{CallArguments, TensorArgument, invalid};
 use super::method::{Method, Role};
 use super::{Request, SingleTensorRequest};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::{Blocks, DType, ReduceOp, Result, Tensor};
 
 /// What a collective call was given so far.
@@ -58,7 +58,7 @@ impl TypedCall {
             reduce_op,
             root: self.arguments.root.unwrap_or(0),
             timeout,
-            waiting: Waiting::Soon,
+            waiting: WaitIntent::Soon,
         })
     }
 

@@ -26,14 +26,14 @@ pub struct Key {
 pub struct Cache {
     /// The hosts of the group's ranks, which never change.
     topology: Arc<Topology>,
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<Key, CacheEntry>,
     /// Steps of all that is kept.
     steps: usize,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CacheEntry {
     schedule: Arc<Schedule>,
     used: u64,
 }
@@ -56,7 +56,7 @@ impl Cache {
         let schedule = Arc::new(algorithm.schedule(key.place, &self.topology));
         self.make_room(weight(&schedule));
         self.steps += weight(&schedule);
-        self.kept.insert(key, Kept { schedule: schedule.clone(), used });
+        self.kept.insert(key, CacheEntry { schedule: schedule.clone(), used });
         Some(schedule)
     }
 

@@ -1,22 +1,22 @@
-//! Picks the algorithm of a collective: by price, or as told. Knows only what all ranks share, so
+//! Picks the algorithm of a collective: by cost, or as told. Knows only what all ranks share, so
 //! that all ranks pick alike; the environment is read by the caller.
 
 use std::fmt;
 use std::sync::OnceLock;
 
 use super::Topology;
-use super::cost::{Load, Prices};
+use super::cost::{LinkCosts, Load};
 use crate::Collective;
 
 /// The whole that is assumed where ranks need not agree on sizes.
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
-/// Sizes beyond this are priced as this one.
+/// Sizes beyond this cost as much as this one.
 const BYTES_MAX: u64 = 1 << 48;
 
 /// What all ranks know of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct CallSize {
     /// The size of the whole: of the tensor in an allreduce, reduce or broadcast, of all blocks
     /// together in an allgather or reduce-scatter. `None` where ranks may see different sizes
     /// (gather, scatter, alltoall).
@@ -29,7 +29,7 @@ pub struct Known {
 #[derive(Debug)]
 pub struct Selector {
     loads: [Vec<Load>; Collective::ALL.len()],
-    prices: Prices,
+    link_costs: LinkCosts,
     overrides: Overrides,
     /// For each collective, with blocks of different sizes and of one: made when first wanted,
     /// since a group seldom uses all of them.
@@ -73,21 +73,21 @@ pub enum OverrideError {
 }
 
 impl Selector {
-    /// A selector for a group whose ranks are `on` these hosts, at these prices.
-    pub fn new(on: &Topology, prices: &Prices, overrides: Overrides) -> Selector {
+    /// A selector for a group whose ranks are `on` these hosts, at these link costs.
+    pub fn new(on: &Topology, link_costs: &LinkCosts, overrides: Overrides) -> Selector {
         let loads = |collective: Collective| {
             collective.algorithms().iter().map(|algorithm| (algorithm.load)(on)).collect()
         };
         Selector {
             loads: Collective::ALL.map(loads),
-            prices: *prices,
+            link_costs: *link_costs,
             overrides,
             tables: Default::default(),
         }
     }
 
     /// The algorithm to use, as an index into [`Collective::algorithms`].
-    pub fn choose(&self, collective: Collective, known: Known) -> usize {
+    pub fn choose(&self, collective: Collective, known: CallSize) -> usize {
         if let Some(chosen) = self.overrides.get(collective) {
             return chosen;
         }
@@ -104,8 +104,8 @@ impl Selector {
     }
 
     /// Seconds that an algorithm costs, by its index.
-    pub fn price(&self, collective: Collective, algorithm: usize, bytes: u64) -> f64 {
-        self.loads[collective as usize][algorithm].price(bytes as f64, &self.prices)
+    pub fn cost(&self, collective: Collective, algorithm: usize, bytes: u64) -> f64 {
+        self.loads[collective as usize][algorithm].cost(bytes as f64, &self.link_costs)
     }
 
     fn table(&self, collective: Collective, equal_blocks: bool) -> Table {
@@ -129,12 +129,12 @@ impl Selector {
         table
     }
 
-    /// The first of the cheapest, so that equal prices are no tie.
+    /// The first of the cheapest, so that equal costs are not a tie.
     fn cheapest(&self, collective: Collective, equal_blocks: bool, bytes: u64) -> usize {
         let usable = (0..).zip(collective.algorithms());
         let usable = usable.filter(|(_, known)| equal_blocks || !known.needs_equal_blocks());
-        let priced = usable.map(|(index, _)| (index, self.price(collective, index, bytes)));
-        let cheapest = priced.min_by(|a, b| a.1.total_cmp(&b.1));
+        let costs = usable.map(|(index, _)| (index, self.cost(collective, index, bytes)));
+        let cheapest = costs.min_by(|a, b| a.1.total_cmp(&b.1));
         cheapest.map_or(0, |(index, _)| index)
     }
 }
@@ -210,11 +210,11 @@ mod tests {
     use super::*;
 
     fn selector(size: u32, overrides: Overrides) -> Selector {
-        Selector::new(&Topology::one_host(size), &Prices::LOOPBACK, overrides)
+        Selector::new(&Topology::one_host(size), &LinkCosts::LOOPBACK, overrides)
     }
 
-    fn known(bytes: Option<u64>) -> Known {
-        Known { bytes, equal_blocks: false }
+    fn known(bytes: Option<u64>) -> CallSize {
+        CallSize { bytes, equal_blocks: false }
     }
 
     fn name(collective: Collective, size: u32, bytes: Option<u64>) -> &'static str {
@@ -255,11 +255,11 @@ mod tests {
     #[test]
     fn the_choice_is_the_cheapest_at_every_size() {
         for on in [Topology::one_host(1), Topology::one_host(7), Topology::blocks(3, 4)] {
-            let selector = Selector::new(&on, &Prices::LOOPBACK, Overrides::none());
+            let selector = Selector::new(&on, &LinkCosts::LOOPBACK, Overrides::none());
             for collective in Collective::ALL {
                 for equal_blocks in [false, true] {
                     for bytes in (0..40).flat_map(|bits| [(1 << bits) - 1, 3 << bits]) {
-                        let known = Known { bytes: Some(bytes), equal_blocks };
+                        let known = CallSize { bytes: Some(bytes), equal_blocks };
                         let chosen = selector.choose(collective, known);
                         let cheapest = selector.cheapest(collective, equal_blocks, bytes);
                         assert_eq!(chosen, cheapest, "{collective:?} of {bytes} bytes");

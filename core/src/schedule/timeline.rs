@@ -1,7 +1,7 @@
 //! When each step of all ranks happens, by rounds and by model time: what a drawing of a schedule
 //! needs. Knows no collective, and nothing of how it is drawn.
 
-use super::cost::{self, Prices};
+use super::cost::{self, LinkCosts};
 use super::walk::{Event, Walk};
 use super::{Rank, Schedule, Topology};
 
@@ -41,13 +41,13 @@ impl Timeline {
     pub fn new(
         schedules: &[Schedule],
         block_bytes: f64,
-        prices: &Prices,
+        link_costs: &LinkCosts,
         on: &Topology,
     ) -> Option<Timeline> {
         let walk = Walk::new(schedules).ok()?;
         let order = walk.order().ok()?;
         let depths = cost::depths(&walk, &order);
-        let times = cost::simulate_steps(&walk, block_bytes, prices, on);
+        let times = cost::simulate_steps(&walk, block_bytes, link_costs, on);
         let mut moments: Vec<Moment> = walk
             .all()
             .map(|at| {
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn totals_are_those_of_the_cost_model() {
-        let prices = Prices::LOOPBACK;
+        let link_costs = LinkCosts::LOOPBACK;
         for (schedules, on) in all() {
-            let timeline = Timeline::new(&schedules, 1e6, &prices, &on).unwrap();
-            let seconds = cost::simulate(&schedules, 1e6, &prices, &on);
+            let timeline = Timeline::new(&schedules, 1e6, &link_costs, &on).unwrap();
+            let seconds = cost::simulate(&schedules, 1e6, &link_costs, &on);
             assert_eq!(Some(timeline.seconds), seconds);
             assert_eq!(Some(timeline.rounds), cost::rounds(&schedules));
         }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_waits_comes_later_in_every_measure() {
         for (schedules, on) in all() {
-            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK, &on).unwrap();
+            let timeline = Timeline::new(&schedules, 1e3, &LinkCosts::LOOPBACK, &on).unwrap();
             for (schedule, moments) in schedules.iter().zip(&timeline.ranks) {
                 assert_eq!(schedule.steps.len(), moments.len());
                 for (step, moment) in schedule.steps.iter().zip(moments) {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_message_arrives_after_it_was_sent() {
         for (schedules, on) in all() {
-            let timeline = Timeline::new(&schedules, 1e3, &Prices::LOOPBACK, &on).unwrap();
+            let timeline = Timeline::new(&schedules, 1e3, &LinkCosts::LOOPBACK, &on).unwrap();
             for (schedule, moments) in schedules.iter().zip(&timeline.ranks) {
                 for (step, moment) in schedule.steps.iter().zip(moments) {
                     let Some((rank, number)) = moment.partner else { continue };
@@ -145,7 +145,7 @@ mod tests {
     fn schedules_that_do_not_fit_have_no_timeline() {
         let on = Topology::one_host(2);
         let two = Collective::Allreduce.algorithms()[0].schedules(0, &on);
-        assert!(Timeline::new(&two, 1.0, &Prices::LOOPBACK, &on).is_some());
-        assert!(Timeline::new(&two[..1], 1.0, &Prices::LOOPBACK, &on).is_none());
+        assert!(Timeline::new(&two, 1.0, &LinkCosts::LOOPBACK, &on).is_some());
+        assert!(Timeline::new(&two[..1], 1.0, &LinkCosts::LOOPBACK, &on).is_none());
     }
 }

@@ -1,5 +1,5 @@
 //! All ranks' schedules seen together: which send meets which receive, and what comes before what.
-//! Knows no contract and no prices.
+//! Knows no contract and no link costs.
 
 use super::{Rank, Schedule};
 use crate::sorted::sort;

@@ -19,7 +19,7 @@ pub(crate) struct Deadline {
 
 /// Why waiting ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expired {
+pub(crate) enum WaitError {
     /// The limit has passed.
     TimedOut,
     /// The thread's interrupt check asked to stop.
@@ -51,21 +51,21 @@ impl Deadline {
     }
 
     /// How long to wait before the next look, at most `step` and at most [`SLICE`].
-    pub(crate) fn slice(&self, step: Duration) -> Result<Duration, Expired> {
+    pub(crate) fn slice(&self, step: Duration) -> Result<Duration, WaitError> {
         if self.heeds_interrupts && interrupt::requested() {
-            return Err(Expired::Interrupted);
+            return Err(WaitError::Interrupted);
         }
         let step = step.min(SLICE);
         match self.remaining() {
             None => Ok(step),
-            Some(left) if left.is_zero() => Err(Expired::TimedOut),
+            Some(left) if left.is_zero() => Err(WaitError::TimedOut),
             Some(left) => Ok(step.min(left)),
         }
     }
 
     /// Sleeps one slice of at most `step`.
     #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn sleep(&self, step: Duration) -> Result<(), Expired> {
+    pub(crate) fn sleep(&self, step: Duration) -> Result<(), WaitError> {
         std::thread::sleep(self.slice(step)?);
         Ok(())
     }

@@ -20,10 +20,10 @@ pub(super) async fn run<S: Store + ?Sized>(
     }
 }
 
-type Detached = Box<dyn FnOnce() -> Result<StoreReply> + Send>;
+type DetachedRequest = Box<dyn FnOnce() -> Result<StoreReply> + Send>;
 
 /// `request` with all that it names, for another thread.
-fn detached(store: Arc<dyn Store>, request: StoreRequest<'_>) -> Detached {
+fn detached(store: Arc<dyn Store>, request: StoreRequest<'_>) -> DetachedRequest {
     use StoreRequest::*;
     if let Some(keys) = request.keys() {
         return detached_for_keys(store, request, keys);
@@ -64,7 +64,11 @@ fn detached(store: Arc<dyn Store>, request: StoreRequest<'_>) -> Detached {
     }
 }
 
-fn detached_for_keys(store: Arc<dyn Store>, request: StoreRequest<'_>, keys: &[&str]) -> Detached {
+fn detached_for_keys(
+    store: Arc<dyn Store>,
+    request: StoreRequest<'_>,
+    keys: &[&str],
+) -> DetachedRequest {
     let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();
     let values: Vec<Vec<u8>> = match request {
         StoreRequest::MultiSet { values, .. } => values.iter().map(|&it| it.to_vec()).collect(),

@@ -9,7 +9,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::deadline::{Deadline, Expired, SLICE};
+use super::deadline::{Deadline, SLICE, WaitError};
 use super::table::{Refusal, Table};
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use super::{count_to_barrier, equal_lengths, expired, from_millis, to_millis};
@@ -20,12 +20,12 @@ use crate::{Error, Result};
 /// A store within one process. Clones share their data.
 #[derive(Debug)]
 pub struct HashStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     timeout_ms: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
 }
 
@@ -56,7 +56,7 @@ impl HashStore {
             next_ticket: 0,
             watchers: Vec::new(),
         };
-        let shared = Shared { state: Mutex::new(state) };
+        let shared = SharedState { state: Mutex::new(state) };
         Self {
             shared: Arc::new(shared),
             timeout_ms: AtomicU64::new(to_millis(super::DEFAULT_TIMEOUT)),
@@ -104,7 +104,7 @@ impl HashStore {
         }
         // The clock is not read when there is nothing to wait for.
         let deadline = Deadline::after(timeout);
-        let mut watcher = Watcher::new(self, &Waker::from(Arc::new(Parked::here())));
+        let mut watcher = Watcher::new(self, &Waker::from(Arc::new(ParkedThread::here())));
         loop {
             if let Some(done) = watcher.look(&mut ready) {
                 return Ok(done);
@@ -136,7 +136,7 @@ impl HashStore {
             }
             let late = |alarm: &mut clock::Sleep| Pin::new(alarm).poll(context).is_ready();
             if alarm.as_mut().is_some_and(late) {
-                return Poll::Ready(Err(expired(Expired::TimedOut, "wait", keys, &deadline)));
+                return Poll::Ready(Err(expired(WaitError::TimedOut, "wait", keys, &deadline)));
             }
             Poll::Pending
         })
@@ -226,15 +226,15 @@ impl Drop for Watcher<'_> {
 }
 
 /// A thread that sleeps until it is woken.
-struct Parked(Thread);
+struct ParkedThread(Thread);
 
-impl Parked {
-    fn here() -> Parked {
-        Parked(std::thread::current())
+impl ParkedThread {
+    fn here() -> ParkedThread {
+        ParkedThread(std::thread::current())
     }
 }
 
-impl Wake for Parked {
+impl Wake for ParkedThread {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

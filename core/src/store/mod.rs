@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use closed::ClosedStore;
-pub(crate) use deadline::{Deadline, Expired};
+pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
 
 use crate::transport::websocket::Relay;
@@ -183,15 +183,20 @@ fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
 }
 
 /// The error of an operation that stopped waiting for `keys`.
-pub(crate) fn expired(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
+pub(crate) fn expired(
+    why: WaitError,
+    operation: &str,
+    keys: &[&str],
+    deadline: &Deadline,
+) -> Error {
     let keys = keys.join(", ");
     match why {
-        Expired::TimedOut => Error::StoreTimeout {
+        WaitError::TimedOut => Error::StoreTimeout {
             operation: operation.into(),
             keys,
             waited_ms: deadline.limit_ms(),
         },
-        Expired::Interrupted => {
+        WaitError::Interrupted => {
             Error::Store { message: format!("{operation} was interrupted, keys: {keys}") }
         }
     }

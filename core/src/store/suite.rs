@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::*;
 
 /// A store to test, and what must live as long.
-struct Mounted {
+struct MountedStore {
     store: Arc<dyn Store>,
     /// How error messages spell a key.
     spelled: fn(&str) -> String,
@@ -36,38 +36,42 @@ impl Drop for TemporaryFile {
     }
 }
 
-fn hash() -> Mounted {
+fn hash() -> MountedStore {
     let spelled = |key: &str| key.to_owned();
-    Mounted { store: Arc::new(HashStore::new()), spelled, _keep: Box::new(()) }
+    MountedStore { store: Arc::new(HashStore::new()), spelled, _keep: Box::new(()) }
 }
 
-fn file() -> Mounted {
+fn file() -> MountedStore {
     let path = TemporaryFile::new();
     let store = Arc::new(FileStore::new(&path.0, None).unwrap());
-    Mounted { store, spelled: |key| key.to_owned(), _keep: Box::new(path) }
+    MountedStore { store, spelled: |key| key.to_owned(), _keep: Box::new(path) }
 }
 
 #[cfg(feature = "tcp")]
-fn tcp() -> Mounted {
+fn tcp() -> MountedStore {
     let options = TcpStoreOptions::new("localhost", 0).is_master(true);
     let server = TcpStore::new(options).unwrap();
     let client = TcpStore::new(TcpStoreOptions::new("localhost", server.port())).unwrap();
     let spelled = |key: &str| format!("/{key}");
-    Mounted { store: Arc::new(client), spelled, _keep: Box::new(server) }
+    MountedStore { store: Arc::new(client), spelled, _keep: Box::new(server) }
 }
 
 #[cfg(feature = "websocket")]
-fn websocket() -> Mounted {
+fn websocket() -> MountedStore {
     let options = TcpStoreOptions::new("localhost", 0).is_master(true);
     let server = TcpStore::new(options).unwrap();
     let url = format!("ws://localhost:{}", server.port());
     let client = WebSocketStore::connect(&url, DEFAULT_TIMEOUT).unwrap();
     let spelled = |key: &str| format!("/{key}");
-    Mounted { store: Arc::new(client), spelled, _keep: Box::new(server) }
+    MountedStore { store: Arc::new(client), spelled, _keep: Box::new(server) }
 }
 
-fn prefixed(inner: Mounted, spelled: fn(&str) -> String) -> Mounted {
-    Mounted { store: Arc::new(PrefixStore::new("p", inner.store)), spelled, _keep: inner._keep }
+fn prefixed(inner: MountedStore, spelled: fn(&str) -> String) -> MountedStore {
+    MountedStore {
+        store: Arc::new(PrefixStore::new("p", inner.store)),
+        spelled,
+        _keep: inner._keep,
+    }
 }
 
 macro_rules! mount {
@@ -110,7 +114,7 @@ mount! {
 
 /// Runs `body` on `threads` threads, each with a handle of its own; what they return.
 fn on_threads<T: Send>(
-    mounted: &Mounted,
+    mounted: &MountedStore,
     threads: u32,
     body: impl Fn(u32, &dyn Store) -> T + Sync,
 ) -> Vec<T> {
@@ -133,7 +137,7 @@ const SHORT: Duration = Duration::from_millis(30);
 /// For what comes, however late.
 const LONG: Duration = Duration::from_secs(60);
 
-fn values_are_set_and_got(Mounted { store, .. }: &Mounted) {
+fn values_are_set_and_got(MountedStore { store, .. }: &MountedStore) {
     store.set("k", b"one").unwrap();
     assert_eq!(store.get("k").unwrap(), b"one");
     store.set("k", b"other, and longer").unwrap();
@@ -143,7 +147,7 @@ fn values_are_set_and_got(Mounted { store, .. }: &Mounted) {
     assert!(store.check(&["k"]).unwrap());
 }
 
-fn values_may_be_any_bytes(Mounted { store, .. }: &Mounted) {
+fn values_may_be_any_bytes(MountedStore { store, .. }: &MountedStore) {
     let every_byte: Vec<u8> = (0..=255).collect();
     let keys = ["", "/", "a/b", "nul\0in it", "-minus", "+plus", "κλειδί", "init/", "%2f?#"];
     for key in keys {
@@ -156,7 +160,7 @@ fn values_may_be_any_bytes(Mounted { store, .. }: &Mounted) {
     }
 }
 
-fn values_may_be_large(mounted: &Mounted) {
+fn values_may_be_large(mounted: &MountedStore) {
     let large: Vec<u8> =
         (0..8u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     mounted.store.set("large", &large).unwrap();
@@ -166,7 +170,7 @@ fn values_may_be_large(mounted: &Mounted) {
     assert_eq!(got, b"small");
 }
 
-fn get_waits_for_its_key(mounted: &Mounted) {
+fn get_waits_for_its_key(mounted: &MountedStore) {
     for (key, value) in [("a", &b"value"[..]), ("b", b"")] {
         let got = on_threads(mounted, 3, |thread, store| match thread {
             0 => store.set(key, value).map(|()| value.to_vec()),
@@ -176,7 +180,7 @@ fn get_waits_for_its_key(mounted: &Mounted) {
     }
 }
 
-fn get_gives_up(Mounted { store, spelled, .. }: &Mounted) {
+fn get_gives_up(MountedStore { store, spelled, .. }: &MountedStore) {
     store.set_timeout(SHORT);
     for _ in 0..3 {
         assert_eq!(store.get("none"), Err(timeout_of("wait", &spelled("none"), 30)));
@@ -189,7 +193,7 @@ fn get_gives_up(Mounted { store, spelled, .. }: &Mounted) {
     assert_eq!(store.get("none").unwrap(), b"now");
 }
 
-fn wait_waits_for_all_keys(mounted: &Mounted) {
+fn wait_waits_for_all_keys(mounted: &MountedStore) {
     mounted.store.wait(&[], None).unwrap();
     let waited = on_threads(mounted, 4, |thread, store| match thread {
         0 => store.set("a", b"1"),
@@ -204,7 +208,7 @@ fn wait_waits_for_all_keys(mounted: &Mounted) {
     assert_eq!(waited, vec![Ok(()); 4]);
 }
 
-fn wait_gives_up(Mounted { store, spelled, .. }: &Mounted) {
+fn wait_gives_up(MountedStore { store, spelled, .. }: &MountedStore) {
     store.set("there", b"").unwrap();
     let keys = format!("{}, {}", spelled("zz"), spelled("there"));
     assert_eq!(store.wait(&["zz", "there"], Some(SHORT)), Err(timeout_of("wait", &keys, 30)));
@@ -216,7 +220,7 @@ fn wait_gives_up(Mounted { store, spelled, .. }: &Mounted) {
     store.wait(&["zz", "there"], Some(LONG)).unwrap();
 }
 
-fn add_counts(Mounted { store, .. }: &Mounted) {
+fn add_counts(MountedStore { store, .. }: &MountedStore) {
     assert_eq!(store.add("n", 0).unwrap(), 0);
     assert_eq!(store.add("n", 5).unwrap(), 5);
     assert_eq!(store.add("n", -7).unwrap(), -2);
@@ -231,14 +235,14 @@ fn add_counts(Mounted { store, .. }: &Mounted) {
     assert_eq!(store.add("n", i64::MIN).unwrap(), -1);
 }
 
-fn add_refuses_what_is_no_number(Mounted { store, .. }: &Mounted) {
+fn add_refuses_what_is_no_number(MountedStore { store, .. }: &MountedStore) {
     store.set("text", b"abc").unwrap();
     assert!(matches!(store.add("text", 1), Err(Error::NotACounter { .. })));
     assert_eq!(store.get("text").unwrap(), b"abc");
     assert_eq!(store.add("number", 1).unwrap(), 1);
 }
 
-fn add_is_atomic(mounted: &Mounted) {
+fn add_is_atomic(mounted: &MountedStore) {
     let mut seen = on_threads(mounted, 8, |_, store| {
         (0..25).map(|_| store.add("n", 1).unwrap()).collect::<Vec<_>>()
     })
@@ -247,7 +251,7 @@ fn add_is_atomic(mounted: &Mounted) {
     assert_eq!(seen, (1..=200).collect::<Vec<i64>>());
 }
 
-fn append_appends(mounted: &Mounted) {
+fn append_appends(mounted: &MountedStore) {
     mounted.store.append("a", b"xy").unwrap();
     mounted.store.append("a", b"").unwrap();
     mounted.store.append("a", b"z").unwrap();
@@ -263,7 +267,7 @@ fn append_appends(mounted: &Mounted) {
     assert_eq!(parts.concat(), (0..24).map(|i| i / 3).collect::<Vec<u8>>());
 }
 
-fn check_does_not_wait(Mounted { store, .. }: &Mounted) {
+fn check_does_not_wait(MountedStore { store, .. }: &MountedStore) {
     assert!(store.check(&[]).unwrap());
     assert!(!store.check(&["a"]).unwrap());
     store.set("a", b"").unwrap();
@@ -271,7 +275,7 @@ fn check_does_not_wait(Mounted { store, .. }: &Mounted) {
     assert!(!store.check(&["a", "b"]).unwrap());
 }
 
-fn compare_set_in_every_case(Mounted { store, .. }: &Mounted) {
+fn compare_set_in_every_case(MountedStore { store, .. }: &MountedStore) {
     // Missing, and something was expected: nothing is stored, and the reply is the expectation.
     assert_eq!(store.compare_set("k", b"expected", b"new").unwrap(), b"expected");
     assert!(!store.check(&["k"]).unwrap());
@@ -284,14 +288,14 @@ fn compare_set_in_every_case(Mounted { store, .. }: &Mounted) {
     assert_eq!(store.compare_set("k", b"", b"third").unwrap(), b"third");
 }
 
-fn compare_set_elects_one(mounted: &Mounted) {
+fn compare_set_elects_one(mounted: &MountedStore) {
     let elected = on_threads(mounted, 8, |thread, store| {
         store.compare_set("leader", b"", &[thread as u8]).unwrap()
     });
     assert_eq!(elected, vec![mounted.store.get("leader").unwrap(); 8]);
 }
 
-fn deleted_keys_are_gone(Mounted { store, .. }: &Mounted) {
+fn deleted_keys_are_gone(MountedStore { store, .. }: &MountedStore) {
     assert!(!store.delete_key("k").unwrap());
     store.set("k", b"1").unwrap();
     assert!(store.delete_key("k").unwrap());
@@ -302,7 +306,7 @@ fn deleted_keys_are_gone(Mounted { store, .. }: &Mounted) {
     assert_eq!(store.get("k").unwrap(), b"2");
 }
 
-fn many_keys_at_once(Mounted { store, .. }: &Mounted) {
+fn many_keys_at_once(MountedStore { store, .. }: &MountedStore) {
     assert!(store.has_extended_api());
     let large = vec![7; 100_000];
     store.multi_set(&["a", "b", "c"], &[b"1", &large, b""]).unwrap();
@@ -312,7 +316,7 @@ fn many_keys_at_once(Mounted { store, .. }: &Mounted) {
     assert!(matches!(store.multi_set(&["a", "b"], &[b"1"]), Err(Error::InvalidArgument { .. })));
 }
 
-fn keys_are_counted_and_listed(Mounted { store, .. }: &Mounted) {
+fn keys_are_counted_and_listed(MountedStore { store, .. }: &MountedStore) {
     assert_eq!(store.num_keys().unwrap(), 0);
     assert_eq!(store.list_keys().unwrap(), Vec::<String>::new());
     store.multi_set(&["b", "a/c", ""], &[b"", b"", b""]).unwrap();
@@ -323,7 +327,7 @@ fn keys_are_counted_and_listed(Mounted { store, .. }: &Mounted) {
     assert_eq!(keys, ["", "a/c", "b"]);
 }
 
-fn queues_are_first_in_first_out(Mounted { store, .. }: &Mounted) {
+fn queues_are_first_in_first_out(MountedStore { store, .. }: &MountedStore) {
     assert_eq!(store.queue_len("q").unwrap(), 0);
     assert_eq!(store.queue_pop("q", false), Err(Error::QueueEmpty));
     assert_eq!(Error::QueueEmpty.to_string(), "queue is empty");
@@ -340,7 +344,7 @@ fn queues_are_first_in_first_out(Mounted { store, .. }: &Mounted) {
     assert!(!store.check(&["q"]).unwrap());
 }
 
-fn each_element_goes_to_one(mounted: &Mounted) {
+fn each_element_goes_to_one(mounted: &MountedStore) {
     let popped = on_threads(mounted, 6, |thread, store| match thread {
         0 | 1 => {
             (0..6).for_each(|i| store.queue_push("q", &[thread as u8 * 6 + i]).unwrap());
@@ -356,7 +360,7 @@ fn each_element_goes_to_one(mounted: &Mounted) {
     assert_eq!(mounted.store.queue_len("q").unwrap(), 0);
 }
 
-fn an_empty_queue_gives_up(Mounted { store, spelled, .. }: &Mounted) {
+fn an_empty_queue_gives_up(MountedStore { store, spelled, .. }: &MountedStore) {
     store.set_timeout(SHORT);
     for _ in 0..2 {
         assert_eq!(store.queue_pop("q", true), Err(timeout_of("wait", &spelled("q"), 30)));
@@ -366,7 +370,7 @@ fn an_empty_queue_gives_up(Mounted { store, spelled, .. }: &Mounted) {
     assert_eq!(store.queue_pop("q", true).unwrap(), b"1");
 }
 
-fn keys_and_queues_wait_together(mounted: &Mounted) {
+fn keys_and_queues_wait_together(mounted: &MountedStore) {
     mounted.store.queue_push("q1", b"").unwrap();
     let waited = on_threads(mounted, 3, |thread, store| match thread {
         0 => store.queue_push("q2", b""),
@@ -376,7 +380,7 @@ fn keys_and_queues_wait_together(mounted: &Mounted) {
     assert_eq!(waited, vec![Ok(()); 3]);
 }
 
-fn a_barrier_lets_all_go_together(mounted: &Mounted) {
+fn a_barrier_lets_all_go_together(mounted: &MountedStore) {
     mounted.store.barrier("alone", 1, None).unwrap();
     for round in 0..3 {
         let came = AtomicU32::new(0);
@@ -388,7 +392,7 @@ fn a_barrier_lets_all_go_together(mounted: &Mounted) {
     }
 }
 
-fn a_barrier_gives_up(Mounted { store, .. }: &Mounted) {
+fn a_barrier_gives_up(MountedStore { store, .. }: &MountedStore) {
     match store.barrier("b", 2, Some(SHORT)) {
         Err(Error::StoreTimeout { operation, keys, waited_ms: 30 }) => {
             assert_eq!(operation, "barrier");
@@ -400,7 +404,7 @@ fn a_barrier_gives_up(Mounted { store, .. }: &Mounted) {
     store.barrier("b", 2, Some(LONG)).unwrap();
 }
 
-fn a_clone_does_not_wait_for_the_other(mounted: &Mounted) {
+fn a_clone_does_not_wait_for_the_other(mounted: &MountedStore) {
     let got = on_threads(mounted, 2, |thread, store| match thread {
         0 => store.get("late"),
         _ => {
@@ -412,7 +416,9 @@ fn a_clone_does_not_wait_for_the_other(mounted: &Mounted) {
     assert_eq!(got, vec![Ok(b"1".to_vec()); 2]);
 }
 
-fn a_wait_ends_in_time_while_another_thread_waits(Mounted { store, spelled, .. }: &Mounted) {
+fn a_wait_ends_in_time_while_another_thread_waits(
+    MountedStore { store, spelled, .. }: &MountedStore,
+) {
     let clone = store.clone_store().unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| store.wait(&["late"], None));
@@ -423,7 +429,7 @@ fn a_wait_ends_in_time_while_another_thread_waits(Mounted { store, spelled, .. }
     });
 }
 
-fn an_interrupt_ends_a_wait(Mounted { store, .. }: &Mounted) {
+fn an_interrupt_ends_a_wait(MountedStore { store, .. }: &MountedStore) {
     let interrupted = |result: Result<()>| match result {
         Err(Error::Store { message }) => assert!(message.contains("interrupted"), "{message}"),
         other => panic!("{other:?}"),
@@ -438,7 +444,7 @@ fn an_interrupt_ends_a_wait(Mounted { store, .. }: &Mounted) {
     assert_eq!(store.get("none").unwrap(), b"now");
 }
 
-fn timeouts_are_per_handle(Mounted { store, .. }: &Mounted) {
+fn timeouts_are_per_handle(MountedStore { store, .. }: &MountedStore) {
     assert_eq!(store.timeout(), Duration::from_secs(300));
     let clone = store.clone_store().unwrap();
     store.set_timeout(Duration::from_micros(1500));

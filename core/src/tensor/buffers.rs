@@ -7,7 +7,7 @@ use crate::{DType, Error, Result};
 
 /// Proof that the caller is this crate, which keeps the promises that lent memory needs.
 #[derive(Clone, Copy)]
-pub struct Lending(());
+pub struct LendingProof(());
 
 /// Tensors that an operation writes: one (`Vec<T>`, `[T]`, `[T; N]`, [`Tensor`]) or a list
 /// (`[Vec<T>]`, `Vec<Vec<T>>`, `[TensorMut]`).
@@ -20,10 +20,10 @@ pub struct Lending(());
 pub trait Buffers {
     /// Views of the memory, for as long as `self` stays borrowed.
     #[doc(hidden)]
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor>;
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor>;
     /// The type and the bytes of the elements, if it is one contiguous tensor that was borrowed.
     #[doc(hidden)]
-    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+    fn flat_mut(&mut self, _: LendingProof) -> Option<(DType, &mut [u8])> {
         None
     }
 }
@@ -38,10 +38,10 @@ pub trait Buffers {
 pub trait ConstBuffers {
     /// Views of the memory, for as long as `self` stays borrowed.
     #[doc(hidden)]
-    fn lend(&self, _: Lending) -> Vec<Tensor>;
+    fn lend(&self, _: LendingProof) -> Vec<Tensor>;
     /// The type and the bytes of the elements, if it is one contiguous tensor that was borrowed.
     #[doc(hidden)]
-    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+    fn flat(&self, _: LendingProof) -> Option<(DType, &[u8])> {
         None
     }
 }
@@ -67,22 +67,22 @@ pub struct TensorMut<'a> {
 /// Views of `buffers`. The caller must not return to whoever owns the memory before every region
 /// of the views is dropped.
 pub(crate) fn lend_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Vec<Tensor> {
-    buffers.lend_mut(Lending(()))
+    buffers.lend_mut(LendingProof(()))
 }
 
 /// Views of `buffers`, only to be read. As [`lend_mut`].
 pub(crate) fn lend<B: ConstBuffers + ?Sized>(buffers: &B) -> Vec<Tensor> {
-    buffers.lend(Lending(()))
+    buffers.lend(LendingProof(()))
 }
 
 /// The type and bytes of `buffers`, if it is one contiguous tensor.
 pub(crate) fn flat_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Option<(DType, &mut [u8])> {
-    buffers.flat_mut(Lending(()))
+    buffers.flat_mut(LendingProof(()))
 }
 
 /// As [`flat_mut`], only to be read.
 pub(crate) fn flat<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<(DType, &[u8])> {
-    buffers.flat(Lending(()))
+    buffers.flat(LendingProof(()))
 }
 
 /// A region of the caller's memory. As [`lend_mut`].
@@ -112,8 +112,8 @@ fn bytes_of_mut<T: Element>(elements: &mut [T]) -> (DType, &mut [u8]) {
 
 fn view<T: Element>(elements: &[T]) -> Tensor {
     let bytes = std::mem::size_of_val(elements);
-    // SAFETY: the memory is borrowed as long as the `Lending` call's receiver, and this crate, the
-    // only maker of `Lending`, drops all regions before that borrow ends. A shared borrow is lent
+    // SAFETY: the memory is borrowed as long as the `LendingProof` call's receiver, and this crate, the
+    // only maker of `LendingProof`, drops all regions before that borrow ends. A shared borrow is lent
     // as input only, which is never written.
     let region =
         unsafe { Region::from_raw_parts(elements.as_ptr().cast_mut().cast(), bytes, None) };
@@ -128,133 +128,133 @@ fn view_mut<T: Element>(elements: &mut [T]) -> Tensor {
 }
 
 impl<T: Element> Buffers for [T] {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
 
-    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+    fn flat_mut(&mut self, _: LendingProof) -> Option<(DType, &mut [u8])> {
         Some(bytes_of_mut(self))
     }
 }
 
 impl<T: Element> ConstBuffers for [T] {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         vec![view(self)]
     }
 
-    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+    fn flat(&self, _: LendingProof) -> Option<(DType, &[u8])> {
         Some(bytes_of(self))
     }
 }
 
 impl<T: Element, const N: usize> Buffers for [T; N] {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
 
-    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+    fn flat_mut(&mut self, _: LendingProof) -> Option<(DType, &mut [u8])> {
         Some(bytes_of_mut(self))
     }
 }
 
 impl<T: Element, const N: usize> ConstBuffers for [T; N] {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         vec![view(self)]
     }
 
-    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+    fn flat(&self, _: LendingProof) -> Option<(DType, &[u8])> {
         Some(bytes_of(self))
     }
 }
 
 impl<T: Element> Buffers for Vec<T> {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         vec![view_mut(self)]
     }
 
-    fn flat_mut(&mut self, _: Lending) -> Option<(DType, &mut [u8])> {
+    fn flat_mut(&mut self, _: LendingProof) -> Option<(DType, &mut [u8])> {
         Some(bytes_of_mut(self))
     }
 }
 
 impl<T: Element> ConstBuffers for Vec<T> {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         vec![view(self)]
     }
 
-    fn flat(&self, _: Lending) -> Option<(DType, &[u8])> {
+    fn flat(&self, _: LendingProof) -> Option<(DType, &[u8])> {
         Some(bytes_of(self))
     }
 }
 
 impl<T: Element> Buffers for [Vec<T>] {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         self.iter_mut().map(|item| view_mut(item)).collect()
     }
 }
 
 impl<T: Element> ConstBuffers for [Vec<T>] {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         self.iter().map(|item| view(item)).collect()
     }
 }
 
 impl<T: Element> Buffers for Vec<Vec<T>> {
-    fn lend_mut(&mut self, lending: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, lending: LendingProof) -> Vec<Tensor> {
         self.as_mut_slice().lend_mut(lending)
     }
 }
 
 impl<T: Element> ConstBuffers for Vec<Vec<T>> {
-    fn lend(&self, lending: Lending) -> Vec<Tensor> {
+    fn lend(&self, lending: LendingProof) -> Vec<Tensor> {
         self.as_slice().lend(lending)
     }
 }
 
 impl<T: Element, const N: usize> Buffers for [Vec<T>; N] {
-    fn lend_mut(&mut self, lending: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, lending: LendingProof) -> Vec<Tensor> {
         self.as_mut_slice().lend_mut(lending)
     }
 }
 
 impl<T: Element, const N: usize> ConstBuffers for [Vec<T>; N] {
-    fn lend(&self, lending: Lending) -> Vec<Tensor> {
+    fn lend(&self, lending: LendingProof) -> Vec<Tensor> {
         self.as_slice().lend(lending)
     }
 }
 
 impl Buffers for Tensor {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         vec![self.clone()]
     }
 }
 
 impl ConstBuffers for Tensor {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         vec![self.clone()]
     }
 }
 
 impl Buffers for [Tensor] {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         self.to_vec()
     }
 }
 
 impl ConstBuffers for [Tensor] {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         self.to_vec()
     }
 }
 
 impl Buffers for Vec<Tensor> {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         self.clone()
     }
 }
 
 impl ConstBuffers for Vec<Tensor> {
-    fn lend(&self, _: Lending) -> Vec<Tensor> {
+    fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         self.clone()
     }
 }
@@ -273,13 +273,13 @@ impl<'a, B: Buffers> From<&'a mut B> for TensorMut<'a> {
 }
 
 impl Buffers for [TensorMut<'_>] {
-    fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         self.iter().map(|item| item.tensor.clone()).collect()
     }
 }
 
 impl<const N: usize> Buffers for [TensorMut<'_>; N] {
-    fn lend_mut(&mut self, lending: Lending) -> Vec<Tensor> {
+    fn lend_mut(&mut self, lending: LendingProof) -> Vec<Tensor> {
         self.as_mut_slice().lend_mut(lending)
     }
 }
@@ -362,17 +362,17 @@ fn copy_out<T: Element>(region: &Region, elements: usize) -> Vec<T> {
 mod ndarray_views {
     use ndarray::{ArrayBase, Data, DataMut, Dimension};
 
-    use super::{Buffers, ConstBuffers, Element, Lending, Region, Tensor};
+    use super::{Buffers, ConstBuffers, Element, LendingProof, Region, Tensor};
 
     impl<T: Element, S: DataMut<Elem = T>, D: Dimension> Buffers for ArrayBase<S, D> {
-        fn lend_mut(&mut self, _: Lending) -> Vec<Tensor> {
+        fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
             let (shape, strides) = (self.shape().to_vec(), self.strides().to_vec());
             vec![strided(self.as_mut_ptr(), shape, strides)]
         }
     }
 
     impl<T: Element, S: Data<Elem = T>, D: Dimension> ConstBuffers for ArrayBase<S, D> {
-        fn lend(&self, _: Lending) -> Vec<Tensor> {
+        fn lend(&self, _: LendingProof) -> Vec<Tensor> {
             let (shape, strides) = (self.shape().to_vec(), self.strides().to_vec());
             vec![strided(self.as_ptr().cast_mut(), shape, strides)]
         }

@@ -21,7 +21,7 @@ pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_mut};
 pub use element::Element;
 pub use lent_memory::LentMemory;
-pub(crate) use overlaps::{Runs, Twice, View, overlap, runs_of};
+pub(crate) use overlaps::{RepeatPolicy, Runs, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::{OnDevice, Region};
 pub(crate) use strided::overlaps_itself;

@@ -32,7 +32,7 @@ pub(crate) struct Runs {
 
 /// Whether a list may have the very same view more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Twice {
+pub(crate) enum RepeatPolicy {
     Allowed,
     Refused,
 }
@@ -61,7 +61,7 @@ impl Overlap {
 }
 
 /// Some views that share memory, if any do. Those without elements share nothing.
-pub(crate) fn overlap<V: View>(views: &[V], twice: Twice) -> Option<Overlap> {
+pub(crate) fn overlap<V: View>(views: &[V], twice: RepeatPolicy) -> Option<Overlap> {
     if let Some(index) = views.iter().position(View::overlaps_itself) {
         return Some(Overlap::Within(index));
     }
@@ -72,7 +72,7 @@ pub(crate) fn overlap<V: View>(views: &[V], twice: Twice) -> Option<Overlap> {
     let places = views.iter().enumerate().map(place);
     let mut order: Vec<_> = places.filter(|(_, start, end, _)| start < end).collect();
     sort(&mut order);
-    if twice == Twice::Allowed {
+    if twice == RepeatPolicy::Allowed {
         order.dedup_by(|one, other| views[one.3].is_same_view(&views[other.3]));
     }
     // Only those whose spans form a chain can share anything.
@@ -224,7 +224,7 @@ mod tests {
             let twice = |bytes: &Vec<usize>| {
                 (1..bytes.len()).any(|place| bytes[..place].contains(&bytes[place]))
             };
-            let found = overlap(&views, Twice::Refused);
+            let found = overlap(&views, RepeatPolicy::Refused);
             match found {
                 Some(Overlap::Within(index)) => assert!(twice(&all[index]), "seed {seed}"),
                 Some(Overlap::Between(one, two)) => {
@@ -253,12 +253,12 @@ mod tests {
         };
         let views = [columns(0, 1), columns(6, 2), columns(1, 3), columns(4, 2)];
         assert!(interleave(&views, &[0, 2, 3, 1]));
-        assert_eq!(overlap(&views, Twice::Refused), None);
+        assert_eq!(overlap(&views, RepeatPolicy::Refused), None);
         let views = [columns(0, 3), columns(5, 3), columns(2, 1)];
         assert!(!interleave(&views, &[0, 2, 1]));
-        assert_eq!(overlap(&views, Twice::Refused), Some(Overlap::Between(0, 2)));
+        assert_eq!(overlap(&views, RepeatPolicy::Refused), Some(Overlap::Between(0, 2)));
         let same = [columns(0, 3), columns(0, 3)];
-        assert_eq!(overlap(&same, Twice::Refused), Some(Overlap::Between(0, 1)));
-        assert_eq!(overlap(&same, Twice::Allowed), None);
+        assert_eq!(overlap(&same, RepeatPolicy::Refused), Some(Overlap::Between(0, 1)));
+        assert_eq!(overlap(&same, RepeatPolicy::Allowed), None);
     }
 }

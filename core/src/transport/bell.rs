@@ -18,10 +18,10 @@ mod descriptor {
 
     /// A descriptor that can be read from when it was rung until it was heard.
     #[derive(Clone, Debug)]
-    pub(crate) struct Bell(Arc<Ringing>);
+    pub(crate) struct Bell(Arc<BellState>);
 
     #[derive(Debug)]
-    struct Ringing {
+    struct BellState {
         fd: Arc<OwnedFd>,
         /// Whether it was rung and not heard, which is when the descriptor can be read: only the
         /// first ring costs a system call.
@@ -38,7 +38,7 @@ mod descriptor {
             let fd = fd.map_err(|error| Error::Network {
                 message: format!("cannot make an event descriptor: {error}"),
             })?;
-            Ok(Bell(Arc::new(Ringing { fd: Arc::new(fd), rung: Mutex::new(false) })))
+            Ok(Bell(Arc::new(BellState { fd: Arc::new(fd), rung: Mutex::new(false) })))
         }
 
         /// Whether it is the same bell.

@@ -23,7 +23,7 @@ use crate::{Error, Result, clock};
 
 /// What a rank has to reach others and to be reached.
 #[derive(Default)]
-pub struct Means {
+pub struct Endpoints {
     /// Where it listens.
     #[cfg(feature = "tcp")]
     pub listener: Option<Listener>,
@@ -40,7 +40,7 @@ pub struct Means {
     pub environment: WebSocketEnvironment,
 }
 
-impl Means {
+impl Endpoints {
     /// The address card of a rank with these means.
     pub fn card(&self) -> Card {
         let relay = self.relay.as_ref().map(|relay| relay.number());
@@ -68,7 +68,7 @@ pub fn compose(
     cards: &[Card],
     token: Token,
     generation: u32,
-    means: Means,
+    means: Endpoints,
 ) -> Result<Box<dyn Transport>> {
     let wanted = means.reconnect_grace_ms.or(means.environment.reconnect_grace_ms);
     let grace_ms = wanted.unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) fn compose_with(
     cards: &[Card],
     token: Token,
     generation: u32,
-    means: Means,
+    means: Endpoints,
     options: websocket::Options,
 ) -> Result<Box<dyn Transport>> {
     if rank as usize >= cards.len() {
@@ -123,7 +123,7 @@ pub(super) fn compose_with(
 /// How a rank that does not listen reaches the one of `card`.
 fn route(
     card: &Card,
-    means: &Means,
+    means: &Endpoints,
     pipe_name: u64,
     options: &websocket::Options,
     now: Instant,

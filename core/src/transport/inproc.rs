@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::notice::{self, Notice};
-use super::{Arrived, Destination, Interest, Lost, Payload, Rank, Sink, Transport};
+use super::{ArrivedPayload, Destination, Interest, LossReason, Payload, Rank, Sink, Transport};
 use crate::kernels;
 use crate::wire::frame::Header;
 use crate::{Error, Result};
@@ -47,7 +47,7 @@ struct Mailbox {
 
 #[derive(Default)]
 struct Content {
-    letters: VecDeque<(Rank, Letter)>,
+    letters: VecDeque<(Rank, Delivery)>,
     /// By sender: bytes of payload in `letters`.
     waiting_bytes: Vec<usize>,
     /// By sender: whether it has said that it wants to hear of this rank's end.
@@ -58,9 +58,9 @@ struct Content {
     closed: bool,
 }
 
-enum Letter {
+enum Delivery {
     Frame(Header, Vec<u8>),
-    End(Lost),
+    End(LossReason),
 }
 
 /// The transports of a group of `size` ranks in this process, by rank.
@@ -70,7 +70,7 @@ pub fn connect(size: u32) -> Vec<InprocTransport> {
 }
 
 /// A group that some ranks of it have not come to yet.
-struct Gathering {
+struct PendingGroup {
     token: [u8; 16],
     /// How many ranks are still to come.
     left: usize,
@@ -83,12 +83,12 @@ struct Gathering {
 /// # Errors
 /// [`Error::InvalidArgument`] for a rank outside of 0..size, or if the others gave another size.
 pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
-    static GROUPS: Mutex<Vec<Gathering>> = Mutex::new(Vec::new());
+    static GROUPS: Mutex<Vec<PendingGroup>> = Mutex::new(Vec::new());
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     // Whoever came to a group and left it leaves mailboxes that only this list holds.
     groups.retain(|group| Arc::strong_count(&group.mailboxes) > 1);
     let found = groups.iter().position(|group| group.token == token).unwrap_or_else(|| {
-        groups.push(Gathering { token, left: size as usize, mailboxes: mailboxes(size) });
+        groups.push(PendingGroup { token, left: size as usize, mailboxes: mailboxes(size) });
         groups.len() - 1
     });
     let group = &mut groups[found];
@@ -158,7 +158,7 @@ impl Transport for InprocTransport {
         let entry = &mut self.peers[peer as usize];
         if content.closed {
             entry.lost = true;
-            let why = Lost::Unreachable("it has left already".to_owned());
+            let why = LossReason::Unreachable("it has left already".to_owned());
             self.notices.push(Notice::Lost(peer, why));
         } else {
             entry.linked = true;
@@ -174,8 +174,8 @@ impl Transport for InprocTransport {
         let mut moved = !letters.is_empty();
         for (peer, letter) in letters {
             match letter {
-                Letter::Frame(header, bytes) => deliver(peer, &header, &bytes, sink),
-                Letter::End(why) => {
+                Delivery::Frame(header, bytes) => deliver(peer, &header, &bytes, sink),
+                Delivery::End(why) => {
                     let entry = &mut self.peers[peer as usize];
                     entry.outbox.clear();
                     if !std::mem::replace(&mut entry.lost, true) {
@@ -222,13 +222,13 @@ impl Transport for InprocTransport {
                 continue;
             }
             let why = match orderly {
-                true => Lost::Goodbye,
-                false => Lost::Died("it ended without a goodbye".to_owned()),
+                true => LossReason::Goodbye,
+                false => LossReason::Died("it ended without a goodbye".to_owned()),
             };
             let mailbox = &self.mailboxes[number];
             let mut content = mailbox.lock();
             if !content.closed {
-                content.letters.push_back((self.rank, Letter::End(why)));
+                content.letters.push_back((self.rank, Delivery::End(why)));
                 mailbox.ring(&mut content);
             }
         }
@@ -262,14 +262,14 @@ impl InprocTransport {
             }
             content.waiting_bytes[sender] += payload.len();
             let bytes = payload.read(<[u8]>::to_vec);
-            content.letters.push_back((self.rank, Letter::Frame(header, bytes)));
+            content.letters.push_back((self.rank, Delivery::Frame(header, bytes)));
             mailbox.ring(&mut content);
             self.notices.push(Notice::Sent(peer, header));
         }
     }
 
     /// Empties this rank's mailbox, and wakes those who waited for room in it.
-    fn take_letters(&mut self) -> VecDeque<(Rank, Letter)> {
+    fn take_letters(&mut self) -> VecDeque<(Rank, Delivery)> {
         let mailbox = &self.mailboxes[self.rank as usize];
         let mut content = mailbox.lock();
         if std::mem::replace(&mut content.rung, false) {
@@ -319,9 +319,9 @@ fn deliver(peer: Rank, header: &Header, bytes: &[u8], sink: &mut dyn Sink) {
         Destination::Into(region, stores) => {
             region.write(|memory| kernels::copy(memory, bytes, stores));
             drop(region);
-            sink.arrived(peer, header, Arrived::InPlace);
+            sink.arrived(peer, header, ArrivedPayload::InPlace);
         }
-        Destination::Borrowed => sink.arrived(peer, header, Arrived::Borrowed(bytes)),
-        Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+        Destination::Borrowed => sink.arrived(peer, header, ArrivedPayload::Borrowed(bytes)),
+        Destination::Discard => sink.arrived(peer, header, ArrivedPayload::Discarded),
     }
 }

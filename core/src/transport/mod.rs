@@ -32,7 +32,7 @@ mod within_host;
 
 #[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
 pub(crate) use self::bell::Bell;
-pub use self::compose::{Means, compose};
+pub use self::compose::{Endpoints, compose};
 #[cfg(feature = "tcp")]
 pub use self::within_host::WithinHost;
 use crate::kernels::Stores;
@@ -94,7 +94,7 @@ pub enum Destination {
 }
 
 /// A payload that arrived.
-pub enum Arrived<'a> {
+pub enum ArrivedPayload<'a> {
     /// It lies where [`Destination::Into`] said.
     InPlace,
     /// It lies in the transport's buffer until the call returns.
@@ -106,38 +106,40 @@ pub enum Arrived<'a> {
     Discarded,
 }
 
-impl Arrived<'_> {
+impl ArrivedPayload<'_> {
     /// The bytes, if they were not put in place.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Arrived::Borrowed(bytes) | Arrived::Lent(bytes, _) => Some(bytes),
-            Arrived::InPlace | Arrived::Discarded => None,
+            ArrivedPayload::Borrowed(bytes) | ArrivedPayload::Lent(bytes, _) => Some(bytes),
+            ArrivedPayload::InPlace | ArrivedPayload::Discarded => None,
         }
     }
 
     /// Whether what was read of them until now was what the peer sent.
     pub fn holds(&self) -> bool {
         match self {
-            Arrived::Lent(_, holds) => holds(),
-            Arrived::Borrowed(_) | Arrived::InPlace | Arrived::Discarded => true,
+            ArrivedPayload::Lent(_, holds) => holds(),
+            ArrivedPayload::Borrowed(_) | ArrivedPayload::InPlace | ArrivedPayload::Discarded => {
+                true
+            }
         }
     }
 }
 
-impl std::fmt::Debug for Arrived<'_> {
+impl std::fmt::Debug for ArrivedPayload<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Arrived::InPlace => f.write_str("InPlace"),
-            Arrived::Borrowed(bytes) => write!(f, "Borrowed({} bytes)", bytes.len()),
-            Arrived::Lent(bytes, _) => write!(f, "Lent({} bytes)", bytes.len()),
-            Arrived::Discarded => f.write_str("Discarded"),
+            ArrivedPayload::InPlace => f.write_str("InPlace"),
+            ArrivedPayload::Borrowed(bytes) => write!(f, "Borrowed({} bytes)", bytes.len()),
+            ArrivedPayload::Lent(bytes, _) => write!(f, "Lent({} bytes)", bytes.len()),
+            ArrivedPayload::Discarded => f.write_str("Discarded"),
         }
     }
 }
 
 /// Why a connection is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossReason {
     /// The peer said goodbye before it closed.
     Goodbye,
     /// The peer's end closed or reset without a goodbye.
@@ -160,11 +162,11 @@ pub trait Sink {
     /// goodbyes, which the transport keeps to itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;
     /// The frame is complete.
-    fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>);
+    fn arrived(&mut self, peer: Rank, header: &Header, payload: ArrivedPayload<'_>);
     /// A frame that was queued has left, and its payload is not read any more.
     fn sent(&mut self, peer: Rank, header: &Header);
     /// The connection to `peer` is gone; frames queued for it are dropped. Told once.
-    fn lost(&mut self, peer: Rank, why: Lost);
+    fn lost(&mut self, peer: Rank, why: LossReason);
 }
 
 /// A file descriptor that a thread may wait for, see [`wait`](wait::wait).

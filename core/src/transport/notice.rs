@@ -1,7 +1,7 @@
 //! What happened to a transport while its sink was out of reach, and is told later. Knows nothing
 //! of what the sink makes of it.
 
-use super::{Lost, Rank, Sink};
+use super::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
 /// What the sink has not been told yet.
@@ -9,7 +9,7 @@ pub(super) enum Notice {
     /// A frame to this rank has left.
     Sent(Rank, Header),
     /// The connection to this rank has ended.
-    Lost(Rank, Lost),
+    Lost(Rank, LossReason),
 }
 
 /// Tells `sink` all of `notices`, in their order; whether there were any.

@@ -107,7 +107,7 @@ impl WithinHost {
             return Ok(Box::new(shared));
         }
         let shared: Box<dyn Transport> = Box::new(shared);
-        Ok(Box::new(Both { near: shared, far: others()?, is_near, turn: 0 }))
+        Ok(Box::new(NearFarTransport { near: shared, far: others()?, is_near, turn: 0 }))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -124,7 +124,7 @@ impl WithinHost {
 
 /// Frames to the ranks of this host and to those elsewhere.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is one way only"))]
-struct Both {
+struct NearFarTransport {
     near: Box<dyn Transport>,
     far: Box<dyn Transport>,
     /// By rank: whether it is reached through shared memory.
@@ -132,7 +132,7 @@ struct Both {
     turn: u32,
 }
 
-impl Both {
+impl NearFarTransport {
     fn way(&mut self, peer: Rank) -> &mut dyn Transport {
         match self.is_near.get(peer as usize) {
             Some(true) => &mut *self.near,
@@ -141,7 +141,7 @@ impl Both {
     }
 }
 
-impl Transport for Both {
+impl Transport for NearFarTransport {
     fn rank(&self) -> Rank {
         self.near.rank()
     }

@@ -42,7 +42,7 @@ pub(crate) struct Operation {
 }
 
 /// What is read from a peer, and where it goes.
-struct Incoming {
+struct IncomingMessage {
     peer: usize,
     what: Vec<u8>,
     bytes: usize,
@@ -55,12 +55,12 @@ enum Place {
     Part(usize),
 }
 
-type Outgoing = (usize, Vec<u8>, usize, usize);
+type OutgoingMessage = (usize, Vec<u8>, usize, usize);
 
 /// Runs operations that were grouped: messages all at once, anything else one after the other.
 pub(crate) fn run(mesh: &Mesh, rank: usize, size: usize, all: &[Operation]) -> io::Result<()> {
     let is_message = |it: &Operation| matches!(it.kind, Kind::Send | Kind::Recv);
-    let here = Here { mesh, rank, size };
+    let here = RankView { mesh, rank, size };
     for one in all.iter().filter(|it| !is_message(it)) {
         here.collective(one)?;
     }
@@ -68,20 +68,20 @@ pub(crate) fn run(mesh: &Mesh, rank: usize, size: usize, all: &[Operation]) -> i
     here.messages(&messages)
 }
 
-struct Here<'a> {
+struct RankView<'a> {
     mesh: &'a Mesh,
     rank: usize,
     size: usize,
 }
 
-impl Here<'_> {
+impl RankView<'_> {
     fn collective(&self, one: &Operation) -> io::Result<()> {
         let bytes = one.count * reduce::width(one.dtype);
         let to_root = one.other == self.rank;
         let others = || (0..self.size).filter(|&peer| peer != self.rank);
         let what = one.what();
         let to = |peer, from: usize| (peer, what.clone(), from, bytes);
-        let take = |peer, place| Incoming { peer, what: what.clone(), bytes, place };
+        let take = |peer, place| IncomingMessage { peer, what: what.clone(), bytes, place };
         match one.kind {
             Kind::AllReduce => {
                 let ours = one.contribution(one.from, bytes);
@@ -133,7 +133,7 @@ impl Here<'_> {
                 (_, true) => own.1.push((one.into, bytes)),
                 (_, false) => {
                     let (what, place) = (one.what(), Place::Memory(one.into));
-                    takes.push(Incoming { peer: one.other, what, bytes, place });
+                    takes.push(IncomingMessage { peer: one.other, what, bytes, place });
                 }
             }
         }
@@ -149,8 +149,8 @@ impl Here<'_> {
         &self,
         one: &Operation,
         ours: Vec<u8>,
-        sends: Vec<Outgoing>,
-        takes: Vec<Incoming>,
+        sends: Vec<OutgoingMessage>,
+        takes: Vec<IncomingMessage>,
     ) -> io::Result<()> {
         let mut parts = self.exchange(sends, takes)?;
         parts[self.rank] = ours;
@@ -165,7 +165,11 @@ impl Here<'_> {
     }
 
     /// Sends and reads all; the parts of the others where they are to be reduced.
-    fn exchange(&self, sends: Vec<Outgoing>, takes: Vec<Incoming>) -> io::Result<Vec<Vec<u8>>> {
+    fn exchange(
+        &self,
+        sends: Vec<OutgoingMessage>,
+        takes: Vec<IncomingMessage>,
+    ) -> io::Result<Vec<Vec<u8>>> {
         let send = || {
             sends.iter().try_for_each(|(peer, what, from, bytes)| {
                 let mut stream = self.mesh.peer(*peer)?;
@@ -189,9 +193,9 @@ impl Here<'_> {
         })
     }
 
-    fn take(&self, takes: Vec<Incoming>) -> io::Result<Vec<Vec<u8>>> {
+    fn take(&self, takes: Vec<IncomingMessage>) -> io::Result<Vec<Vec<u8>>> {
         let mut parts = vec![Vec::new(); self.size];
-        for Incoming { peer, what, bytes, place } in takes {
+        for IncomingMessage { peer, what, bytes, place } in takes {
             let mut stream = self.mesh.peer(peer)?;
             let theirs = read_text(&mut stream)?;
             let sent = read_number(&mut stream)? as usize;

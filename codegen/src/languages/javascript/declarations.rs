@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::LANGUAGE;
 use super::docs::{comment, plain, text};
-use super::forms::{Form, Named, Place, forms};
+use super::forms::{Form, NamedOptions, Place, forms};
 use super::spelling::{aliases, dtype, error_class, functions, interfaces, methods, name};
 use super::types::{accepted, default, returned};
 use super::values::{errors_in_order, kind, numbered};
@@ -123,7 +123,7 @@ const EXTRA: &[(&str, &str)] = &[
 
 /// What the template prints.
 pub(super) fn view(api: &Api) -> Declarations {
-    let mut named = Named::new();
+    let mut named = NamedOptions::new();
     let classes: Vec<Class> = interfaces(api).map(|it| class(api, it, &mut named)).collect();
     let all = api.namespaces.iter().flat_map(functions);
     let functions: Vec<Callable> =
@@ -291,7 +291,7 @@ fn of_options(name: String, members: &[String]) -> Record {
     }
 }
 
-fn class(api: &Api, interface: &Interface, named: &mut Named) -> Class {
+fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
     let unbuilt_alone = interface.notes.unbuilt && interface.inherits.is_none();
     let mut all = Vec::new();
     let constructors = match &interface.constructor {
@@ -356,7 +356,7 @@ fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
     properties
 }
 
-fn callable(api: &Api, method: &Method, place: Place, named: &mut Named) -> Callable {
+fn callable(api: &Api, method: &Method, place: Place, named: &mut NamedOptions) -> Callable {
     Callable {
         name: name(&method.name, &method.notes),
         forms: forms(api, method, place, named),

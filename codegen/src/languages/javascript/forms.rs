@@ -31,13 +31,18 @@ pub(super) struct Form {
 }
 
 /// Interfaces of options that have names, by name: their members.
-pub(super) type Named = BTreeMap<String, Vec<String>>;
+pub(super) type NamedOptions = BTreeMap<String, Vec<String>>;
 
 /// From as many options on, they have a name, so that programs can speak of them.
 const MANY: usize = 5;
 
 /// Every way to call `method`. Large sets of options are put into `named`.
-pub(super) fn forms(api: &Api, method: &Method, place: Place, named: &mut Named) -> Vec<Form> {
+pub(super) fn forms(
+    api: &Api,
+    method: &Method,
+    place: Place,
+    named: &mut NamedOptions,
+) -> Vec<Form> {
     let mut forms = Vec::new();
     for overload in &method.overloads {
         let writer = Writer { api, method, overload, place, doc: Doc::of(api, method) };
@@ -61,7 +66,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn forms(&self, named: &mut Named) -> Vec<Form> {
+    fn forms(&self, named: &mut NamedOptions) -> Vec<Form> {
         let parameters: Vec<(usize, &Parameter)> =
             self.overload.parameters.iter().enumerate().filter(|(_, known)| has(known)).collect();
         let required: Vec<&Parameter> = parameters
@@ -97,7 +102,7 @@ impl Writer<'_> {
         by_position: &[&Parameter],
         options: &[&Parameter],
         may_be_absent: bool,
-        named: &mut Named,
+        named: &mut NamedOptions,
     ) -> Form {
         let mut arguments = Vec::new();
         let mut said = Vec::new();
@@ -195,7 +200,7 @@ impl Writer<'_> {
     }
 
     /// `options?: WaitOptions & { … }`; none if there is nothing to say.
-    fn options(&self, options: &[&Parameter], named: &mut Named) -> Option<String> {
+    fn options(&self, options: &[&Parameter], named: &mut NamedOptions) -> Option<String> {
         let can_wait = self.method.notes.waits || kind(self.method) == Kind::Operation;
         let spread = options.iter().find(|known| is_spread(known));
         let members: Vec<String> = options
@@ -220,7 +225,12 @@ impl Writer<'_> {
     }
 
     /// The options that no record has: written here, or by a name if there are many.
-    fn own_options(&self, members: &[String], waits: bool, named: &mut Named) -> Option<String> {
+    fn own_options(
+        &self,
+        members: &[String],
+        waits: bool,
+        named: &mut NamedOptions,
+    ) -> Option<String> {
         if members.is_empty() {
             return None;
         }

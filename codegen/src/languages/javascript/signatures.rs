@@ -1,7 +1,7 @@
 //! How JavaScript writes calls, for pages that show several languages.
 
 use super::LANGUAGE;
-use super::forms::{Named, Place, forms};
+use super::forms::{NamedOptions, Place, forms};
 use super::spelling::name;
 use crate::model::{Api, Interface, Method};
 
@@ -23,7 +23,7 @@ pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) 
         (Some(class), _) => (Place::Class, format!("{}#{spelt}", class.name)),
         (None, _) => (Place::Module, spelt),
     };
-    let forms = forms(api, method, place, &mut Named::new());
+    let forms = forms(api, method, place, &mut NamedOptions::new());
     forms.into_iter().map(|form| format!("{call}{}", on_one_line(&form.signature))).collect()
 }
 

@@ -28,7 +28,7 @@ pub(super) struct ReduceOps {
     reduce_ops: Vec<ReduceOp>,
     /// Variants without a factor.
     plain: Vec<String>,
-    supported: Vec<Supported>,
+    supported: Vec<SupportRule>,
 }
 
 struct ReduceOp {
@@ -40,7 +40,7 @@ struct ReduceOp {
 }
 
 /// Operators that reduce the same dtypes.
-struct Supported {
+struct SupportRule {
     pattern: String,
     condition: String,
 }
@@ -128,7 +128,7 @@ pub(super) fn source(api: &Api) -> String {
     files.join(", ")
 }
 
-fn supported(api: &Api) -> Vec<Supported> {
+fn supported(api: &Api) -> Vec<SupportRule> {
     let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for reduce_op in &api.reduce_ops {
         let variants = dtype_variants(api, |name| reduce_op.dtypes.contains(name));
@@ -147,7 +147,7 @@ fn supported(api: &Api) -> Vec<Supported> {
             (some, rest) if rest < some => format!("!matches!(dtype, {})", others.join(" | ")),
             _ => format!("matches!(dtype, {})", dtypes.join(" | ")),
         };
-        Supported { pattern: patterns.join(" | "), condition }
+        SupportRule { pattern: patterns.join(" | "), condition }
     };
     rows.into_iter().map(row).collect()
 }

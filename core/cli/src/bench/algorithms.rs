@@ -5,7 +5,7 @@ use super::operation::Operation;
 
 /// One algorithm, forced on all operations that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Forced {
+pub(super) struct ForcedAlgorithm {
     /// What `POLYRANK_ALGORITHM` says to the ranks; none: they choose.
     pub(super) variable: Option<String>,
     /// The operations that do not have the algorithm.
@@ -18,9 +18,9 @@ pub(super) struct Forced {
 ///
 /// # Errors
 /// None of them has it.
-pub(super) fn force(algorithm: &str, operations: &[Operation]) -> Result<Forced, String> {
+pub(super) fn force(algorithm: &str, operations: &[Operation]) -> Result<ForcedAlgorithm, String> {
     if algorithm == "auto" {
-        return Ok(Forced::default());
+        return Ok(ForcedAlgorithm::default());
     }
     let has = |operation: &Operation| names(*operation).contains(&algorithm);
     let (having, lacking): (Vec<Operation>, Vec<Operation>) =
@@ -37,7 +37,7 @@ pub(super) fn force(algorithm: &str, operations: &[Operation]) -> Result<Forced,
     let note = (!lacking.is_empty()).then(|| {
         format!("--algorithm {algorithm}: left out are those that lack it; {}", known(&lacking))
     });
-    Ok(Forced { variable: Some(entries.join(",")), lacking, note })
+    Ok(ForcedAlgorithm { variable: Some(entries.join(",")), lacking, note })
 }
 
 /// The algorithms that an operation has.
@@ -72,7 +72,7 @@ mod tests {
         assert!(note.contains("barrier has direct"), "{note}");
         assert!(note.contains("pingpong has no algorithms"), "{note}");
         assert_eq!(force("ring", &operations[..1]).unwrap().note, None);
-        assert_eq!(force("auto", &operations), Ok(Forced::default()));
+        assert_eq!(force("auto", &operations), Ok(ForcedAlgorithm::default()));
     }
 
     #[test]

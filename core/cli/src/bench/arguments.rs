@@ -8,9 +8,9 @@ use clap::Args;
 #[cfg(target_os = "linux")]
 use clap::Subcommand;
 
-use super::algorithms::{Forced, force};
+use super::algorithms::{ForcedAlgorithm, force};
 use super::find::Programs;
-use super::library::{Contender, Language, Library, Manner, Memory, Peer};
+use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::measure::Effort;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
@@ -49,7 +49,7 @@ line makes no sense; 3, something that was asked for is not installed, and the r
 /// What can be measured beside collectives.
 #[cfg(target_os = "linux")]
 #[derive(Subcommand)]
-pub(super) enum Other {
+pub(super) enum OtherCommand {
     /// Measure a store's server: requests per second, with up to ten thousand clients
     #[command(after_help = super::store::EXAMPLES)]
     Store(super::store::StoreBenchArguments),
@@ -64,7 +64,7 @@ pub(super) enum Other {
 pub(crate) struct BenchArguments {
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
-    pub(super) other: Option<Other>,
+    pub(super) other: Option<OtherCommand>,
     /// What to measure: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
     /// alltoall, barrier, sendrecv, pingpong; several with commas, or "all"
     #[arg(value_name = "OPERATION", default_value = "allreduce")]
@@ -294,7 +294,7 @@ impl BenchArguments {
                 shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
             let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
             let mut environment = own.clone();
-            let Forced { variable, lacking, .. } = force(algorithm, operations)?;
+            let ForcedAlgorithm { variable, lacking, .. } = force(algorithm, operations)?;
             environment.extend(
                 variable.map(|list| (variable::POLYRANK_ALGORITHM.name().to_owned(), list)),
             );
@@ -306,7 +306,7 @@ impl BenchArguments {
                 name: name.join(" "),
                 library: Library::Polyrank(Language::list(language)?),
                 memory: Memory::from_name(memory)?,
-                manner: Manner::from_name(call)?,
+                manner: CallStyle::from_name(call)?,
                 environment,
                 lacking,
             });
@@ -316,7 +316,7 @@ impl BenchArguments {
                 name: name.clone(),
                 library: Library::Peer(Peer::from_name(name)?),
                 memory: Memory::User,
-                manner: Manner::Ordinary,
+                manner: CallStyle::Ordinary,
                 environment: Vec::new(),
                 lacking: Vec::new(),
             });
@@ -333,7 +333,7 @@ impl BenchArguments {
     }
 
     /// What each algorithm means for `operations`.
-    fn forced(&self, operations: &[Operation]) -> Result<Vec<Forced>, String> {
+    fn forced(&self, operations: &[Operation]) -> Result<Vec<ForcedAlgorithm>, String> {
         self.algorithm.iter().map(|algorithm| force(algorithm, operations)).collect()
     }
 
@@ -460,7 +460,7 @@ mod tests {
         let read = benchmark(line).unwrap();
         assert_eq!(names(&read), expected);
         let last = &read.contenders[3];
-        assert_eq!((last.memory, last.manner), (Memory::Polyrank, Manner::Prepared));
+        assert_eq!((last.memory, last.manner), (Memory::Polyrank, CallStyle::Prepared));
         let variable = ("POLYRANK_TRANSPORT".to_owned(), "shm".to_owned());
         assert_eq!(last.environment, [variable]);
     }

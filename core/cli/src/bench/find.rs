@@ -18,7 +18,7 @@ pub(super) struct Programs {
 
 /// The programs of one contender.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundPrograms {
     pub(super) python: OsString,
     pub(super) node: OsString,
     /// What starts the ranks, with its options up to the number of ranks.
@@ -27,7 +27,7 @@ pub(super) struct Found {
 
 /// What a contender lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct MissingProgram {
     pub(super) what: String,
     /// What to do about it.
     pub(super) advice: String,
@@ -35,19 +35,19 @@ pub(super) struct Missing {
 
 impl Programs {
     /// Looks for everything that `contender` needs, and tries it.
-    pub(super) fn find(&self, contender: &Contender) -> Result<Found, Missing> {
+    pub(super) fn find(&self, contender: &Contender) -> Result<FoundPrograms, MissingProgram> {
         match &contender.library {
             Library::Polyrank(languages) => self.find_polyrank(languages),
             Library::Peer(peer) => self.find_peer(*peer),
         }
     }
 
-    fn find_polyrank(&self, languages: &[Language]) -> Result<Found, Missing> {
-        let mut found = Found::default();
+    fn find_polyrank(&self, languages: &[Language]) -> Result<FoundPrograms, MissingProgram> {
+        let mut found = FoundPrograms::default();
         if languages.contains(&Language::Python) {
             found.python = self.python("polyrank", variable::POLYRANK_PYTHON);
             try_program(&found.python, &["-c", "import numpy, polyrank"]).map_err(|said| {
-                Missing {
+                MissingProgram {
                     what: format!(
                         "polyrank for Python ({}: {said})",
                         found.python.to_string_lossy()
@@ -61,7 +61,7 @@ impl Programs {
         if languages.contains(&Language::Node) {
             found.node = variable::POLYRANK_NODE.value().unwrap_or_else(|| "node".into());
             let words = ["--input-type=module", "--eval", "await import('polyrank')"];
-            try_program(&found.node, &words).map_err(|said| Missing {
+            try_program(&found.node, &words).map_err(|said| MissingProgram {
                 what: format!("polyrank for Node ({}: {said})", found.node.to_string_lossy()),
                 advice: "npm install polyrank, and run the benchmark in the same folder".to_owned(),
             })?;
@@ -69,16 +69,16 @@ impl Programs {
         Ok(found)
     }
 
-    fn find_peer(&self, peer: Peer) -> Result<Found, Missing> {
+    fn find_peer(&self, peer: Peer) -> Result<FoundPrograms, MissingProgram> {
         let name = if peer == Peer::OpenMpiTcp { Peer::OpenMpi.name() } else { peer.name() };
         let variable = match peer {
             Peer::Gloo => variable::POLYRANK_BENCH_GLOO,
             Peer::OpenMpi | Peer::OpenMpiTcp => variable::POLYRANK_BENCH_OPENMPI,
             Peer::Mpich => variable::POLYRANK_BENCH_MPICH,
-            Peer::Memcpy => return Ok(Found::default()),
+            Peer::Memcpy => return Ok(FoundPrograms::default()),
         };
         let python = self.python(name, variable);
-        let missing = |said: String| Missing {
+        let missing = |said: String| MissingProgram {
             what: format!("{} ({}: {said})", peer.name(), python.to_string_lossy()),
             advice: format!(
                 "{}, then --python {name}={name}/bin/python, or set {variable}",
@@ -88,7 +88,7 @@ impl Programs {
         if !peer.is_mpi() {
             let probe = "import numpy, torch.distributed as d; assert d.is_gloo_available()";
             try_program(&python, &["-c", probe]).map_err(missing)?;
-            return Ok(Found { python, ..Found::default() });
+            return Ok(FoundPrograms { python, ..FoundPrograms::default() });
         }
         let wanted = if peer == Peer::Mpich { "MPICH" } else { "Open MPI" };
         let probe = format!(
@@ -99,7 +99,7 @@ impl Programs {
         let launcher = launcher(peer, &mpiexec(&python));
         try_program(&launcher[0], &["--version"])
             .map_err(|said| missing(format!("{}: {said}", launcher[0].to_string_lossy())))?;
-        Ok(Found { python, launcher, ..Found::default() })
+        Ok(FoundPrograms { python, launcher, ..FoundPrograms::default() })
     }
 
     /// The Python that the command line names, or the environment, or the usual one.

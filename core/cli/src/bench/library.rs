@@ -50,7 +50,7 @@ pub(super) enum Memory {
 /// How polyrank's ranks make their calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Manner {
+pub(super) enum CallStyle {
     #[default]
     Ordinary,
     /// An operation that is prepared once and started often.
@@ -64,7 +64,7 @@ pub(super) struct Contender {
     pub(super) name: String,
     pub(super) library: Library,
     pub(super) memory: Memory,
-    pub(super) manner: Manner,
+    pub(super) manner: CallStyle,
     /// What its ranks find in their environment besides the benchmark's own.
     pub(super) environment: Vec<(String, String)>,
     /// Operations that it cannot measure, having not the algorithm that it is told.
@@ -82,12 +82,12 @@ impl Memory {
     }
 }
 
-impl Manner {
+impl CallStyle {
     /// The manner of a name.
-    pub(super) fn from_name(name: &str) -> Result<Manner, String> {
+    pub(super) fn from_name(name: &str) -> Result<CallStyle, String> {
         match name {
-            "ordinary" => Ok(Manner::Ordinary),
-            "prepared" => Ok(Manner::Prepared),
+            "ordinary" => Ok(CallStyle::Ordinary),
+            "prepared" => Ok(CallStyle::Prepared),
             _ => Err(format!("there is no `{name}` call; there are ordinary, prepared")),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::messages::{Answer, Case, Command, MOST_SINGLE_CALLS};
 use super::results::Turns;
-use super::team::{Team, Trouble};
+use super::team::{Team, TeamError};
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(super) fn measure(
     case: &Case,
     effort: &Effort,
     mut on_turn: impl FnMut(),
-) -> Result<Vec<Outcome>, Interrupted> {
+) -> Result<Vec<Outcome>, Interruption> {
     let mut outcomes = Vec::new();
     for team in teams.iter_mut() {
         let prepared = prepare(team, case, effort);
@@ -67,17 +67,17 @@ pub(super) fn measure(
 
 /// The user wants to end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interrupted;
+pub(super) struct Interruption;
 
-fn settle(result: Result<Outcome, Trouble>) -> Result<Outcome, Interrupted> {
+fn settle(result: Result<Outcome, TeamError>) -> Result<Outcome, Interruption> {
     match result {
         Ok(outcome) => Ok(outcome),
-        Err(Trouble::Failed(why)) => Ok(Outcome::Failed(why)),
-        Err(Trouble::Interrupted) => Err(Interrupted),
+        Err(TeamError::Failed(why)) => Ok(Outcome::Failed(why)),
+        Err(TeamError::Interrupted) => Err(Interruption),
     }
 }
 
-fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Trouble> {
+fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, TeamError> {
     if team.lacking.contains(&case.operation) {
         return Ok(Outcome::Unsupported(LACKS_ALGORITHM.to_owned()));
     }
@@ -109,7 +109,7 @@ fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Tro
     Ok(Outcome::Measured(turns))
 }
 
-fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), Trouble> {
+fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), TeamError> {
     let (seconds, cpu_seconds) = run(team, turns.iterations)?;
     turns.seconds.push(seconds);
     turns.cpu_seconds.push(cpu_seconds);
@@ -126,7 +126,7 @@ fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), Trouble> {
 }
 
 /// Seconds of one call of the slowest rank, and of CPU time of all ranks.
-fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), Trouble> {
+fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), TeamError> {
     let (mut slowest, mut cpu) = (0f64, 0.0);
     for answer in team.tell(&Command::Run { iterations })? {
         if let Answer::Ran { seconds, cpu_seconds } = answer {

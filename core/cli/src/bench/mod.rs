@@ -20,9 +20,9 @@ mod algorithms;
 mod arguments;
 #[cfg(target_os = "linux")]
 mod begin;
+mod benchmark_run;
 mod build;
 mod calibrate;
-mod course;
 mod files;
 mod find;
 mod library;
@@ -49,7 +49,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use arguments::Benchmark;
 pub(crate) use arguments::{BenchArguments, EXAMPLES};
-use course::{Course, Hindrance, Measurement};
+use benchmark_run::{BenchmarkRun, Measurement, StartError};
 use results::Report;
 
 /// The exit code of a command line that makes no sense.
@@ -65,8 +65,8 @@ const EXIT_INTERRUPTED: i32 = 130;
 pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     #[cfg(target_os = "linux")]
     match &arguments.other {
-        Some(arguments::Other::Store(arguments)) => return store::run(arguments),
-        Some(arguments::Other::Start(arguments)) => return begin::run(arguments),
+        Some(arguments::OtherCommand::Store(arguments)) => return store::run(arguments),
+        Some(arguments::OtherCommand::Start(arguments)) => return begin::run(arguments),
         None => {}
     }
     let benchmark = match arguments.calibrate.as_ref() {
@@ -97,24 +97,24 @@ fn carry_out(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
         }
     };
     benchmark.notes.iter().for_each(|note| say(note));
-    let mut course = match Course::new(benchmark, interrupted) {
-        Ok(course) => course,
-        Err(Hindrance::Absence) => {
+    let mut benchmark_run = match BenchmarkRun::new(benchmark, interrupted) {
+        Ok(benchmark_run) => benchmark_run,
+        Err(StartError::Absence) => {
             say("nothing is left to measure");
             return EXIT_INCOMPLETE;
         }
-        Err(Hindrance::Failure(message)) => {
+        Err(StartError::Failure(message)) => {
             say(&message);
             return 1;
         }
     };
-    let ending = course.run();
-    let Measurement { report, failures, absent } = course.finish();
+    let ending = benchmark_run.run();
+    let Measurement { report, failures, absent } = benchmark_run.finish();
     let mut code = match ending {
         Ok(()) if !failures.is_empty() || has_wrong(&report) => 1,
         Ok(()) if !absent.is_empty() => EXIT_INCOMPLETE,
         Ok(()) => 0,
-        Err(measure::Interrupted) => EXIT_INTERRUPTED,
+        Err(measure::Interruption) => EXIT_INTERRUPTED,
     };
     for failure in &failures {
         say(failure);

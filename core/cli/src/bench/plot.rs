@@ -2,7 +2,7 @@
 //! bandwidths. Knows nothing of SVG.
 
 use super::operation::Form;
-use super::results::{CaseReport, Measured, Report};
+use super::results::{CaseReport, MeasuredCase, Report};
 use crate::chart::{Chart, Line, Panel, Scale};
 use crate::sizes;
 
@@ -25,7 +25,7 @@ pub(super) fn plot(report: &Report) -> Chart {
         }
     }
     for (topic, cases) in &topics {
-        let panel = |y_label: &str, y_scale, value: fn(&Measured) -> f64| Panel {
+        let panel = |y_label: &str, y_scale, value: fn(&MeasuredCase) -> f64| Panel {
             title: topic.clone(),
             y_label: y_label.to_owned(),
             x_scale: Scale::Octaves,
@@ -63,7 +63,7 @@ fn topic(case: &CaseReport) -> String {
     topic
 }
 
-fn lines(names: &[String], cases: &[&CaseReport], value: fn(&Measured) -> f64) -> Vec<Line> {
+fn lines(names: &[String], cases: &[&CaseReport], value: fn(&MeasuredCase) -> f64) -> Vec<Line> {
     let line = |(name, contender): (usize, &String)| {
         let point = |case: &&CaseReport| {
             let result = case.results.iter().find(|result| result.contender == *contender)?;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::library::{Manner, Memory};
+use super::library::{CallStyle, Memory};
 use super::messages::{Answer, Command};
-use buffers::{Member, Prepared, prepare};
+use buffers::{Member, PreparedCase, prepare};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::env::variable::{self, Variable};
 use polyrank::{DType, ProcessGroup};
@@ -31,7 +31,7 @@ pub(super) struct Assignment {
     pub(super) token: String,
     pub(super) library: String,
     pub(super) memory: Memory,
-    pub(super) manner: Manner,
+    pub(super) manner: CallStyle,
     pub(super) ranks: u32,
     /// Where rank 0 serves the rendezvous.
     pub(super) port: u16,
@@ -145,7 +145,7 @@ pub(super) fn monotonic_s() -> f64 {
 fn obey(
     command: Command,
     member: &Member,
-    prepared: &mut Option<Box<dyn Prepared>>,
+    prepared: &mut Option<Box<dyn PreparedCase>>,
 ) -> Result<Answer, String> {
     if let Command::Prepare(case) = command {
         // The buffers of the case before are no longer needed.

@@ -63,12 +63,12 @@ pub(super) struct CaseReport {
     pub(super) reduction: Option<Reduction>,
     /// Where the operation has one; none: it moves on with every call.
     pub(super) root: Option<u32>,
-    pub(super) results: Vec<Measured>,
+    pub(super) results: Vec<MeasuredCase>,
 }
 
 /// What one contender took for one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Measured {
+pub(super) struct MeasuredCase {
     pub(super) contender: String,
     /// Median over the turns of the time of one call.
     pub(super) time_us: f64,
@@ -106,7 +106,7 @@ pub(super) struct Turns {
     pub(super) wrong: Option<u64>,
 }
 
-impl Measured {
+impl MeasuredCase {
     /// Sums up.
     pub(super) fn new(
         contender: &str,
@@ -114,13 +114,13 @@ impl Measured {
         bus_factor: f64,
         bytes: u64,
         turns: &Turns,
-    ) -> Measured {
+    ) -> MeasuredCase {
         let scale = 1e6 / operation.per_iteration();
         let turns_us: Vec<f64> = turns.seconds.iter().map(|seconds| seconds * scale).collect();
         let time_us = quantile(&turns_us, 0.5);
         // 10⁹ bytes a second are 10³ bytes a microsecond.
         let algbw_gbps = if time_us > 0.0 { bytes as f64 / time_us * 1e-3 } else { 0.0 };
-        Measured {
+        MeasuredCase {
             contender: contender.to_owned(),
             time_us,
             least_us: quantile(&turns_us, 0.0),
@@ -141,7 +141,7 @@ impl Measured {
 impl CaseReport {
     /// Fills in the ratios.
     pub(super) fn compare(&mut self, reference: &str) {
-        let of_reference = |result: &&Measured| result.contender == reference;
+        let of_reference = |result: &&MeasuredCase| result.contender == reference;
         let Some(time_us) = self.results.iter().find(of_reference).map(|result| result.time_us)
         else {
             return;
@@ -189,11 +189,11 @@ mod tests {
             single_seconds: vec![2e-3],
             wrong: Some(0),
         };
-        let result = Measured::new("us", Operation::Allreduce, 1.5, 8_000_000, &turns);
+        let result = MeasuredCase::new("us", Operation::Allreduce, 1.5, 8_000_000, &turns);
         assert_eq!((result.time_us, result.least_us, result.cpu_us), (2000.0, 1000.0, 4000.0));
         assert_eq!((result.algbw_gbps, result.busbw_gbps), (4.0, 6.0));
         // An iteration is two messages.
-        let result = Measured::new("us", Operation::Pingpong, 1.0, 8_000_000, &turns);
+        let result = MeasuredCase::new("us", Operation::Pingpong, 1.0, 8_000_000, &turns);
         assert_eq!((result.time_us, result.busbw_gbps), (1000.0, 8.0));
     }
 
@@ -201,7 +201,7 @@ mod tests {
     fn ratios_are_the_references_time_by_the_others() {
         let measured = |name: &str, seconds| {
             let turns = Turns { seconds: vec![seconds], ..Turns::default() };
-            Measured::new(name, Operation::Barrier, 0.0, 0, &turns)
+            MeasuredCase::new(name, Operation::Barrier, 0.0, 0, &turns)
         };
         let mut case = CaseReport {
             operation: Operation::Barrier,

@@ -3,7 +3,7 @@
 //! measured.
 
 use super::operation::Form;
-use super::results::{CaseReport, Measured, MemoryReport};
+use super::results::{CaseReport, MeasuredCase, MemoryReport};
 
 /// What the rows of one table have in common.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ pub(super) fn memory_lines<'a>(reports: impl Iterator<Item = &'a MemoryReport>) 
     reports.map(line).collect()
 }
 
-fn cells(result: &Measured) -> String {
+fn cells(result: &MeasuredCase) -> String {
     let wrong = result.wrong.map_or("N/A".to_owned(), |wrong| wrong.to_string());
     let times = [result.time_us, result.median_us, result.p99_us].map(significant);
     let rates = [result.algbw_gbps, result.busbw_gbps].map(|rate| format!("{rate:.2}"));
@@ -170,7 +170,7 @@ mod tests {
                 wrong: Some(0),
                 ..Turns::default()
             };
-            Measured::new(name, Operation::Allreduce, 1.0, 1024, &turns)
+            MeasuredCase::new(name, Operation::Allreduce, 1.0, 1024, &turns)
         };
         let mut case = CaseReport {
             operation: Operation::Allreduce,

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::find::Found;
+use super::find::FoundPrograms;
 use super::library::Contender;
 use super::messages::{Answer, Command};
 use super::operation::Operation;
 use crate::launch::output::LastLines;
 use crate::launch::process::Process;
-use crate::launch::report::Ending;
+use crate::launch::report::ProcessEnd;
 use connections::Event;
 use start::Until;
 
@@ -37,7 +37,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a team cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum TeamError {
     /// The user wants to end.
     Interrupted,
     /// What went wrong, with the last words of the ranks.
@@ -46,7 +46,7 @@ pub(super) enum Trouble {
 
 /// What every team of a run shares.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct Limits {
     /// How long one command may take, and joining the group.
     pub(super) limit: Duration,
     /// Set when the user wants to end.
@@ -65,7 +65,7 @@ pub(super) struct Team {
     connections: Vec<TcpStream>,
     processes: Vec<Member>,
     inbox: Receiver<Event>,
-    terms: Terms,
+    terms: Limits,
 }
 
 /// One started process: a rank, or a launcher of ranks.
@@ -74,7 +74,7 @@ struct Member {
     last_lines: LastLines,
     /// Open while the output is read.
     reading: Receiver<Infallible>,
-    ending: Option<Ending>,
+    ending: Option<ProcessEnd>,
 }
 
 impl Member {
@@ -95,10 +95,10 @@ impl Team {
     /// A program that does not start, a rank that fails, or one that does not arrive in time.
     pub(super) fn start(
         contender: &Contender,
-        found: &Found,
+        found: &FoundPrograms,
         ranks: u32,
-        terms: &Terms,
-    ) -> Result<Team, Trouble> {
+        terms: &Limits,
+    ) -> Result<Team, TeamError> {
         start::start(contender, found, ranks, Until::Joined, terms)
     }
 
@@ -109,10 +109,10 @@ impl Team {
     /// As [`Team::start`].
     pub(super) fn load(
         contender: &Contender,
-        found: &Found,
+        found: &FoundPrograms,
         ranks: u32,
-        terms: &Terms,
-    ) -> Result<Team, Trouble> {
+        terms: &Limits,
+    ) -> Result<Team, TeamError> {
         start::start(contender, found, ranks, Until::Loaded, terms)
     }
 
@@ -120,7 +120,7 @@ impl Team {
     ///
     /// # Errors
     /// A rank that fails, ends, or does not answer in time.
-    pub(super) fn tell(&mut self, command: &Command) -> Result<Vec<Answer>, Trouble> {
+    pub(super) fn tell(&mut self, command: &Command) -> Result<Vec<Answer>, TeamError> {
         self.send(0..self.connections.len(), command)?;
         self.answers()
     }
@@ -129,7 +129,7 @@ impl Team {
     ///
     /// # Errors
     /// A rank that is gone.
-    pub(super) fn send(&mut self, ranks: Range<usize>, command: &Command) -> Result<(), Trouble> {
+    pub(super) fn send(&mut self, ranks: Range<usize>, command: &Command) -> Result<(), TeamError> {
         let mut line = serde_json::to_vec(command)
             .map_err(|error| self.failed(&format!("a command cannot be written: {error}")))?;
         line.push(b'\n');
@@ -144,7 +144,7 @@ impl Team {
     ///
     /// # Errors
     /// A rank that fails, ends, or does not answer in time.
-    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, Trouble> {
+    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, TeamError> {
         let mut answers = vec![None; self.connections.len()];
         let deadline = Instant::now() + self.terms.limit;
         while answers.iter().any(Option::is_none) {
@@ -165,15 +165,15 @@ impl Team {
     ///
     /// # Errors
     /// Ranks that end with an error: what they did before may be wrong.
-    pub(super) fn end(mut self) -> Result<(), Trouble> {
+    pub(super) fn end(mut self) -> Result<(), TeamError> {
         self.close_connections();
         // Many ranks that unload a large library on few cores take longer than one that hangs may.
         let deadline = Instant::now() + self.terms.limit.max(FAREWELL);
         while self.processes.iter().any(|member| member.ending.is_none()) {
             match self.receive(deadline) {
                 Ok(_) => {}
-                Err(Trouble::Interrupted) => return Err(Trouble::Interrupted),
-                Err(Trouble::Failed(_)) => break,
+                Err(TeamError::Interrupted) => return Err(TeamError::Interrupted),
+                Err(TeamError::Failed(_)) => break,
             }
         }
         for member in 0..self.processes.len() {
@@ -187,10 +187,10 @@ impl Team {
     }
 
     /// The next event. The ends of processes are noted.
-    fn receive(&mut self, deadline: Instant) -> Result<Event, Trouble> {
+    fn receive(&mut self, deadline: Instant) -> Result<Event, TeamError> {
         loop {
             if self.terms.interrupted.load(Ordering::Relaxed) {
-                return Err(Trouble::Interrupted);
+                return Err(TeamError::Interrupted);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -213,7 +213,7 @@ impl Team {
     }
 
     /// A connection that broke says less than how the process ended, which follows soon.
-    fn gone(&mut self, rank: usize, why: &str) -> Trouble {
+    fn gone(&mut self, rank: usize, why: &str) -> TeamError {
         let deadline = Instant::now() + LAST_WORDS;
         while let Ok(event) = self.receive(deadline) {
             if let Event::Answer(rank, Answer::Failed { why }) = event {
@@ -227,12 +227,12 @@ impl Team {
     }
 
     /// A rank says why it failed, which may be that another ended: that one's words are needed.
-    fn rank_failed(&mut self, rank: usize, why: &str) -> Trouble {
+    fn rank_failed(&mut self, rank: usize, why: &str) -> TeamError {
         self.wait_for_ends(Instant::now() + LAST_WORDS);
         self.failed(&format!("rank {rank}: {why}"))
     }
 
-    fn ended(&mut self, member: usize, ending: Ending) -> Trouble {
+    fn ended(&mut self, member: usize, ending: ProcessEnd) -> TeamError {
         self.wait_for_ends(Instant::now() + LAST_WORDS);
         match self.processes.len() {
             1 => self.failed(&format!("its launcher ended: {ending}")),
@@ -241,14 +241,14 @@ impl Team {
     }
 
     /// `what`, with the last words of the ranks that said something.
-    fn failed(&self, what: &str) -> Trouble {
+    fn failed(&self, what: &str) -> TeamError {
         let mut text = format!("{}: {what}", self.name);
         for (number, member) in self.processes.iter().enumerate() {
             for line in member.last_words() {
                 text.push_str(&format!("\n    {number} | {line}"));
             }
         }
-        Trouble::Failed(text)
+        TeamError::Failed(text)
     }
 
     fn close_connections(&self) {

@@ -24,7 +24,7 @@ pub(super) const PLACE: [Variable; 9] = [
 ];
 
 /// The variables that are the same for every rank of a job.
-pub(super) struct Meeting {
+pub(super) struct JobEnvironment {
     master_addr: String,
     master_port: u16,
     run_id: String,
@@ -32,9 +32,9 @@ pub(super) struct Meeting {
     _reservation: Option<Socket>,
 }
 
-impl Meeting {
+impl JobEnvironment {
     /// Chooses the port and the name of the job.
-    pub(super) fn new(job: &Job) -> io::Result<Meeting> {
+    pub(super) fn new(job: &Job) -> io::Result<JobEnvironment> {
         let (master_port, reservation) = match job.master_port {
             0 => reserve_port()?,
             port => (port, None),
@@ -50,12 +50,12 @@ impl Meeting {
             }
         };
         let master_addr = job.master_addr.clone();
-        Ok(Meeting { master_addr, master_port, run_id, _reservation: reservation })
+        Ok(JobEnvironment { master_addr, master_port, run_id, _reservation: reservation })
     }
 
     /// The ranks that join from elsewhere and the URL by which each does.
     pub(super) fn external_urls(&self, job: &Job) -> Vec<(u32, String)> {
-        let Meeting { master_addr, master_port, .. } = self;
+        let JobEnvironment { master_addr, master_port, .. } = self;
         let size = job.world_size();
         // An IPv6 address stands in brackets.
         let host = match master_addr.contains(':') && !master_addr.starts_with('[') {

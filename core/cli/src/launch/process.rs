@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::arguments::Part;
-use super::report::Ending;
+use super::report::ProcessEnd;
 
 /// A started rank.
 pub(crate) struct Process {
@@ -64,17 +64,17 @@ impl Process {
 }
 
 /// Waits until the process has ended, and leaves it a zombie.
-pub(crate) fn wait_for_end(pid: Pid) -> Ending {
+pub(crate) fn wait_for_end(pid: Pid) -> ProcessEnd {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) => {
-                let signal = status.terminating_signal().map(Ending::Signal);
-                let code = status.exit_status().map(Ending::Code);
-                return signal.or(code).unwrap_or(Ending::Code(1));
+                let signal = status.terminating_signal().map(ProcessEnd::Signal);
+                let code = status.exit_status().map(ProcessEnd::Code);
+                return signal.or(code).unwrap_or(ProcessEnd::Code(1));
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             // Somebody else in this process reaped our child; all we know is that it is gone.
-            Err(_) => return Ending::Code(1),
+            Err(_) => return ProcessEnd::Code(1),
         }
     }
 }

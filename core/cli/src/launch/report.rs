@@ -5,32 +5,32 @@ use std::time::Duration;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ProcessEnd {
     /// It returned this exit code.
     Code(i32),
     /// This signal killed it.
     Signal(i32),
 }
 
-impl Ending {
+impl ProcessEnd {
     pub(crate) fn is_success(self) -> bool {
-        self == Ending::Code(0)
+        self == ProcessEnd::Code(0)
     }
 
     /// The exit code by which a shell would report this ending.
     pub(super) fn exit_code(self) -> i32 {
         match self {
-            Ending::Code(code) => code,
-            Ending::Signal(signal) => 128 + signal,
+            ProcessEnd::Code(code) => code,
+            ProcessEnd::Signal(signal) => 128 + signal,
         }
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Code(code) => write!(formatter, "exit code {code}"),
-            Ending::Signal(signal) => write!(formatter, "killed by {}", signal_name(*signal)),
+            ProcessEnd::Code(code) => write!(formatter, "exit code {code}"),
+            ProcessEnd::Signal(signal) => write!(formatter, "killed by {}", signal_name(*signal)),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn say(message: &str) {
 /// The paragraph at the end about the rank that failed first.
 pub(super) fn first_failure(
     rank: u32,
-    ending: Ending,
+    ending: ProcessEnd,
     program: &str,
     after: Duration,
     last_lines: &[String],
@@ -77,16 +77,17 @@ mod tests {
 
     #[test]
     fn endings_read_like_a_shell() {
-        assert_eq!(Ending::Code(3).to_string(), "exit code 3");
-        assert_eq!(Ending::Signal(9).to_string(), "killed by SIGKILL");
-        assert_eq!(Ending::Signal(9).exit_code(), 137);
-        assert!(Ending::Code(0).is_success() && !Ending::Signal(15).is_success());
+        assert_eq!(ProcessEnd::Code(3).to_string(), "exit code 3");
+        assert_eq!(ProcessEnd::Signal(9).to_string(), "killed by SIGKILL");
+        assert_eq!(ProcessEnd::Signal(9).exit_code(), 137);
+        assert!(ProcessEnd::Code(0).is_success() && !ProcessEnd::Signal(15).is_success());
     }
 
     #[test]
     fn the_report_shows_the_last_lines() {
         let lines = ["a".to_owned(), "b".to_owned()];
-        let text = first_failure(2, Ending::Code(1), "./x y", Duration::from_millis(1500), &lines);
+        let text =
+            first_failure(2, ProcessEnd::Code(1), "./x y", Duration::from_millis(1500), &lines);
         let head = "rank 2 failed first: exit code 1, after 1.5 s (./x y); its last lines:";
         assert_eq!(text, format!("{head}\n    | a\n    | b"));
     }

@@ -13,11 +13,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::arguments::{Job, Part};
-use super::environment::Meeting;
+use super::environment::JobEnvironment;
 use super::guard::Guard;
 use super::output::{LastLines, Screen, Stream, forward};
 use super::process::{Process, wait_for_end};
-use super::report::{self, Ending, say, signal_name};
+use super::report::{self, ProcessEnd, say, signal_name};
 
 /// How long the launcher waits for output after the last rank has ended: a process that left its
 /// rank's group may hold the pipe open for ever.
@@ -28,7 +28,7 @@ const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
 /// What the threads around the supervisor tell it.
 enum Event {
     /// A rank, by its number on this host, ended.
-    Ended(usize, Ending),
+    Ended(usize, ProcessEnd),
     /// One stream of one rank has been read to its end.
     OutputEnded,
     /// Nobody reads the launcher's own output any more.
@@ -39,7 +39,7 @@ enum Event {
 
 /// Runs the job on this host and returns the launcher's exit code.
 pub(super) fn run(job: &Job) -> i32 {
-    let meeting = match Meeting::new(job) {
+    let meeting = match JobEnvironment::new(job) {
         Ok(meeting) => meeting,
         Err(error) => {
             say(&format!("no free port for rank 0: {error}"));
@@ -89,13 +89,13 @@ struct Rank {
     program: String,
     process: Process,
     last_lines: LastLines,
-    ending: Option<Ending>,
+    ending: Option<ProcessEnd>,
 }
 
 /// The rank that failed before all others.
 struct FirstFailure {
     local_rank: usize,
-    ending: Ending,
+    ending: ProcessEnd,
     after: Duration,
 }
 
@@ -138,7 +138,7 @@ impl<'job> Supervisor<'job> {
         }
     }
 
-    fn start(&mut self, meeting: &Meeting) -> Result<(), StartFailure> {
+    fn start(&mut self, meeting: &JobEnvironment) -> Result<(), StartFailure> {
         for part in &self.job.parts {
             for _ in 0..part.rank_count {
                 self.start_rank(part, meeting)?;
@@ -147,7 +147,7 @@ impl<'job> Supervisor<'job> {
         Ok(())
     }
 
-    fn start_rank(&mut self, part: &Part, meeting: &Meeting) -> Result<(), StartFailure> {
+    fn start_rank(&mut self, part: &Part, meeting: &JobEnvironment) -> Result<(), StartFailure> {
         let local_rank = self.ranks.len();
         let variables = meeting.variables(self.job, local_rank as u32);
         let rank = self.job.node_rank * self.job.local_world_size() + local_rank as u32;
@@ -223,7 +223,7 @@ impl<'job> Supervisor<'job> {
         }
     }
 
-    fn ended(&mut self, local_rank: usize, ending: Ending) {
+    fn ended(&mut self, local_rank: usize, ending: ProcessEnd) {
         self.ranks[local_rank].ending = Some(ending);
         // What ends because it was told to is no failure.
         if ending.is_success() || self.stopping || self.first_failure.is_some() {
@@ -284,7 +284,7 @@ impl<'job> Supervisor<'job> {
 
     /// Cleans up behind the ranks, reports, and gives the exit code.
     fn finish(&mut self, inbox: &Receiver<Event>) -> i32 {
-        let endings: Vec<Ending> = self.ranks.iter().filter_map(|rank| rank.ending).collect();
+        let endings: Vec<ProcessEnd> = self.ranks.iter().filter_map(|rank| rank.ending).collect();
         let (mut programs, mut last_lines) = (Vec::new(), Vec::new());
         if let Some(guard) = self.guard.take() {
             guard.dismiss();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::sizes;
-use polyrank::schedule::cost::{Calibration, Link, LinkClass, Prices};
+use polyrank::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use polyrank::schedule::{Algorithm, Topology};
 use polyrank::{Collective, env};
 
@@ -24,8 +24,8 @@ Examples:
       Ranks of one host, and a drawing of the time over all sizes up to 4 MiB.
   polyrank predict broadcast --ranks 4096 --bytes 64K --topology 8x512 --latency 2us
       A network with two microseconds from host to host.
-  polyrank predict allreduce --ranks 8 --bytes 1M --prices host.prices --json
-      The prices that `polyrank bench --calibrate` measured.
+  polyrank predict allreduce --ranks 8 --bytes 1M --link_costs host.link_costs --json
+      The link_costs that `polyrank bench --calibrate` measured.
   polyrank predict allreduce --ranks 4096 --bytes 1K --run
       Not paper alone: the executors of 16, 64, … 4,096 ranks carry it out in one process. Counts
       messages, connections and memory of a rank, and checks the results.
@@ -56,9 +56,9 @@ pub(crate) struct PredictArguments {
     /// How ranks of one host reach each other
     #[arg(long, value_enum, default_value_t = Within::SharedMemory)]
     within: Within,
-    /// A file of measured prices, as `polyrank bench --calibrate` writes it
+    /// A file of measured link costs, as `polyrank bench --calibrate` writes it
     #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
+    link_costs: Option<PathBuf>,
     /// Time from host to host: "2us", "150us", "30ms"
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     latency: Option<f64>,
@@ -98,7 +98,7 @@ pub(super) struct Question {
     pub(super) on: Topology,
     pub(super) bytes: u64,
     pub(super) equal_blocks: bool,
-    pub(super) prices: Prices,
+    pub(super) link_costs: LinkCosts,
     /// The most messages of all ranks that are simulated; none if nothing is.
     pub(super) simulated: Option<u64>,
     /// The algorithms that are asked for, all if there are none.
@@ -118,7 +118,7 @@ impl Question {
 }
 
 impl PredictArguments {
-    /// Checks what clap cannot, and reads the file of prices.
+    /// Checks what clap cannot, and reads the file of link costs.
     pub(super) fn question(&self) -> Result<Question, String> {
         let (per_host, hosts) = self.topology.unwrap_or((self.ranks, 1));
         if u64::from(per_host) * u64::from(hosts) != u64::from(self.ranks) {
@@ -153,35 +153,35 @@ impl PredictArguments {
             // A barrier has no tensor.
             bytes: if self.collective == Collective::Barrier { 0 } else { self.bytes },
             equal_blocks: !self.uneven,
-            prices: self.prices()?,
+            link_costs: self.link_costs()?,
             simulated: self.simulate.then_some(MOST_SIMULATED),
             algorithms: self.algorithm.clone(),
         })
     }
 
-    fn prices(&self) -> Result<Prices, String> {
+    fn link_costs(&self) -> Result<LinkCosts, String> {
         let within = match self.within {
             Within::Process => LinkClass::Process,
             Within::SharedMemory => LinkClass::SharedMemory,
             Within::Loopback => LinkClass::Loopback,
         };
-        let calibration = match &self.prices {
+        let calibration = match &self.link_costs {
             None => Calibration::default(),
             Some(path) => {
-                let wrong = |why: String| format!("--prices {}: {why}", path.display());
+                let wrong = |why: String| format!("--link-costs {}: {why}", path.display());
                 let text = env::read_link_costs(path).map_err(|error| wrong(error.to_string()))?;
                 Calibration::decode(&text).map_err(|error| wrong(error.to_string()))?
             }
         };
-        let mut prices = calibration.prices(within);
+        let mut link_costs = calibration.link_costs(within);
         if let Some(latency_s) = self.latency {
-            prices.between = Link { latency_s, ..prices.between };
+            link_costs.between = Link { latency_s, ..link_costs.between };
         }
         if let Some(gigabits) = self.bandwidth {
-            prices.wire_byte_s = 8e-9 / gigabits;
-            prices.between.byte_s = prices.between.byte_s.min(prices.wire_byte_s);
+            link_costs.wire_byte_s = 8e-9 / gigabits;
+            link_costs.between.byte_s = link_costs.between.byte_s.min(link_costs.wire_byte_s);
         }
-        Ok(prices)
+        Ok(link_costs)
     }
 }
 
@@ -283,9 +283,12 @@ mod tests {
     #[test]
     fn a_network_can_be_described() {
         let line = "barrier -n 4 -t 2x2 --latency 2us --bandwidth 400";
-        let prices = question(line).unwrap().prices;
-        assert_eq!((prices.between.latency_s, prices.wire_byte_s), (2.0 * 1e-6, 8e-9 / 400.0));
-        assert!(prices.between.byte_s <= prices.wire_byte_s);
+        let link_costs = question(line).unwrap().link_costs;
+        assert_eq!(
+            (link_costs.between.latency_s, link_costs.wire_byte_s),
+            (2.0 * 1e-6, 8e-9 / 400.0)
+        );
+        assert!(link_costs.between.byte_s <= link_costs.wire_byte_s);
         for (text, gigabits_s) in [
             ("25", 25.0),
             ("400 Gbit/s", 400.0),
@@ -312,7 +315,7 @@ mod tests {
             ("allreduce -n 8 -t 4x2 --bandwidth 1.2.3", "units are Gbit/s"),
             ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "`Gb` is no unit; there are Gbit/s"),
             ("allreduce -n 8 -t 4x2 --bandwidth 0", "more than 1 kbit/s"),
-            ("allreduce -n 8 --prices /nonexistent/prices", "/nonexistent/prices"),
+            ("allreduce -n 8 --link-costs /nonexistent/costs", "/nonexistent/costs"),
         ] {
             let error = question(line).unwrap_err();
             assert!(error.contains(advice), "{line}: {error}");

@@ -1,8 +1,8 @@
 //! The answer: what each algorithm costs, over sizes. Knows nothing of how it is shown.
 
 use super::arguments::Question;
-use polyrank::schedule::cost::{Load, Over, Traffic, simulate};
-use polyrank::schedule::select::{Known, Overrides, Selector};
+use polyrank::schedule::cost::{LinkScope, Load, Traffic, simulate};
+use polyrank::schedule::select::{CallSize, Overrides, Selector};
 use polyrank::schedule::{Algorithm, Build};
 use polyrank::{Blocks, Collective};
 
@@ -39,28 +39,28 @@ pub(super) struct Row {
 }
 
 impl Forecast {
-    /// Prices every algorithm that can answer the question.
+    /// Predicts every algorithm that can answer the question.
     pub(super) fn new(question: Question) -> Forecast {
         let Question { collective, bytes, equal_blocks, .. } = question;
-        let selector = Selector::new(&question.on, &question.prices, Overrides::none());
+        let selector = Selector::new(&question.on, &question.link_costs, Overrides::none());
         let choose = |bytes| {
             // Where ranks cannot know sizes, equal blocks are the caller's word.
-            selector.choose(collective, Known { bytes: Some(bytes), equal_blocks })
+            selector.choose(collective, CallSize { bytes: Some(bytes), equal_blocks })
         };
         let sizes = sizes(bytes);
         let chosen = choose(bytes);
         let row = |(index, algorithm): (usize, &'static Algorithm)| {
             let load = (algorithm.load)(&question.on);
-            let price = |bytes: u64| selector.price(collective, index, bytes);
+            let cost = |bytes: u64| selector.cost(collective, index, bytes);
             Row {
                 algorithm,
                 is_chosen: index == chosen,
-                seconds: price(bytes),
+                seconds: cost(bytes),
                 simulated_s: simulated(&question, algorithm, &load),
                 traffic: load.total(),
                 host_share: load.host_bytes(),
                 wire_rounds: wire_rounds(&load),
-                curve: sizes.iter().map(|&bytes| price(bytes)).collect(),
+                curve: sizes.iter().map(|&bytes| cost(bytes)).collect(),
             }
         };
         let mut rows: Vec<Row> = question.usable().map(row).collect();
@@ -89,7 +89,7 @@ fn sizes(bytes: u64) -> Vec<u64> {
 }
 
 fn wire_rounds(load: &Load) -> u32 {
-    let over_wires = load.phases.iter().filter(|phase| phase.over != Over::Host);
+    let over_wires = load.phases.iter().filter(|phase| phase.over != LinkScope::Host);
     over_wires.map(|phase| phase.traffic.rounds).sum()
 }
 
@@ -101,7 +101,7 @@ fn simulated(question: &Question, algorithm: &Algorithm, load: &Load) -> Option<
     let many = |blocks| matches!(blocks, Blocks::All | Blocks::AllAtRoot);
     let blocks = if many(facts.input) || many(facts.output) { on.size() } else { 1 };
     let block_bytes = question.bytes as f64 / f64::from(blocks);
-    simulate(&algorithm.schedules(0, on), block_bytes, &question.prices, on)
+    simulate(&algorithm.schedules(0, on), block_bytes, &question.link_costs, on)
 }
 
 impl Row {
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
     use polyrank::schedule::Topology;
-    use polyrank::schedule::cost::{LinkClass, Prices};
+    use polyrank::schedule::cost::{LinkClass, LinkCosts};
 
     fn forecast(collective: Collective, on: Topology, bytes: u64) -> Forecast {
         Forecast::new(Question {
@@ -125,7 +125,7 @@ mod tests {
             on,
             bytes,
             equal_blocks: true,
-            prices: Prices::of(LinkClass::SharedMemory),
+            link_costs: LinkCosts::of(LinkClass::SharedMemory),
             simulated: Some(1 << 16),
             algorithms: Vec::new(),
         })

@@ -1,4 +1,4 @@
-//! `polyrank predict`: what a collective would cost on machines that are not here, by the prices of
+//! `polyrank predict`: what a collective would cost on machines that are not here, by the link costs of
 //! the same schedules that ranks run.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!       └──────▶ scale (ever more ranks) ──▶ rehearsal (imagined network) ──▶ table · JSON
 //! ```
 //!
-//! Knows schedules and prices, and executors on an imagined network; starts no process, no thread
+//! Knows schedules and link costs, and executors on an imagined network; starts no process, no thread
 //! and opens no socket.
 
 mod arguments;

@@ -36,7 +36,7 @@ pub(super) struct Rehearsal<'a> {
 
 /// What was counted. Of ranks: of the one that has most.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counted {
+pub(super) struct TrafficCount {
     /// Messages that followed one another.
     pub(super) rounds: u64,
     /// Messages that a rank sent, or received.
@@ -70,7 +70,7 @@ struct Member {
 impl Rehearsal<'_> {
     /// Carries it out, and tells `on_progress` often how many ranks have ended; the error says why
     /// it cannot be, or what went wrong.
-    pub(super) fn run(&self, on_progress: &mut dyn FnMut(usize)) -> Result<Counted, String> {
+    pub(super) fn run(&self, on_progress: &mut dyn FnMut(usize)) -> Result<TrafficCount, String> {
         let began = Instant::now();
         self.check_size()?;
         let schedules = self.schedules()?;
@@ -90,7 +90,8 @@ impl Rehearsal<'_> {
             on_progress(0);
         }
         drive(&simulation, &mut members, began, on_progress)?;
-        let mut counted = Counted { rounds: simulation.now_ns() / HOP_NS, ..Counted::default() };
+        let mut counted =
+            TrafficCount { rounds: simulation.now_ns() / HOP_NS, ..TrafficCount::default() };
         for (rank, member) in (0..).zip(&members) {
             let traffic = simulation.traffic(rank);
             let messages = traffic.messages_sent.max(traffic.messages_received);

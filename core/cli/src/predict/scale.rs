@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::arguments::Question;
-use super::rehearsal::{Counted, Rehearsal};
+use super::rehearsal::{Rehearsal, TrafficCount};
 use super::show;
 use crate::sizes;
 use polyrank::clock::Instant;
 use polyrank::schedule::cost::Traffic;
-use polyrank::schedule::select::{Known, Overrides, Selector};
+use polyrank::schedule::select::{CallSize, Overrides, Selector};
 use polyrank::schedule::{Algorithm, Topology};
 
 /// The fewest ranks of a series.
@@ -52,7 +52,7 @@ struct Row {
     says: Traffic,
     /// The size of the whole.
     bytes: u64,
-    counted: Result<Counted, String>,
+    counted: Result<TrafficCount, String>,
 }
 
 /// Carries out all algorithms that the question names, shows what was counted on `out` as it comes
@@ -108,9 +108,9 @@ impl Row {
     ) -> Row {
         let rehearsal =
             Rehearsal { collective: question.collective, algorithm, on, bytes: question.bytes };
-        let selector = Selector::new(on, &question.prices, Overrides::none());
+        let selector = Selector::new(on, &question.link_costs, Overrides::none());
         let bytes = rehearsal.whole_bytes();
-        let known = Known { bytes: Some(bytes), equal_blocks: question.equal_blocks };
+        let known = CallSize { bytes: Some(bytes), equal_blocks: question.equal_blocks };
         Row {
             algorithm,
             is_chosen: selector.choose(question.collective, known) == index,
@@ -203,7 +203,7 @@ fn header(question: &Question, width: usize) -> String {
 
 fn footer(peak_bytes: Option<u64>) -> String {
     let mut text =
-        "\n  * what polyrank picks. Counted, and what the figures of the algorithm say: \
+        "\n  * what polyrank picks. TrafficCount, and what the figures of the algorithm say: \
                     messages one after\n  the other, and the most that one rank sends or gets. \
                     memory: what a rank keeps of its peers and\n  schedules, besides its buffers.\n"
             .to_owned();

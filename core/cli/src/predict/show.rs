@@ -1,4 +1,4 @@
-//! A forecast as a table, as JSON and as a drawing. Knows no prices.
+//! A forecast as a table, as JSON and as a drawing. Knows no link costs.
 
 use serde_json::{Value, json};
 

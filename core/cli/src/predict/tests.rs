@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::rehearsal::{Counted, Rehearsal};
+use super::rehearsal::{Rehearsal, TrafficCount};
 use polyrank::Collective;
 use polyrank::schedule::Topology;
 
@@ -12,7 +12,7 @@ use polyrank::schedule::Topology;
 const POWERS: [u32; 4] = [16, 64, 256, 1024];
 const OTHERS: [u32; 4] = [3, 17, 100, 500];
 
-fn rehearse(collective: Collective, name: &str, ranks: u32, bytes: u64) -> Counted {
+fn rehearse(collective: Collective, name: &str, ranks: u32, bytes: u64) -> TrafficCount {
     let algorithm = collective.algorithms().iter().find(|known| known.name == name).unwrap();
     let on = &Topology::one_host(ranks);
     let counted = Rehearsal { collective, algorithm, on, bytes }.run(&mut |_| ());
@@ -22,7 +22,7 @@ fn rehearse(collective: Collective, name: &str, ranks: u32, bytes: u64) -> Count
 }
 
 /// Rounds, messages and bytes.
-fn sent(counted: &Counted) -> (u64, u64, u64) {
+fn sent(counted: &TrafficCount) -> (u64, u64, u64) {
     (counted.rounds, counted.messages, counted.bytes)
 }
 

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::group::Group;
-use super::held::{self, Held};
 use super::messages;
 use super::place::Place;
-use super::running::{Receive, Running};
+use super::queued_collective::{self, QueuedCollective};
+use super::running_operation::{PendingReceive, RunningOperation};
 use super::small;
 use super::world::{FAILED, World};
-use crate::backend::bulletin::{Bulletin, Found};
-use crate::backend::detail::{Detail, detail};
+use crate::backend::debug_level::{DebugLevel, debug_level};
+use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::{Attempt, Backend, Call, Capabilities, IssuedOperation, SmallCall, Transfer};
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Outcome, Waiting};
+use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::store::Store;
 use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
@@ -36,7 +36,7 @@ pub(super) const COPIED: usize = 64 << 10;
 struct MpiBackend<H: Handle> {
     world: &'static World<H>,
     group: Arc<Group<H>>,
-    detail: Detail,
+    debug_level: DebugLevel,
 }
 
 /// See [`super::connect`].
@@ -48,7 +48,7 @@ pub(super) async fn connect<H: Handle>(
     timeout: Duration,
 ) -> Result<Arc<dyn Backend>> {
     world.check_process()?;
-    let detail = detail()?;
+    let debug_level = debug_level()?;
     let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
     let ours = Place::here(world.rank, world.size, &world.job);
     store.set_async(&place_key(rank), ours.to_string().as_bytes()).await?;
@@ -57,12 +57,12 @@ pub(super) async fn connect<H: Handle>(
         rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     }
     let members = read_places(world, &**store, &ours, (rank, size)).await?;
-    let bulletin = Bulletin::join("mpi", name, (rank, size), store)?;
+    let status = GroupStatus::join("mpi", name, (rank, size), store)?;
     let named = name.to_owned();
     let comm = unblock(move || communicator(world, members, &named, until)).await?;
-    let group = Arc::new(Group::new((rank, size), comm, bulletin));
+    let group = Arc::new(Group::new((rank, size), comm, status));
     world.register(&group);
-    Ok(Arc::new(MpiBackend { world, group, detail }))
+    Ok(Arc::new(MpiBackend { world, group, debug_level }))
 }
 
 fn place_key(rank: u32) -> String {
@@ -165,19 +165,19 @@ fn create<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> Result<
 impl<H: Handle> MpiBackend<H> {
     fn check(&self, name: &str) -> Result<()> {
         self.world.check_process()?;
-        self.group.bulletin.check(name)
+        self.group.status.check(name)
     }
 
     /// Whether the ranks compare what they are about to run before MPI is given it.
     fn compares_first(&self) -> bool {
-        self.detail == Detail::Full && self.group.size > 1
+        self.debug_level == DebugLevel::Detail && self.group.size > 1
     }
 
     fn issued(
         &self,
         sequence: u64,
         completion: Arc<Completion>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> IssuedOperation {
         self.world.progress.leave_to(self.world, waiting, completion.is_done());
         IssuedOperation { sequence, completion }
@@ -202,7 +202,7 @@ impl<H: Handle> MpiBackend<H> {
         let why = "the process group was destroyed".to_owned();
         let abort = Abort::User { rank: group.rank, why };
         let in_order = progress.change(|active, ended| active.leave(group, abort, ended));
-        group.bulletin.leave();
+        group.status.leave();
         if !in_order || group.in_library.load(Ordering::SeqCst) > 0 {
             return;
         }
@@ -221,28 +221,28 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { highest_tag: self.world.max_tag, ..super::declared(self.detail) }
+        Capabilities { highest_tag: self.world.max_tag, ..super::declared(self.debug_level) }
     }
 
     fn collective(
         &self,
         mut call: Call,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         self.check(call.name)?;
         let fingerprint = call.fingerprint(0);
         own(&mut call);
         let (sequence, completion) = self.world.progress.change(|active, ended| {
             // Again, where nobody else can break it: what is added to a broken group is not begun.
-            self.group.bulletin.check(call.name)?;
+            self.group.status.check(call.name)?;
             let (name, group) = (call.name, self.group.clone());
             let completion = Arc::new(Completion::new());
             let told = completion.clone();
             if self.compares_first() {
-                let sequence = group.bulletin.next_collective(fingerprint);
+                let sequence = group.status.next_collective(fingerprint);
                 let since = Instant::now();
-                active.hold(Held {
+                active.hold(QueuedCollective {
                     group,
                     call,
                     sequence,
@@ -253,22 +253,22 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 });
                 return Ok::<_, Error>((sequence, told));
             }
-            let started = held::start(self.world, &group, call)
+            let started = queued_collective::start(self.world, &group, call)
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
             // What is not begun has no number: the other ranks count as this one does.
-            let sequence = group.bulletin.next_collective(fingerprint);
+            let sequence = group.status.next_collective(fingerprint);
             let running = started.running(group, (name, sequence), deadline, completion);
             active.add(self.world, running, ended);
             Ok((sequence, told))
         })?;
         if self.compares_first() {
-            held::attend(self.world, &self.group);
+            queued_collective::attend(self.world, &self.group);
         }
         Ok(self.issued(sequence, completion, waiting))
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
-        let can_issue = self.world.check_process().is_ok() && !self.group.bulletin.is_broken();
+        let can_issue = self.world.check_process().is_ok() && !self.group.status.is_broken();
         if !can_issue || self.compares_first() {
             return Attempt::Declined;
         }
@@ -280,7 +280,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         self.check("send")?;
         self.check_tag(transfer.tag)?;
@@ -294,13 +294,15 @@ impl<H: Handle> Backend for MpiBackend<H> {
         }
         let (sequence, completion) = self.world.progress.change(|active, ended| {
             let group = self.group.clone();
-            group.bulletin.check("send")?;
+            group.status.check("send")?;
             let (requests, kept) = messages::send(self.world, &group, (peer, tag), memory)
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
-            let sequence = group.bulletin.next_message();
-            let running = Running::new(group, ("send", sequence), requests, kept, deadline);
+            let sequence = group.status.next_message();
+            let running =
+                RunningOperation::new(group, ("send", sequence), requests, kept, deadline);
             let completion = Arc::new(Completion::new());
-            let running = Running { finish, completion: Some(completion.clone()), ..running };
+            let running =
+                RunningOperation { finish, completion: Some(completion.clone()), ..running };
             active.add(self.world, running, ended);
             Ok::<_, Error>((sequence, completion))
         })?;
@@ -311,16 +313,16 @@ impl<H: Handle> Backend for MpiBackend<H> {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         self.check("recv")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, memory, finish, .. } = transfer;
         let completion = Arc::new(Completion::new());
         let sequence = self.world.progress.change(|active, ended| {
-            self.group.bulletin.check("recv")?;
-            let sequence = self.group.bulletin.next_message();
-            let receive = Receive {
+            self.group.status.check("recv")?;
+            let sequence = self.group.status.next_message();
+            let receive = PendingReceive {
                 group: self.group.clone(),
                 sequence,
                 peer,
@@ -355,7 +357,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn is_broken(&self) -> bool {
-        self.group.bulletin.is_broken()
+        self.group.status.is_broken()
     }
 
     fn abort(&self, why: &str) {
@@ -363,7 +365,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             return;
         }
         let abort = Abort::User { rank: self.group.rank, why: why.into() };
-        self.world.progress.break_group(&self.group, abort, Found::Here);
+        self.world.progress.break_group(&self.group, abort, FoundBy::ThisRank);
     }
 
     fn shutdown(&self, limit: Duration) -> Result<()> {

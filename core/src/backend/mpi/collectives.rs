@@ -10,7 +10,7 @@ use super::abi::Handle;
 use super::group::Group;
 use super::layout::{scattered, side_by_side, start_of};
 use super::reductions::{Reduction, mpi_type, reduction};
-use super::running::{DRAIN, Kept, Lists, Requests, Running};
+use super::running_operation::{DRAIN, Lists, RequestBuffers, Requests, RunningOperation};
 use super::world::World;
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
@@ -21,9 +21,9 @@ use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 const MOST: usize = c_int::MAX as usize;
 
 /// What was started.
-pub(super) struct Started<H> {
+pub(super) struct StartedRequests<H> {
     pub(super) requests: Requests<H>,
-    pub(super) kept: Kept<H>,
+    pub(super) kept: RequestBuffers<H>,
     pub(super) finish: Option<Outcome>,
     /// Why the rest was not: what was goes on, and uses the memory.
     pub(super) failed: Option<Error>,
@@ -58,7 +58,7 @@ pub(super) fn starter<H: Handle>(collective: Collective) -> Option<super::Starte
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a collective that MPI does not have; what MPI says of it.
-pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<Started<H>> {
+pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<StartedRequests<H>> {
     let finish = call.finish.take();
     let start = starter(call.collective).ok_or_else(|| super::lacks(call.name))?;
     let mut started = start(ranks, call)?;
@@ -112,15 +112,15 @@ pub(super) fn in_place<H: Handle>(
 }
 
 impl<H: Handle> Ranks<'_, H> {
-    fn barrier(&self) -> Result<Started<H>> {
+    fn barrier(&self) -> Result<StartedRequests<H>> {
         let request = self.request("MPI_Ibarrier", |request| {
             // SAFETY: the communicator is the group's.
             unsafe { (self.world.functions.ibarrier)(self.comm, request) }
         })?;
-        Ok(Started::new((Requests::One(request), None), Vec::new()))
+        Ok(StartedRequests::new((Requests::One(request), None), Vec::new()))
     }
 
-    fn broadcast(&self, call: &Call) -> Result<Started<H>> {
+    fn broadcast(&self, call: &Call) -> Result<StartedRequests<H>> {
         let (mpi_type, parts) = mpi_type(self.world, call.dtype);
         let region = &call.output[0];
         let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
@@ -139,10 +139,10 @@ impl<H: Handle> Ranks<'_, H> {
                 }
             })
         });
-        Ok(Started::new(started(requests)?, call.output.clone()))
+        Ok(StartedRequests::new(started(requests)?, call.output.clone()))
     }
 
-    fn allreduce(&self, call: Call) -> Result<Started<H>> {
+    fn allreduce(&self, call: Call) -> Result<StartedRequests<H>> {
         let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
         let in_place = self.world.constants.in_place as *const c_void;
         let region = &call.output[0];
@@ -163,15 +163,15 @@ impl<H: Handle> Ranks<'_, H> {
                 }
             })
         });
-        Ok(Started::new(started(requests)?, call.output))
+        Ok(StartedRequests::new(started(requests)?, call.output))
     }
 
-    fn reduce(&self, call: &Call) -> Result<Started<H>> {
+    fn reduce(&self, call: &Call) -> Result<StartedRequests<H>> {
         let input = &call.input[0];
         let output = call.output.first();
         let requests = self.reduce_to(call.root, input, output, call.reduce_op, call.dtype)?;
         let regions = call.input.iter().chain(&call.output).cloned().collect();
-        Ok(Started::new(requests, regions))
+        Ok(StartedRequests::new(requests, regions))
     }
 
     /// Reduces `input` to rank `root`, which has the `output`.
@@ -211,7 +211,7 @@ impl<H: Handle> Ranks<'_, H> {
         started(requests)
     }
 
-    fn allgather(&self, call: Call) -> Result<Started<H>> {
+    fn allgather(&self, call: Call) -> Result<StartedRequests<H>> {
         let (mpi_type, parts) = mpi_type(self.world, call.dtype);
         let counts: Vec<usize> =
             call.output.iter().map(|block| elements(block, call.dtype, parts)).collect();
@@ -269,11 +269,11 @@ impl<H: Handle> Ranks<'_, H> {
         let finish = blocks.copy_out(&output);
         input.extend(output);
         input.extend(blocks.staged);
-        let kept = Kept { regions: input, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish, failed: None })
+        let kept = RequestBuffers { regions: input, lists: Some(lists) };
+        Ok(StartedRequests { requests: Requests::One(request), kept, finish, failed: None })
     }
 
-    fn reduce_scatter(&self, call: Call) -> Result<Started<H>> {
+    fn reduce_scatter(&self, call: Call) -> Result<StartedRequests<H>> {
         let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
         let counts: Vec<usize> =
             call.input.iter().map(|block| elements(block, call.dtype, parts)).collect();
@@ -325,12 +325,12 @@ impl<H: Handle> Ranks<'_, H> {
         input.extend(output);
         input.extend(blocks.staged);
         input.extend(staged);
-        let kept = Kept { regions: input, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish, failed: None })
+        let kept = RequestBuffers { regions: input, lists: Some(lists) };
+        Ok(StartedRequests { requests: Requests::One(request), kept, finish, failed: None })
     }
 
     /// A reduce-scatter that is too large for one call: a reduction to each rank.
-    fn reduce_to_each(&self, call: Call) -> Result<Started<H>> {
+    fn reduce_to_each(&self, call: Call) -> Result<StartedRequests<H>> {
         let mut requests = Vec::new();
         let own = self.rank as usize;
         let aliased = call
@@ -359,11 +359,11 @@ impl<H: Handle> Ranks<'_, H> {
         let finish = staged.clone().map(|staged| copy_at_the_end(staged, call.output[0].clone()));
         let regions = call.input.into_iter().chain(call.output).chain(staged).collect();
         let requests = Requests::Many(requests);
-        Ok(Started { requests, kept: Kept::new(regions), finish, failed })
+        Ok(StartedRequests { requests, kept: RequestBuffers::new(regions), finish, failed })
     }
 
     /// Blocks go from ranks to ranks, each pair with its own size: gather, scatter, alltoall.
-    fn exchange(&self, call: &Call) -> Result<Started<H>> {
+    fn exchange(&self, call: &Call) -> Result<StartedRequests<H>> {
         let (rank, size) = (self.rank as usize, self.size as usize);
         let at_root = self.rank == call.root;
         let nothing = || vec![Region::from_vec(Vec::new()); size];
@@ -414,8 +414,8 @@ impl<H: Handle> Ranks<'_, H> {
             }
         })?;
         let regions = sent.into_iter().chain(received).filter(|block| !block.is_empty()).collect();
-        let kept = Kept { regions, lists: Some(lists) };
-        Ok(Started { requests: Requests::One(request), kept, finish: None, failed: None })
+        let kept = RequestBuffers { regions, lists: Some(lists) };
+        Ok(StartedRequests { requests: Requests::One(request), kept, finish: None, failed: None })
     }
 
     fn request(&self, function: &str, start: impl FnOnce(*mut H) -> c_int) -> Result<H> {
@@ -425,9 +425,9 @@ impl<H: Handle> Ranks<'_, H> {
     }
 }
 
-impl<H: Handle> Started<H> {
-    fn new((requests, failed): Start<H>, regions: Vec<Region>) -> Started<H> {
-        Started { requests, kept: Kept::new(regions), finish: None, failed }
+impl<H: Handle> StartedRequests<H> {
+    fn new((requests, failed): Start<H>, regions: Vec<Region>) -> StartedRequests<H> {
+        StartedRequests { requests, kept: RequestBuffers::new(regions), finish: None, failed }
     }
 
     /// The collective of this name and number, which `completion` is told of.
@@ -437,11 +437,17 @@ impl<H: Handle> Started<H> {
         place: (&'static str, u64),
         deadline: Instant,
         completion: Arc<Completion>,
-    ) -> Running<H> {
-        let Started { requests, kept, finish, failed } = self;
-        let running = Running::new(group, place, requests, kept, deadline);
+    ) -> RunningOperation<H> {
+        let StartedRequests { requests, kept, finish, failed } = self;
+        let running = RunningOperation::new(group, place, requests, kept, deadline);
         let failed = failed.map(|error| Box::new((error, Instant::now() + DRAIN)));
-        Running { is_collective: true, finish, completion: Some(completion), failed, ..running }
+        RunningOperation {
+            is_collective: true,
+            finish,
+            completion: Some(completion),
+            failed,
+            ..running
+        }
     }
 }
 

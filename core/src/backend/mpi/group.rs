@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::abi::Handle;
 use crate::Region;
-use crate::backend::bulletin::Bulletin;
+use crate::backend::group_status::GroupStatus;
 
 /// Bytes that are kept for small operations at least.
 const LEAST_SCRATCH: usize = 4096;
@@ -18,7 +18,7 @@ pub(super) struct Group<H: Handle> {
     pub(super) comm: H,
     /// Why it broke, and what the ranks tell one another. It breaks under the lock of the
     /// operations only, so that none is added to a group that is broken.
-    pub(super) bulletin: Bulletin,
+    pub(super) status: GroupStatus,
     /// Operations that have not ended for the caller.
     pub(super) in_flight: AtomicUsize,
     /// Requests that the library has not ended, for the caller or not.
@@ -30,12 +30,12 @@ pub(super) struct Group<H: Handle> {
 }
 
 impl<H: Handle> Group<H> {
-    pub(super) fn new((rank, size): (u32, u32), comm: H, bulletin: Bulletin) -> Group<H> {
+    pub(super) fn new((rank, size): (u32, u32), comm: H, status: GroupStatus) -> Group<H> {
         Group {
             rank,
             size,
             comm,
-            bulletin,
+            status,
             in_flight: AtomicUsize::new(0),
             in_library: AtomicUsize::new(0),
             comparing: AtomicBool::new(false),

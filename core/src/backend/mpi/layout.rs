@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicU8;
 
 use super::abi::Handle;
-use super::running::Lists;
+use super::running_operation::Lists;
 use super::world::World;
 use crate::{Region, Result};
 

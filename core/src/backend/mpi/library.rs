@@ -30,7 +30,7 @@ const MAX_VERSION_BYTES: usize = 8192;
 
 /// A library that was found and can be used.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct LoadedLibrary {
     pub(super) library: Library,
     /// What it was opened as.
     pub(super) name: String,
@@ -43,7 +43,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// What was looked for, and what was wrong with each that was there.
-pub(super) fn find(launcher: &Launcher) -> Result<Found, String> {
+pub(super) fn find(launcher: &Launcher) -> Result<LoadedLibrary, String> {
     if let Some(path) = VARIABLE.value() {
         let shown = path.to_string_lossy().into_owned();
         return open(&path, launcher).map_err(|refusal| match refusal {
@@ -130,7 +130,7 @@ fn is_loaded(name: &str) -> bool {
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | NO_LOAD) }.is_ok()
 }
 
-fn open(name: &OsStr, launcher: &Launcher) -> Result<Found, Refusal> {
+fn open(name: &OsStr, launcher: &Launcher) -> Result<LoadedLibrary, Refusal> {
     // SAFETY: what the library does when it is loaded is its maker's affair; MPI libraries do
     // nothing there that another could break.
     let open = |flags| unsafe { Library::open(Some(name), RTLD_NOW | flags) };
@@ -149,7 +149,7 @@ fn open(name: &OsStr, launcher: &Launcher) -> Result<Found, Refusal> {
     launcher.fits(maker).map_err(Refusal::Unfit)?;
     // The plugins of Open MPI look for its functions among those that all can see.
     let library = open(RTLD_GLOBAL).map_err(missing)?;
-    Ok(Found { library, name: name.to_string_lossy().into_owned(), abi, version })
+    Ok(LoadedLibrary { library, name: name.to_string_lossy().into_owned(), abi, version })
 }
 
 /// The ABI of a library, and what it says of itself. Both may be asked before it is initialised.

@@ -7,7 +7,9 @@ use std::ffi::c_int;
 use super::abi::Handle;
 use super::group::Group;
 use super::layout;
-use super::running::{Kept, Lists, Matched, Receive, Requests, Running};
+use super::running_operation::{
+    Lists, MatchedMessage, PendingReceive, RequestBuffers, Requests, RunningOperation,
+};
 use super::world::World;
 use crate::{Region, Result};
 
@@ -20,7 +22,7 @@ pub(super) fn send<H: Handle>(
     group: &Group<H>,
     (peer, tag): (u32, u32),
     memory: Region,
-) -> Result<(Requests<H>, Kept<H>)> {
+) -> Result<(Requests<H>, RequestBuffers<H>)> {
     let mut lists = Lists::default();
     let (count, mpi_type) = layout::bytes(world, memory.len(), &mut lists.made)?;
     let mut request = world.constants.request_null;
@@ -38,7 +40,7 @@ pub(super) fn send<H: Handle>(
     };
     world.check(code, "MPI_Isend")?;
     let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
-    Ok((Requests::One(request), Kept { regions: vec![memory], lists }))
+    Ok((Requests::One(request), RequestBuffers { regions: vec![memory], lists }))
 }
 
 /// Starts to receive what came for `receive`; into other memory if it does not fit.
@@ -47,9 +49,9 @@ pub(super) fn send<H: Handle>(
 /// What MPI says of it.
 pub(super) fn receive<H: Handle>(
     world: &World<H>,
-    receive: Receive<H>,
-    matched: Matched<H>,
-) -> Result<Running<H>> {
+    receive: PendingReceive<H>,
+    matched: MatchedMessage<H>,
+) -> Result<RunningOperation<H>> {
     let mut message = matched.message;
     let bytes = matched.bytes as usize;
     let memory = match receive.memory.len() == bytes {
@@ -73,10 +75,10 @@ pub(super) fn receive<H: Handle>(
     world.check(code, "MPI_Imrecv")?;
     let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
     let place = ("recv", receive.sequence);
-    let kept = Kept { regions: vec![memory], lists };
+    let kept = RequestBuffers { regions: vec![memory], lists };
     let running =
-        Running::new(receive.group, place, Requests::One(request), kept, receive.deadline);
-    Ok(Running {
+        RunningOperation::new(receive.group, place, Requests::One(request), kept, receive.deadline);
+    Ok(RunningOperation {
         since: Some(receive.since),
         finish: receive.finish,
         source: Some(matched.source),

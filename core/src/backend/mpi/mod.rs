@@ -14,31 +14,31 @@
 //! message (`MPI_Abort`), as nothing else would be safe.
 
 mod abi;
-mod active;
+mod active_operations;
 mod backend;
 mod collectives;
 mod functions;
 mod group;
 mod heap;
-mod held;
 mod launcher;
 mod layout;
 mod library;
 mod messages;
 mod place;
 mod progress;
+mod queued_collective;
 #[cfg(feature = "internals")]
 mod raw;
 mod reductions;
-mod running;
+mod running_operation;
 mod small;
 mod start;
 mod world;
 
 use std::ffi::c_int;
 
-use crate::backend::detail::Detail;
-use crate::backend::registration::{Bootstrap, Connecting, Registration};
+use crate::backend::debug_level::DebugLevel;
+use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
 use crate::backend::{Call, Capabilities, Mismatches};
 use crate::{Collective, Error, Result};
 #[cfg(feature = "internals")]
@@ -88,13 +88,13 @@ pub fn is_initialised() -> bool {
 
 /// What every MPI library can do, where nothing is checked that costs time.
 fn capabilities() -> Capabilities {
-    declared(Detail::Little)
+    declared(DebugLevel::Off)
 }
 
-fn declared(detail: Detail) -> Capabilities {
-    let mismatches = match detail {
-        Detail::Full => Mismatches::Always,
-        Detail::Little => Mismatches::WhenStalled,
+fn declared(debug_level: DebugLevel) -> Capabilities {
+    let mismatches = match debug_level {
+        DebugLevel::Detail => Mismatches::Always,
+        DebugLevel::Off => Mismatches::WhenStalled,
     };
     let complete =
         Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };
@@ -108,7 +108,7 @@ fn declared(detail: Detail) -> Capabilities {
 /// # Errors
 /// As [`place`]; [`Error::RendezvousTimeout`] naming the ranks that did not come;
 /// [`Error::Rendezvous`] if they are not of one job.
-fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
         let Bootstrap { store, rank, size, group, timeout, .. } = bootstrap;
         let ranks = (rank, size);
@@ -122,7 +122,7 @@ fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
 }
 
 /// How the operations of one collective are started.
-type Starter<H> = fn(&collectives::Ranks<'_, H>, Call) -> Result<collectives::Started<H>>;
+type Starter<H> = fn(&collectives::Ranks<'_, H>, Call) -> Result<collectives::StartedRequests<H>>;
 
 /// The error of an operation that MPI does not have.
 fn lacks(operation: &str) -> Error {

@@ -6,12 +6,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::abi::Handle;
-use super::active::{Active, Ended};
+use super::active_operations::{ActiveOperations, DeferredCompletions};
 use super::group::Group;
 use super::world::World;
-use crate::backend::bulletin::Found;
+use crate::backend::group_status::FoundBy;
 use crate::clock::Instant;
-use crate::completion::{Completion, Waiting};
+use crate::completion::{Completion, WaitIntent};
 use crate::executor::SpinPolicy;
 use crate::wire::abort::Abort;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const STALL_TICK: Duration = Duration::from_millis(50);
 
 /// The operations of the process, and who looks after them.
 pub(super) struct Progress<H: Handle> {
-    active: Mutex<Active<H>>,
+    active: Mutex<ActiveOperations<H>>,
     /// Threads that wait.
     waiters: AtomicUsize,
     stopped: AtomicBool,
@@ -64,7 +64,7 @@ impl<H: Handle> Progress<H> {
     }
 
     /// The operations, unless another thread has them, or nothing of MPI can be called any more.
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Active<H>>> {
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, ActiveOperations<H>>> {
         let active = match self.active.try_lock() {
             Ok(active) => active,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -84,8 +84,11 @@ impl<H: Handle> Progress<H> {
     }
 
     /// Changes the operations, moves them, and tells who is concerned.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Active<H>, &mut Ended<H>) -> R) -> R {
-        let mut ended = Ended::default();
+    pub(super) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut ActiveOperations<H>, &mut DeferredCompletions<H>) -> R,
+    ) -> R {
+        let mut ended = DeferredCompletions::default();
         let result = change(&mut self.lock(), &mut ended);
         ended.tell();
         result
@@ -93,8 +96,8 @@ impl<H: Handle> Progress<H> {
 
     /// To be called after something was issued: has the background look after it, unless the
     /// caller waits at once.
-    pub(super) fn leave_to(&self, world: &'static World<H>, waiting: Waiting, is_done: bool) {
-        if waiting != Waiting::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
+    pub(super) fn leave_to(&self, world: &'static World<H>, waiting: WaitIntent, is_done: bool) {
+        if waiting != WaitIntent::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend(world);
         }
     }
@@ -152,7 +155,7 @@ impl<H: Handle> Progress<H> {
         let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
             return false;
         };
-        let mut ended = Ended::default();
+        let mut ended = DeferredCompletions::default();
         let moved = (0..BLIND_LOOKS).any(|_| active.poll(world, None, &mut ended));
         drop(active);
         ended.tell();
@@ -175,7 +178,7 @@ impl<H: Handle> Progress<H> {
         let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
             return false;
         };
-        let mut ended = Ended::default();
+        let mut ended = DeferredCompletions::default();
         let moved = active.poll(world, now, &mut ended);
         drop(active);
         ended.tell();
@@ -186,14 +189,14 @@ impl<H: Handle> Progress<H> {
     pub(super) fn inspect(&self, now: Instant) {
         let stalled = self.lock().stalled(now);
         for (group, oldest) in stalled {
-            if let Some((abort, found)) = group.bulletin.look(oldest) {
+            if let Some((abort, found)) = group.status.look(oldest) {
                 self.break_group(&group, abort, found);
             }
         }
     }
 
     /// Fails everything of a group, in flight and later.
-    pub(super) fn break_group(&self, group: &Arc<Group<H>>, abort: Abort, found: Found) {
+    pub(super) fn break_group(&self, group: &Arc<Group<H>>, abort: Abort, found: FoundBy) {
         self.change(|active, ended| active.break_group(group, abort, found, ended));
     }
 
@@ -248,7 +251,7 @@ impl<H: Handle> Progress<H> {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Active<H>> {
+    fn lock(&self) -> MutexGuard<'_, ActiveOperations<H>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use super::abi::Handle;
 use super::collectives::{Ranks, in_place};
 use super::group::Group;
-use super::running::{Kept, Requests, Running, test};
+use super::running_operation::{RequestBuffers, Requests, RunningOperation, test};
 use super::world::World;
-use crate::backend::bulletin::Found;
+use crate::backend::group_status::FoundBy;
 use crate::backend::{Attempt, IssuedOperation, PersistentBuffers, SmallCall};
-use crate::completion::{Completion, Outcome, Waiting};
+use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -43,7 +43,7 @@ pub(super) fn attempt<'a, H: Handle>(
     }
     // As long as it is held, nobody finalises MPI.
     let Some(active) = world.progress.try_lock() else { return Attempt::Declined };
-    if group.bulletin.is_broken() {
+    if group.status.is_broken() {
         return Attempt::Declined;
     }
     let scratch = group.take_scratch(bytes.len());
@@ -59,14 +59,14 @@ pub(super) fn attempt<'a, H: Handle>(
             return Attempt::Declined;
         }
     };
-    let sequence = group.bulletin.next_collective(fingerprint);
+    let sequence = group.status.next_collective(fingerprint);
     group.in_flight.fetch_add(1, Ordering::SeqCst);
     group.in_library.fetch_add(1, Ordering::SeqCst);
     let crowded = world.progress.is_crowded();
     let looks = match call.waiting {
-        Waiting::Soon | Waiting::Likely if crowded => CROWDED_LOOKS,
-        Waiting::Soon | Waiting::Likely => LOOKS,
-        Waiting::Later | Waiting::OtherThread => 1,
+        WaitIntent::Soon | WaitIntent::Likely if crowded => CROWDED_LOOKS,
+        WaitIntent::Soon | WaitIntent::Likely => LOOKS,
+        WaitIntent::Later | WaitIntent::OtherThread => 1,
     };
     let mut failed = None;
     for _ in 0..looks {
@@ -89,13 +89,14 @@ pub(super) fn attempt<'a, H: Handle>(
     }
     drop(active);
     let collective = call.collective;
-    let begun = Begun { world, group, collective, sequence, request: Some(request), scratch };
+    let begun =
+        StartedCollective { world, group, collective, sequence, request: Some(request), scratch };
     let waiting = call.waiting;
     Attempt::Started(Box::new(move |lasting| begun.go_on(failed, waiting, lasting)))
 }
 
 /// An operation that MPI has and of which nobody waits for the end yet.
-struct Begun<'a, H: Handle> {
+struct StartedCollective<'a, H: Handle> {
     world: &'static World<H>,
     group: &'a Arc<Group<H>>,
     collective: Collective,
@@ -104,15 +105,15 @@ struct Begun<'a, H: Handle> {
     scratch: Region,
 }
 
-impl<H: Handle> Begun<'_, H> {
+impl<H: Handle> StartedCollective<'_, H> {
     fn go_on(
         mut self,
         failed: Option<Error>,
-        waiting: Waiting,
+        waiting: WaitIntent,
         lasting: PersistentBuffers,
     ) -> IssuedOperation {
         let PersistentBuffers { deadline, output, finish, .. } = lasting;
-        let Begun { world, group, sequence, .. } = self;
+        let StartedCollective { world, group, sequence, .. } = self;
         let completion = Arc::new(Completion::new());
         let issued = IssuedOperation { sequence, completion: completion.clone() };
         let Some(request) = self.request.take() else { return issued };
@@ -120,14 +121,15 @@ impl<H: Handle> Begun<'_, H> {
             group.in_library.fetch_sub(1, Ordering::SeqCst);
             group.in_flight.fetch_sub(1, Ordering::SeqCst);
             let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
-            world.progress.break_group(group, abort, Found::Here);
+            world.progress.break_group(group, abort, FoundBy::ThisRank);
             completion.complete(Err(error));
             return issued;
         }
-        let kept = Kept::new(vec![self.scratch.clone()]);
+        let kept = RequestBuffers::new(vec![self.scratch.clone()]);
         let place = (self.collective.facts().name, sequence);
-        let running = Running::new(group.clone(), place, Requests::One(request), kept, deadline);
-        let running = Running {
+        let running =
+            RunningOperation::new(group.clone(), place, Requests::One(request), kept, deadline);
+        let running = RunningOperation {
             is_collective: true,
             finish: Some(copy_out(self.scratch.clone(), output, finish)),
             completion: Some(completion),
@@ -139,15 +141,15 @@ impl<H: Handle> Begun<'_, H> {
     }
 }
 
-impl<H: Handle> Drop for Begun<'_, H> {
+impl<H: Handle> Drop for StartedCollective<'_, H> {
     /// MPI goes on with it, whoever gave it up.
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
-        let kept = Kept::new(vec![self.scratch.clone()]);
+        let kept = RequestBuffers::new(vec![self.scratch.clone()]);
         let place = (self.collective.facts().name, self.sequence);
         let deadline = crate::clock::after(std::time::Duration::MAX);
         let requests = Requests::One(request);
-        let running = Running::new(self.group.clone(), place, requests, kept, deadline);
+        let running = RunningOperation::new(self.group.clone(), place, requests, kept, deadline);
         self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.world.progress.change(|active, _| active.abandon(running));
     }

@@ -13,7 +13,7 @@ use super::functions::Functions;
 use super::group::Group;
 use super::heap;
 use super::launcher::Launcher;
-use super::library::{self, Found};
+use super::library::{self, LoadedLibrary};
 use super::progress::Progress;
 use super::reductions::Operators;
 use crate::clock::Instant;
@@ -56,7 +56,7 @@ pub(super) enum AnyWorld {
     Pointers(&'static World<usize>),
 }
 
-static FOUND: OnceLock<Found> = OnceLock::new();
+static FOUND: OnceLock<LoadedLibrary> = OnceLock::new();
 /// The world, or why there can be none: a library is initialised once, whatever came of it.
 static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(None);
 
@@ -71,7 +71,7 @@ pub(super) static FAILED: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// What was looked for, and what was wrong with what was there.
-pub(super) fn found() -> std::result::Result<&'static Found, String> {
+pub(super) fn found() -> std::result::Result<&'static LoadedLibrary, String> {
     if let Some(found) = FOUND.get() {
         return Ok(found);
     }
@@ -105,7 +105,7 @@ pub(super) fn unavailable(why: String) -> Error {
 }
 
 impl AnyWorld {
-    fn enter(found: &'static Found) -> std::result::Result<AnyWorld, String> {
+    fn enter(found: &'static LoadedLibrary) -> std::result::Result<AnyWorld, String> {
         let named = |why: String| format!("{} ({}): {why}", found.name, found.version);
         let library = &found.library;
         let world = match found.abi {
@@ -136,7 +136,7 @@ impl AnyWorld {
 
 impl<H: Handle> World<H> {
     fn enter(
-        found: &'static Found,
+        found: &'static LoadedLibrary,
         constants: Constants<H>,
     ) -> std::result::Result<&'static World<H>, String> {
         let functions = Functions::find(&found.library)?;
@@ -243,7 +243,7 @@ impl<H: Handle> World<H> {
         for group in &groups {
             let abort = Abort::Failed { rank: group.rank, why: why.to_owned() };
             self.progress.change(|active, ended| active.leave(group, abort, ended));
-            group.bulletin.leave();
+            group.status.leave();
         }
         self.progress.drain(self);
         let is_done = |group: &Arc<Group<H>>| group.in_library.load(Ordering::SeqCst) == 0;
@@ -398,9 +398,9 @@ fn max_tag<H: Handle>(functions: &Functions<H>, constants: &Constants<H>) -> u32
 mod at_exit {
     use super::*;
 
-    type Finalised = Box<dyn Fn() + Send + Sync>;
+    type FinalizeCheck = Box<dyn Fn() + Send + Sync>;
 
-    static FINALISE: OnceLock<Finalised> = OnceLock::new();
+    static FINALISE: OnceLock<FinalizeCheck> = OnceLock::new();
 
     unsafe extern "C" {
         /// C's list of what is called when the process exits.

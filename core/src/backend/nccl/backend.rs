@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::NcclOptions;
+use super::abort_watch::{AbortWatch, WaitLimit};
+use super::bootstrap::Arrival;
 use super::collectives::Calls;
 use super::communicator::{Communicator, Share};
-use super::ear::{Ear, Patience};
-use super::library::Found;
-use super::meeting::Arrival;
+use super::library::LoadedLibrary;
 use super::progress::{Progress, progress};
-use super::running::{Group, Kept, Memory, Running};
-use crate::backend::bulletin::{Bulletin, Found as FoundBy};
-use crate::backend::detail::{Detail, detail};
+use super::running_operation::{AbandonedOperation, Group, Memory, RunningOperation};
+use crate::backend::debug_level::{DebugLevel, debug_level};
+use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
     Backend, BackendOptions, Call, Capabilities, Direction, IssuedOperation, Mismatches,
     Share as AnyShare, Transfer,
 };
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Outcome, Waiting};
+use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
@@ -31,14 +31,14 @@ use crate::{Device, Error, Region, Result};
 
 /// One group of ranks over NCCL.
 struct NcclBackend {
-    found: &'static Found,
+    found: &'static LoadedLibrary,
     group: Arc<Group>,
     store: Arc<dyn Store>,
     ranks: (u32, u32),
     /// Limit of meeting the others when the first operation comes.
     timeout: Duration,
     options: NcclOptions,
-    detail: Detail,
+    debug_level: DebugLevel,
     process: u32,
     /// Operations are enqueued one after the other.
     issuing: Mutex<()>,
@@ -49,7 +49,10 @@ struct NcclBackend {
 ///
 /// # Errors
 /// [`Error::BackendUnavailable`]; with a device, those of [`NcclBackend::communicator`].
-pub(super) fn connect(found: &'static Found, bootstrap: Bootstrap<'_>) -> Result<Arc<dyn Backend>> {
+pub(super) fn connect(
+    found: &'static LoadedLibrary,
+    bootstrap: Bootstrap<'_>,
+) -> Result<Arc<dyn Backend>> {
     let Bootstrap { store, rank, size, group: name, timeout, options, share, .. } = bootstrap;
     let ranks = (rank, size);
     let device = match bootstrap.device {
@@ -57,7 +60,7 @@ pub(super) fn connect(found: &'static Found, bootstrap: Bootstrap<'_>) -> Result
         _ => None,
     };
     let group = Group {
-        bulletin: Bulletin::join("nccl", name, ranks, store)?,
+        status: GroupStatus::join("nccl", name, ranks, store)?,
         communicator: OnceLock::new(),
         in_flight: AtomicUsize::new(0),
         is_failing: AtomicBool::new(false),
@@ -69,24 +72,24 @@ pub(super) fn connect(found: &'static Found, bootstrap: Bootstrap<'_>) -> Result
         ranks,
         timeout,
         options: options.and_then(BackendOptions::get).cloned().unwrap_or_default(),
-        detail: detail()?,
+        debug_level: debug_level()?,
         process: clock::process_id(),
         issuing: Mutex::new(()),
         progress: progress(),
     };
-    let ear = Ear::new(&backend.group.bulletin);
-    let patience = Patience { until: clock::after(timeout), ear: &ear };
+    let watch = AbortWatch::new(&backend.group.status);
+    let limit = WaitLimit { until: clock::after(timeout), watch: &watch };
     let share = share.and_then(|share| share.downcast::<Share>().ok());
-    let joined = share.map(|share| share.join(ranks, &backend.options, patience)).transpose();
-    let met = match joined.map_err(Refused::Meeting) {
+    let joined = share.map(|share| share.join(ranks, &backend.options, limit)).transpose();
+    let met = match joined.map_err(IssueError::Meeting) {
         Ok(Some(Some(joined))) => {
             let _ = backend.group.communicator.set(Arc::new(joined));
             Ok(())
         }
-        Ok(_) => device.map_or(Ok(()), |index| backend.communicator(index, patience).map(drop)),
+        Ok(_) => device.map_or(Ok(()), |index| backend.communicator(index, limit).map(drop)),
         Err(refused) => Err(refused),
     };
-    met.map_err(|refused| backend.refuse("init_process_group", refused, patience))?;
+    met.map_err(|refused| backend.refuse("init_process_group", refused, limit))?;
     Ok(Arc::new(backend))
 }
 
@@ -101,13 +104,13 @@ struct Item {
 }
 
 /// Where something is enqueued, and the streams that it comes after.
-struct Ready {
+struct EnqueueTarget {
     on: Arc<Communicator>,
     streams: Vec<usize>,
 }
 
 /// Why nothing was issued.
-enum Refused {
+enum IssueError {
     /// The call is wrong here. Nothing was enqueued, no number was used up, and the group goes on.
     Call(Error),
     /// The ranks did not come to a communicator.
@@ -127,33 +130,33 @@ impl NcclBackend {
     fn communicator(
         &self,
         index: u32,
-        patience: Patience<'_>,
-    ) -> std::result::Result<&Arc<Communicator>, Refused> {
+        limit: WaitLimit<'_>,
+    ) -> std::result::Result<&Arc<Communicator>, IssueError> {
         let known = &self.group.communicator;
         if known.get().is_none() {
-            let gpu = Gpu::open(index).map_err(Refused::Call)?;
+            let gpu = Gpu::open(index).map_err(IssueError::Call)?;
             let met = self.store.clone_store().and_then(|store| {
                 let (found, ranks) = (self.found, self.ranks);
-                Arrival { found, store: &*store, ranks, patience }.meet(&gpu, &self.options)
+                Arrival { found, store: &*store, ranks, limit }.meet(&gpu, &self.options)
             });
-            let _ = known.set(Arc::new(met.map_err(Refused::Meeting)?));
+            let _ = known.set(Arc::new(met.map_err(IssueError::Meeting)?));
         }
         match known.get() {
             Some(communicator) if communicator.gpu.index() == index => Ok(communicator),
-            Some(communicator) => Err(Refused::Call(Error::InvalidArgument {
+            Some(communicator) => Err(IssueError::Call(Error::InvalidArgument {
                 message: format!(
                     "this rank uses cuda:{} in the group, and a tensor is on cuda:{index}: a rank \
                      has one device in a group over NCCL",
                     communicator.gpu.index()
                 ),
             })),
-            None => Err(Refused::Call(unreachable_state())),
+            None => Err(IssueError::Call(unreachable_state())),
         }
     }
 
     fn check(&self, name: &str) -> Result<()> {
         self.check_process()?;
-        self.group.bulletin.check(name)
+        self.group.status.check(name)
     }
 
     fn check_process(&self) -> Result<()> {
@@ -170,49 +173,49 @@ impl NcclBackend {
         &self,
         name: &str,
         devices: &[OnDevice],
-        patience: Patience<'_>,
-    ) -> std::result::Result<Ready, Refused> {
+        limit: WaitLimit<'_>,
+    ) -> std::result::Result<EnqueueTarget, IssueError> {
         let index = match (devices.first(), self.group.communicator.get()) {
             (Some(device), _) => device.index,
             (None, Some(communicator)) => communicator.gpu.index(),
-            (None, None) => return Err(Refused::Call(deviceless(name))),
+            (None, None) => return Err(IssueError::Call(deviceless(name))),
         };
-        let until = clock::after(self.timeout).min(patience.until);
-        let on = self.communicator(index, Patience { until, ..patience })?.clone();
+        let until = clock::after(self.timeout).min(limit.until);
+        let on = self.communicator(index, WaitLimit { until, ..limit })?.clone();
         let mut streams: Vec<usize> = devices.iter().map(|device| device.stream).collect();
         streams.sort_unstable();
         streams.dedup();
         let own = on.stream.raw();
         let order = |stream: &usize| Event::now(&on.gpu, *stream)?.comes_before(own);
-        streams.iter().try_for_each(order).map_err(Refused::Call)?;
-        Ok(Ready { on, streams })
+        streams.iter().try_for_each(order).map_err(IssueError::Call)?;
+        Ok(EnqueueTarget { on, streams })
     }
 
     /// Enqueues what `add` adds, and takes care of it until it is over.
     fn enqueue(
         &self,
-        Ready { on, streams }: Ready,
+        EnqueueTarget { on, streams }: EnqueueTarget,
         items: Vec<Item>,
-        patience: Patience<'_>,
+        limit: WaitLimit<'_>,
         add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
-    ) -> std::result::Result<Vec<IssuedOperation>, Refused> {
+    ) -> std::result::Result<Vec<IssuedOperation>, IssueError> {
         let mut calls = Calls::default();
         let enqueued = add(&mut calls, &on)
-            .and_then(|()| calls.enqueue(&on, patience))
+            .and_then(|()| calls.enqueue(&on, limit))
             .and_then(|()| Event::now(&on.gpu, on.stream.raw()));
         let event = match enqueued {
             Ok(event) => Arc::new(event),
-            Err(error) => return Err(Refused::Midway(error, Box::new((items, calls)))),
+            Err(error) => return Err(IssueError::Midway(error, Box::new((items, calls)))),
         };
-        let deadline = patience.until;
+        let deadline = limit.until;
         let mut scratch = std::mem::take(&mut calls.scratch);
         let mut issued = Vec::with_capacity(items.len());
         let mut all = Vec::with_capacity(items.len());
         for item in items {
             let completion = Arc::new(Completion::new());
-            let compared = item.fingerprint.filter(|_| self.detail == Detail::Full);
+            let compared = item.fingerprint.filter(|_| self.debug_level == DebugLevel::Detail);
             let compared = compared.map(|it| self.compare(item.sequence, it, deadline));
-            all.push(Running {
+            all.push(RunningOperation {
                 group: self.group.clone(),
                 name: item.name,
                 sequence: item.sequence,
@@ -237,48 +240,49 @@ impl NcclBackend {
     fn outcome(
         &self,
         name: &str,
-        issued: std::result::Result<Vec<IssuedOperation>, Refused>,
-        patience: Patience<'_>,
+        issued: std::result::Result<Vec<IssuedOperation>, IssueError>,
+        limit: WaitLimit<'_>,
     ) -> Result<Vec<IssuedOperation>> {
         match issued {
             Ok(issued) => {
                 self.progress.sweep(&self.group);
                 Ok(issued)
             }
-            Err(refused) => Err(self.refuse(name, refused, patience)),
+            Err(refused) => Err(self.refuse(name, refused, limit)),
         }
     }
 
     /// Breaks the group, unless the call alone was wrong; the error of the call.
-    fn refuse(&self, name: &str, refused: Refused, patience: Patience<'_>) -> Error {
-        let bulletin = &self.group.bulletin;
-        let heard = patience.ear.heard();
+    fn refuse(&self, name: &str, refused: IssueError, limit: WaitLimit<'_>) -> Error {
+        let status = &self.group.status;
+        let take_reason = limit.watch.take_reason();
         match refused {
-            Refused::Call(error) => error,
-            Refused::Split(error) => {
-                let heard = heard.unwrap_or_else(|| bulletin.who_failed(&error.to_string()));
-                self.progress.break_group(&self.group, heard.0, heard.1);
-                bulletin.check(name).err().unwrap_or(error)
+            IssueError::Call(error) => error,
+            IssueError::Split(error) => {
+                let take_reason =
+                    take_reason.unwrap_or_else(|| status.who_failed(&error.to_string()));
+                self.progress.break_group(&self.group, take_reason.0, take_reason.1);
+                status.check(name).err().unwrap_or(error)
             }
-            Refused::Meeting(error) => {
-                let was_broken = bulletin.is_broken() || heard.is_some();
+            IssueError::Meeting(error) => {
+                let was_broken = status.is_broken() || take_reason.is_some();
                 let why = error.to_string();
-                let here = (Abort::Failed { rank: self.ranks.0, why }, FoundBy::Here);
-                let (abort, found) = heard.unwrap_or(here);
+                let here = (Abort::Failed { rank: self.ranks.0, why }, FoundBy::ThisRank);
+                let (abort, found) = take_reason.unwrap_or(here);
                 self.progress.break_group(&self.group, abort, found);
-                let broken = bulletin.check(name).err().filter(|_| was_broken);
+                let broken = status.check(name).err().filter(|_| was_broken);
                 broken.unwrap_or(error)
             }
-            Refused::Midway(error, used) => {
+            IssueError::Midway(error, used) => {
                 let (items, calls) = *used;
                 let first = items.first().map(|item| (item.sequence, item.is_collective));
                 let (sequence, is_collective) = first.unwrap_or_default();
-                let is_late = Instant::now() >= patience.until;
-                let (abort, found) = match heard {
-                    Some(heard) => heard,
-                    None if bulletin.is_broken() => (self.left(), FoundBy::Elsewhere),
+                let is_late = Instant::now() >= limit.until;
+                let (abort, found) = match take_reason {
+                    Some(take_reason) => take_reason,
+                    None if status.is_broken() => (self.left(), FoundBy::OtherRank),
                     None if is_late => {
-                        let late = is_collective.then(|| bulletin.late(sequence));
+                        let late = is_collective.then(|| status.late(sequence));
                         let abort = Abort::TimedOut {
                             rank: self.ranks.0,
                             sequence,
@@ -286,15 +290,16 @@ impl NcclBackend {
                             waited_ms: 0,
                             waiting_for: late.unwrap_or_default(),
                         };
-                        (abort, FoundBy::Here)
+                        (abort, FoundBy::ThisRank)
                     }
-                    None => bulletin.who_failed(&error.to_string()),
+                    None => status.who_failed(&error.to_string()),
                 };
                 self.progress.break_group(&self.group, abort, found);
                 let regions = items.into_iter().flat_map(|item| item.regions).collect();
                 let memory: Memory = (regions, calls.scratch);
-                self.progress.give_up(&self.group, Some(Kept { event: None, memory }));
-                bulletin.error(name, sequence)
+                self.progress
+                    .give_up(&self.group, Some(AbandonedOperation { event: None, memory }));
+                status.error(name, sequence)
             }
         }
     }
@@ -304,9 +309,9 @@ impl NcclBackend {
     fn compare(&self, sequence: u64, ours: Fingerprint, deadline: Instant) -> Arc<AtomicBool> {
         let compared = Arc::new(AtomicBool::new(false));
         let (group, done, progress) = (self.group.clone(), compared.clone(), self.progress);
-        let compare = move || match group.bulletin.compare_with_all(sequence, ours, deadline) {
+        let compare = move || match group.status.compare_with_all(sequence, ours, deadline) {
             Ok(None) => done.store(true, Ordering::SeqCst),
-            Ok(Some(mismatch)) => progress.break_group(&group, mismatch, FoundBy::Here),
+            Ok(Some(mismatch)) => progress.break_group(&group, mismatch, FoundBy::ThisRank),
             // The operation's own deadline says the rest.
             Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
         };
@@ -337,7 +342,7 @@ impl NcclBackend {
             return;
         }
         if !self.progress.wait_idle(&self.group, Instant::now() + limit) {
-            self.progress.break_group(&self.group, self.left(), FoundBy::Here);
+            self.progress.break_group(&self.group, self.left(), FoundBy::ThisRank);
         }
         self.group.leave();
     }
@@ -358,9 +363,9 @@ impl Backend for NcclBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mismatches = match self.detail {
-            Detail::Full => Mismatches::Always,
-            Detail::Little => Mismatches::WhenStalled,
+        let mismatches = match self.debug_level {
+            DebugLevel::Detail => Mismatches::Always,
+            DebugLevel::Off => Mismatches::WhenStalled,
         };
         Capabilities { mismatches, ..super::capabilities() }
     }
@@ -369,7 +374,7 @@ impl Backend for NcclBackend {
         &self,
         call: Call,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         let mut issued = self.together(vec![call], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
@@ -379,7 +384,7 @@ impl Backend for NcclBackend {
         &self,
         mut calls: Vec<Call>,
         deadline: Instant,
-        _: Waiting,
+        _: WaitIntent,
     ) -> Result<Vec<IssuedOperation>> {
         let Some(first) = calls.first() else { return Ok(Vec::new()) };
         self.check(first.name)?;
@@ -389,24 +394,24 @@ impl Backend for NcclBackend {
         let name = first.name;
         let regions = calls.iter().flat_map(|call| call.input.iter().chain(&call.output));
         let devices: Vec<OnDevice> = regions.filter_map(Region::device).collect();
-        let ear = Ear::new(&self.group.bulletin);
-        let patience = Patience { until: deadline, ear: &ear };
+        let watch = AbortWatch::new(&self.group.status);
+        let limit = WaitLimit { until: deadline, watch: &watch };
         let issuing = self.lock();
-        let issued = self.prepare(name, &devices, patience).and_then(|ready| {
+        let issued = self.prepare(name, &devices, limit).and_then(|ready| {
             let items = calls.iter_mut().map(|call| self.item(call)).collect();
-            self.enqueue(ready, items, patience, |together, on| {
+            self.enqueue(ready, items, limit, |together, on| {
                 calls.iter().try_for_each(|call| together.add(on, call))
             })
         });
         drop(issuing);
-        self.outcome(name, issued, patience)
+        self.outcome(name, issued, limit)
     }
 
     fn send(
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         let mut issued = self.messages(vec![(Direction::Send, transfer)], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
@@ -416,7 +421,7 @@ impl Backend for NcclBackend {
         &self,
         transfer: Transfer,
         deadline: Instant,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> Result<IssuedOperation> {
         let mut issued = self.messages(vec![(Direction::Receive, transfer)], deadline, waiting)?;
         issued.pop().ok_or_else(unreachable_state)
@@ -426,7 +431,7 @@ impl Backend for NcclBackend {
         &self,
         messages: Vec<(Direction, Transfer)>,
         deadline: Instant,
-        _: Waiting,
+        _: WaitIntent,
     ) -> Result<Vec<IssuedOperation>> {
         let peers = messages.iter().map(|(direction, it)| self.message(*direction, it));
         let peers = peers.collect::<Result<Vec<u32>>>()?;
@@ -434,23 +439,23 @@ impl Backend for NcclBackend {
         let name = name_of(*first);
         let devices = messages.iter().filter_map(|(_, transfer)| transfer.memory.device());
         let devices: Vec<OnDevice> = devices.collect();
-        let ear = Ear::new(&self.group.bulletin);
-        let patience = Patience { until: deadline, ear: &ear };
+        let watch = AbortWatch::new(&self.group.status);
+        let limit = WaitLimit { until: deadline, watch: &watch };
         let mut parts = Vec::with_capacity(messages.len());
         for ((direction, transfer), peer) in messages.iter().zip(peers) {
             parts.push((*direction, transfer.memory.clone(), peer));
         }
         let issuing = self.lock();
-        let issued = self.prepare(name, &devices, patience).and_then(|ready| {
+        let issued = self.prepare(name, &devices, limit).and_then(|ready| {
             let items = messages.into_iter().map(|(direction, transfer)| Item {
                 name: name_of(direction),
-                sequence: self.group.bulletin.next_message(),
+                sequence: self.group.status.next_message(),
                 is_collective: false,
                 fingerprint: None,
                 regions: vec![transfer.memory],
                 finish: transfer.finish,
             });
-            self.enqueue(ready, items.collect(), patience, |together, _| {
+            self.enqueue(ready, items.collect(), limit, |together, _| {
                 for (direction, memory, peer) in &parts {
                     match direction {
                         Direction::Send => together.send(memory, *peer),
@@ -461,7 +466,7 @@ impl Backend for NcclBackend {
             })
         });
         drop(issuing);
-        self.outcome(name, issued, patience)
+        self.outcome(name, issued, limit)
     }
 
     fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
@@ -480,11 +485,11 @@ impl Backend for NcclBackend {
     ) -> Result<Option<AnyShare>> {
         self.check("split_group")?;
         let Some(communicator) = self.group.communicator.get() else { return Ok(None) };
-        let ear = Ear::new(&self.group.bulletin);
-        let patience = Patience { until, ear: &ear };
+        let watch = AbortWatch::new(&self.group.status);
+        let limit = WaitLimit { until, watch: &watch };
         let issuing = self.lock();
         let chosen = options.and_then(BackendOptions::get).unwrap_or(&self.options);
-        let split = communicator.split(color, key, chosen, patience);
+        let split = communicator.split(color, key, chosen, limit);
         drop(issuing);
         match split {
             Ok(share) => Ok(Some(Box::new(share))),
@@ -494,10 +499,10 @@ impl Backend for NcclBackend {
                                all of them call split_group, members or not"
                     .to_owned();
                 let refused = match Instant::now() >= until {
-                    true => Refused::Meeting(Error::RendezvousTimeout { message }),
-                    false => Refused::Split(error),
+                    true => IssueError::Meeting(Error::RendezvousTimeout { message }),
+                    false => IssueError::Split(error),
                 };
-                Err(self.refuse("split_group", refused, patience))
+                Err(self.refuse("split_group", refused, limit))
             }
         }
     }
@@ -514,13 +519,13 @@ impl Backend for NcclBackend {
     }
 
     fn is_broken(&self) -> bool {
-        self.group.bulletin.is_broken()
+        self.group.status.is_broken()
     }
 
     fn abort(&self, why: &str) {
         if self.process == clock::process_id() {
             let abort = Abort::User { rank: self.ranks.0, why: why.into() };
-            self.progress.break_group(&self.group, abort, FoundBy::Here);
+            self.progress.break_group(&self.group, abort, FoundBy::ThisRank);
         }
     }
 
@@ -535,7 +540,7 @@ impl NcclBackend {
         let fingerprint = call.fingerprint(0);
         Item {
             name: call.name,
-            sequence: self.group.bulletin.next_collective(fingerprint),
+            sequence: self.group.status.next_collective(fingerprint),
             is_collective: true,
             fingerprint: Some(fingerprint),
             regions: call.input.iter().chain(&call.output).cloned().collect(),

@@ -6,8 +6,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::abort_watch::WaitLimit;
 use super::communicator::{Communicator, stream_of};
-use super::ear::Patience;
 use super::functions::{Comm, FACTOR_IN_HOST, Functions, Op, Type, code, ops, types};
 use super::reductions::{Operator, Reduction, reduction};
 use crate::backend::Call;
@@ -109,7 +109,7 @@ impl Calls {
     /// # Errors
     /// What the library or the driver says, or that it did not take them in time. A part may
     /// be enqueued then.
-    pub(super) fn enqueue(&mut self, on: &Communicator, patience: Patience<'_>) -> Result<()> {
+    pub(super) fn enqueue(&mut self, on: &Communicator, limit: WaitLimit<'_>) -> Result<()> {
         let stream = stream_of(on.stream.raw());
         on.call("an NCCL operation", |functions, comm| {
             // SAFETY: groups have no arguments; the calls between are of memory that is kept until
@@ -128,7 +128,7 @@ impl Calls {
             let ended = unsafe { (functions.group_end)() };
             if failed(called) { called } else { ended }
         })?;
-        on.settle(patience)?;
+        on.settle(limit)?;
         for op in self.operators.drain(..) {
             on.call("ncclRedOpDestroy", |functions, comm| {
                 // SAFETY: it was made for these calls, which the library has taken.

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::abort_watch::{AbortWatch, WaitLimit};
 use super::config::{Config, Names, config};
-use super::ear::{Ear, Patience};
 use super::functions::{Comm, Functions, NO_COLOR, UniqueId, code};
-use super::library::Found;
+use super::library::LoadedLibrary;
 use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
 use crate::tensor::cuda::{Gpu, Stream};
@@ -29,7 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// One communicator of this process.
 pub(super) struct Communicator {
-    found: &'static Found,
+    found: &'static LoadedLibrary,
     /// None once it was destroyed or aborted. The library takes one call at a time.
     raw: Mutex<Option<Handle>>,
     pub(super) gpu: Arc<Gpu>,
@@ -38,7 +38,7 @@ pub(super) struct Communicator {
     pub(super) size: u32,
     /// What the library may use until this communicator is gone: of its own making, and of those
     /// that were split off it.
-    making: Mutex<Vec<Arc<Making>>>,
+    making: Mutex<Vec<Arc<InitBuffers>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ unsafe impl Send for Handle {}
 
 /// What the library reads and writes after the call that was given it has returned, on a thread of
 /// its own: communicators that do not block are made meanwhile.
-struct Making {
+struct InitBuffers {
     /// Where the handle goes, at the beginning and once more at the end.
     place: AtomicPtr<c_void>,
     config: UnsafeCell<Config>,
@@ -57,23 +57,23 @@ struct Making {
 }
 
 // SAFETY: the pointers in the configuration are those of the names, which nobody changes.
-unsafe impl Send for Making {}
+unsafe impl Send for InitBuffers {}
 // SAFETY: as above; the library alone uses the configuration.
-unsafe impl Sync for Making {}
+unsafe impl Sync for InitBuffers {}
 
 /// A communicator that was begun by splitting another, to be joined.
 pub(super) struct Share {
     handle: Option<Handle>,
-    found: &'static Found,
+    found: &'static LoadedLibrary,
     gpu: Arc<Gpu>,
-    making: Arc<Making>,
+    making: Arc<InitBuffers>,
 }
 
 /// The id of a new communicator, whose ranks meet in this process.
 ///
 /// # Errors
 /// [`Error::Network`] with the library's words.
-pub(super) fn new_id(found: &Found) -> Result<Vec<u8>> {
+pub(super) fn new_id(found: &LoadedLibrary) -> Result<Vec<u8>> {
     let mut id = UniqueId([0; UniqueId::BYTES]);
     // SAFETY: the argument is where an id goes.
     let answer = unsafe { (found.functions.get_unique_id)(&raw mut id) };
@@ -88,18 +88,18 @@ impl Communicator {
     /// [`Error::RendezvousTimeout`] if some have not come by `until`; [`Error::Network`] with the
     /// library's words.
     pub(super) fn join(
-        found: &'static Found,
+        found: &'static LoadedLibrary,
         gpu: &Arc<Gpu>,
         id: &[u8],
         (rank, size): (u32, u32),
         options: &NcclOptions,
-        patience: Patience<'_>,
+        limit: WaitLimit<'_>,
     ) -> Result<Communicator> {
         let id = id.first_chunk().copied().map(UniqueId).ok_or_else(|| Error::Rendezvous {
             message: format!("rank 0 gave an NCCL id of {} bytes", id.len()),
         })?;
         let stream = Arc::new(Stream::new(gpu, options.is_high_priority_stream)?);
-        let making = Making::new(&options.config)?;
+        let making = InitBuffers::new(&options.config)?;
         let entered = gpu.enter()?;
         // SAFETY: all pointers are of what lives until the communicator is gone.
         let answer = unsafe {
@@ -116,7 +116,7 @@ impl Communicator {
         let raw = Mutex::new(making.handle());
         let making = Mutex::new(vec![making]);
         let made = Communicator { found, raw, gpu: gpu.clone(), stream, rank, size, making };
-        made.ready(patience)
+        made.ready(limit)
     }
 
     /// Begins to make a communicator of some of this one's ranks; all of them call this. Those
@@ -130,17 +130,17 @@ impl Communicator {
         color: Option<u32>,
         key: u32,
         options: &NcclOptions,
-        patience: Patience<'_>,
+        limit: WaitLimit<'_>,
     ) -> Result<Share> {
         let color = color.map_or(NO_COLOR, |color| (color & 0x7fff_ffff) as c_int);
-        let making = Making::new(&options.config)?;
+        let making = InitBuffers::new(&options.config)?;
         self.making.lock().unwrap_or_else(PoisonError::into_inner).push(making.clone());
         self.call("ncclCommSplit", |functions, comm| {
             let (place, config) = (making.place.as_ptr(), making.config());
             // SAFETY: the handle is ours, and the pointers are of what lives until it is gone.
             unsafe { (functions.comm_split)(comm, color, key as c_int, place, config) }
         })?;
-        self.settle(patience)?;
+        self.settle(limit)?;
         Ok(Share { handle: making.handle(), found: self.found, gpu: self.gpu.clone(), making })
     }
 
@@ -165,14 +165,14 @@ impl Communicator {
     /// # Errors
     /// [`Error::Network`] with the library's words, or if it is not done in time; that the group
     /// broke.
-    pub(super) fn settle(&self, patience: Patience<'_>) -> Result<()> {
+    pub(super) fn settle(&self, limit: WaitLimit<'_>) -> Result<()> {
         let since = Instant::now();
         loop {
             if self.is_settled()? {
                 return Ok(());
             }
             let now = Instant::now();
-            if now >= patience.until {
+            if now >= limit.until {
                 let message = "NCCL did not take an operation in time".to_owned();
                 return Err(Error::Network { message });
             }
@@ -180,7 +180,7 @@ impl Communicator {
                 waited if waited < EAGER => std::thread::yield_now(),
                 waited if waited < CALM => std::thread::sleep(NAP),
                 _ => {
-                    patience.ear.listen()?;
+                    limit.watch.check()?;
                     std::thread::sleep(NAP);
                 }
             }
@@ -235,8 +235,8 @@ impl Communicator {
             // SAFETY: the handle is ours, and nothing is issued after this.
             unsafe { (functions.comm_finalize)(comm) }
         });
-        let patience = Patience { until: Instant::now() + FAREWELL, ear: &Ear::deaf() };
-        let settled = finalized.and_then(|()| self.settle(patience));
+        let limit = WaitLimit { until: Instant::now() + FAREWELL, watch: &AbortWatch::none() };
+        let settled = finalized.and_then(|()| self.settle(limit));
         if settled.is_err() {
             return self.abort();
         }
@@ -252,12 +252,11 @@ impl Communicator {
     }
 
     /// The communicator, when all others are there and it is what it should be.
-    fn ready(self, patience: Patience<'_>) -> Result<Communicator> {
-        if let Err(error) = self.settle(patience) {
-            let is_late =
-                Instant::now() >= patience.until && matches!(self.is_settled(), Ok(false));
+    fn ready(self, limit: WaitLimit<'_>) -> Result<Communicator> {
+        if let Err(error) = self.settle(limit) {
+            let is_late = Instant::now() >= limit.until && matches!(self.is_settled(), Ok(false));
             if self.failed_elsewhere() {
-                patience.ear.hear_of_failure();
+                limit.watch.poll_failure();
             }
             self.abort();
             let message = format!(
@@ -302,11 +301,11 @@ impl Drop for Communicator {
     }
 }
 
-impl Making {
-    fn new(chosen: &NcclConfig) -> Result<Arc<Making>> {
+impl InitBuffers {
+    fn new(chosen: &NcclConfig) -> Result<Arc<InitBuffers>> {
         let (config, names) = config(chosen)?;
         let place = AtomicPtr::new(std::ptr::null_mut());
-        Ok(Arc::new(Making { place, config: UnsafeCell::new(config), _names: names }))
+        Ok(Arc::new(InitBuffers { place, config: UnsafeCell::new(config), _names: names }))
     }
 
     /// The handle, if there is one.
@@ -330,7 +329,7 @@ impl Share {
         mut self,
         (rank, size): (u32, u32),
         options: &NcclOptions,
-        patience: Patience<'_>,
+        limit: WaitLimit<'_>,
     ) -> Result<Option<Communicator>> {
         if self.handle.is_none() {
             return Ok(None);
@@ -339,7 +338,7 @@ impl Share {
         let (raw, gpu) = (Mutex::new(self.handle.take()), self.gpu.clone());
         let making = Mutex::new(vec![self.making.clone()]);
         let made = Communicator { found: self.found, raw, gpu, stream, rank, size, making };
-        made.ready(patience).map(Some)
+        made.ready(limit).map(Some)
     }
 }
 

@@ -37,7 +37,7 @@ impl std::fmt::Display for Version {
 }
 
 /// A library that was found and can be used.
-pub(super) struct Found {
+pub(super) struct LoadedLibrary {
     pub(super) functions: Functions,
     /// What it was opened as.
     pub(super) name: String,
@@ -50,7 +50,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// What was looked for, and what was wrong with each that was there.
-pub(super) fn find() -> Result<Found, String> {
+pub(super) fn find() -> Result<LoadedLibrary, String> {
     if let Some(path) = VARIABLE.value() {
         let shown = path.to_string_lossy().into_owned();
         return open(&path).map_err(|refusal| match refusal {
@@ -94,7 +94,7 @@ enum Refusal {
     Unfit(String),
 }
 
-fn open(name: &OsStr) -> Result<Found, Refusal> {
+fn open(name: &OsStr) -> Result<LoadedLibrary, Refusal> {
     // SAFETY: what the library does when it is loaded is its maker's affair; NCCL does nothing
     // there.
     let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
@@ -110,7 +110,7 @@ fn open(name: &OsStr) -> Result<Found, Refusal> {
     }
     let functions = Functions::find(&library).map_err(Refusal::Unfit)?;
     let name = name.to_string_lossy().into_owned();
-    Ok(Found { functions, name, version, _library: library })
+    Ok(LoadedLibrary { functions, name, version, _library: library })
 }
 
 /// Folders of Python packages: those of which this process has loaded something, and those of the

@@ -10,28 +10,28 @@
 //! enqueued at once; waiting without a limit has the owner's stream come after it, and does not
 //! block. It is done when the event behind it has come: then its memory is let go of.
 
+mod abort_watch;
 mod backend;
+mod bootstrap;
 mod collectives;
 mod communicator;
 mod config;
-mod ear;
 mod functions;
 mod library;
-mod meeting;
 mod options;
 mod progress;
 mod reductions;
-mod running;
+mod running_operation;
 
 use std::sync::OnceLock;
 
-use crate::backend::registration::{Bootstrap, Connecting, Registration};
+use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
 use crate::backend::{BackendOptions, Capabilities, Mismatches};
 use crate::blocking::unblock;
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::tensor::cuda;
 use crate::{Collective, DType, Error, ReduceOp, Result};
-use library::Found;
+use library::LoadedLibrary;
 
 /// The backend's row in the registry.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -95,7 +95,7 @@ fn check(options: &BackendOptions) -> Result<()> {
 ///
 /// # Errors
 /// As [`available`]; those of the meeting, if the device is known.
-fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
+fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
         available()?;
         let found = found().map_err(unavailable)?;
@@ -117,8 +117,8 @@ fn connect(bootstrap: Bootstrap<'_>) -> Connecting<'_> {
 ///
 /// # Errors
 /// What was looked for, and what was wrong with what was there.
-fn found() -> std::result::Result<&'static Found, String> {
-    static FOUND: OnceLock<std::result::Result<Found, String>> = OnceLock::new();
+fn found() -> std::result::Result<&'static LoadedLibrary, String> {
+    static FOUND: OnceLock<std::result::Result<LoadedLibrary, String>> = OnceLock::new();
     FOUND.get_or_init(library::find).as_ref().map_err(Clone::clone)
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::communicator::Communicator;
-use super::running::{Group, Kept, Over, Running};
+use super::running_operation::{AbandonedOperation, FinishedOperation, Group, RunningOperation};
 use crate::Result;
-use crate::backend::bulletin::{Found, STALL};
+use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::tensor::OnDevice;
@@ -31,7 +31,7 @@ const LAST: Duration = Duration::from_secs(60);
 
 /// The operations of this process.
 pub(super) struct Progress {
-    active: Mutex<Vec<Running>>,
+    active: Mutex<Vec<RunningOperation>>,
     rung: Condvar,
     started: AtomicBool,
     /// When it was last asked whether something failed.
@@ -51,7 +51,7 @@ pub(super) fn progress() -> &'static Progress {
 
 impl Progress {
     /// Takes operations that were enqueued. Whoever added them calls [`Progress::sweep`] then.
-    pub(super) fn add(&'static self, running: Vec<Running>) {
+    pub(super) fn add(&'static self, running: Vec<RunningOperation>) {
         for one in &running {
             one.group.in_flight.fetch_add(1, Ordering::SeqCst);
         }
@@ -63,7 +63,7 @@ impl Progress {
     /// Ends what was added while the group broke: that has taken what was there. Tells whoever
     /// waits, so no lock may be held.
     pub(super) fn sweep(&self, group: &Arc<Group>) {
-        if group.bulletin.is_broken() {
+        if group.status.is_broken() {
             self.give_up(group, None);
         }
     }
@@ -108,13 +108,13 @@ impl Progress {
 
     /// Fails everything of a group, in flight and later, and ends what is on the device. Tells
     /// whoever waits, so no lock may be held.
-    pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: Found) {
-        if !group.bulletin.set_broken(abort) {
+    pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: FoundBy) {
+        if !group.status.set_broken(abort) {
             return;
         }
         // First, for to the others an aborted communicator looks like a rank that is gone.
-        if found == Found::Here {
-            group.bulletin.publish();
+        if found == FoundBy::ThisRank {
+            group.status.publish();
         }
         self.give_up(group, None);
     }
@@ -149,12 +149,12 @@ impl Progress {
 
     /// Ends the operations of a group that broke, and its communicator. `more` is of one that was
     /// enqueued in part.
-    pub(super) fn give_up(&self, group: &Arc<Group>, more: Option<Kept>) {
-        let taken: Vec<Running> =
+    pub(super) fn give_up(&self, group: &Arc<Group>, more: Option<AbandonedOperation>) {
+        let taken: Vec<RunningOperation> =
             self.lock().extract_if(.., |it| Arc::ptr_eq(&it.group, group)).collect();
         let (mut ended, mut kept) = (Vec::new(), Vec::from_iter(more));
         for running in taken {
-            let error = group.bulletin.error(running.name, running.sequence);
+            let error = group.status.error(running.name, running.sequence);
             let (over, keep) = running.give_up(error);
             ended.push(over);
             kept.push(keep);
@@ -173,7 +173,7 @@ impl Progress {
         if let Err(error) = thread.spawn(end) {
             tracing::warn!(%error, "no thread to abort an NCCL communicator");
         }
-        ended.into_iter().for_each(Over::settle);
+        ended.into_iter().for_each(FinishedOperation::settle);
     }
 
     /// Looks which operations are over, unless another thread does.
@@ -198,9 +198,9 @@ impl Progress {
             failed.push((running.group.clone(), timed_out(running, now)));
         }
         drop(active);
-        over.into_iter().map(Running::end).for_each(Over::settle);
+        over.into_iter().map(RunningOperation::end).for_each(FinishedOperation::settle);
         for (group, abort) in failed {
-            self.break_group(&group, abort, Found::Here);
+            self.break_group(&group, abort, FoundBy::ThisRank);
         }
         self.ask(now);
     }
@@ -234,7 +234,7 @@ impl Progress {
         for (group, stalled, oldest) in groups {
             let answer = group.communicator.get().map_or(Ok(true), |it| it.is_settled());
             match answer {
-                Ok(_) if stalled && group.bulletin.is_due() => self.look_elsewhere(group, oldest),
+                Ok(_) if stalled && group.status.is_due() => self.look_elsewhere(group, oldest),
                 Ok(_) => {}
                 Err(error) => self.fail_elsewhere(group, error),
             }
@@ -244,7 +244,7 @@ impl Progress {
     /// Asks the store why operations stand still, on a thread of its own: it may take its time.
     fn look_elsewhere(&'static self, group: Arc<Group>, oldest: u64) {
         let look = move || {
-            if let Some((abort, found)) = group.bulletin.look(oldest) {
+            if let Some((abort, found)) = group.status.look(oldest) {
                 self.break_group(&group, abort, found);
             }
         };
@@ -261,7 +261,7 @@ impl Progress {
             return;
         }
         let fail = move || {
-            let (abort, found) = group.bulletin.who_failed(&error.to_string());
+            let (abort, found) = group.status.who_failed(&error.to_string());
             self.break_group(&group, abort, found);
         };
         let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
@@ -270,7 +270,7 @@ impl Progress {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Running>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<RunningOperation>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,7 +299,7 @@ impl Progress {
 }
 
 /// Lets go of what the device uses when it does not use it any more.
-fn release(kept: Vec<Kept>, communicator: Option<&Communicator>) {
+fn release(kept: Vec<AbandonedOperation>, communicator: Option<&Communicator>) {
     let until = Instant::now() + LAST;
     for mut kept in kept {
         let at_the_end = || {
@@ -321,12 +321,12 @@ fn release(kept: Vec<Kept>, communicator: Option<&Communicator>) {
     }
 }
 
-fn timed_out(running: &Running, now: Instant) -> Abort {
-    let bulletin = &running.group.bulletin;
-    let late = if running.is_collective { bulletin.late(running.sequence) } else { Vec::new() };
+fn timed_out(running: &RunningOperation, now: Instant) -> Abort {
+    let status = &running.group.status;
+    let late = if running.is_collective { status.late(running.sequence) } else { Vec::new() };
     let waited = now.saturating_duration_since(running.since);
     Abort::TimedOut {
-        rank: bulletin.rank(),
+        rank: status.rank(),
         sequence: running.sequence,
         operation: running.name.to_owned(),
         waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -336,5 +336,5 @@ fn timed_out(running: &Running, now: Instant) -> Abort {
 
 /// The reason of a group in which the library or the driver reports an error.
 fn failed_here(group: &Group, error: &crate::Error) -> Abort {
-    Abort::Failed { rank: group.bulletin.rank(), why: error.to_string() }
+    Abort::Failed { rank: group.status.rank(), why: error.to_string() }
 }

@@ -13,7 +13,7 @@ mod here {
     use crate::calls::answer::{Answer, IntoAnswer};
     use crate::calls::invocation::Invocation;
     use crate::calls::parameters::distributed::*;
-    use crate::objects::{Codec, Encoded, Payload};
+    use crate::objects::{Codec, EncodedObject, Payload};
     use crate::{Error, ProcessGroup, Result};
 
     /// All ranks get the objects of `src`: the bytes of its list, nothing on `src` itself.
@@ -155,7 +155,7 @@ mod here {
         call.rank(group, name, global, in_group)?.map_or_else(|| group.group_rank(0), Ok)
     }
 
-    fn encoded(value: &Value) -> Result<Encoded> {
+    fn encoded(value: &Value) -> Result<EncodedObject> {
         match value {
             Value::Bytes(bytes) => Ok(Ok(Payload { codec: Codec::Cbor, bytes: bytes.clone() })),
             Value::Str(why) => Ok(Err(why.clone())),
@@ -185,7 +185,7 @@ mod here {
 
     /// `mine`, unless the list cannot hold the result: then that is what the others are told, who
     /// would wait for this rank.
-    fn told(places: &Result<()>, mine: Encoded) -> Encoded {
+    fn told(places: &Result<()>, mine: EncodedObject) -> EncodedObject {
         places.as_ref().map_err(ToString::to_string).and(mine)
     }
 

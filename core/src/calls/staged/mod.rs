@@ -19,7 +19,7 @@ use super::invocation::Entry;
 use super::object::Object;
 use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::kernels::{self, Stores};
 #[cfg(feature = "nccl")]
 use crate::process_group::MessageRequest;
@@ -56,7 +56,7 @@ const STREAMED_BYTES: usize = 16 << 10;
 
 /// An operation on tensors, on its way.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedOperation {
     name: &'static str,
     /// None for an operation of a group that this process is not a member of.
     group: Option<ProcessGroup>,
@@ -87,20 +87,20 @@ struct Cursor {
     bytes: usize,
 }
 
-impl Staged {
+impl StagedOperation {
     /// Resolves and checks a call of `entry`, on `this` or on the group among its arguments. The
     /// slot of an object among the arguments is its position in `objects`.
     ///
     /// # Errors
     /// Wrong arguments; [`Error::Unsupported`] for a method that is no operation on tensors. Where
-    /// there is no memory for the copies, the group is aborted, as by [`Staged::give_up`].
+    /// there is no memory for the copies, the group is aborted, as by [`StagedOperation::give_up`].
     pub fn prepare(
         entry: &'static Entry,
         this: Option<&Object>,
         arguments: Arguments,
         objects: &[Object],
         mut tensors: Tensors,
-    ) -> Result<Staged> {
+    ) -> Result<StagedOperation> {
         let resolved = resolve(entry.method, arguments)?;
         resolved.refuse_read_only_outputs()?;
         let given = match resolved.group() {
@@ -122,7 +122,7 @@ impl Staged {
         let outputs = resolved.positions(&tensors, Role::is_written);
         let operation = operation(resolved, &group, this.is_some())?;
         refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
-        let mut staged = Staged {
+        let mut staged = StagedOperation {
             name: entry.method.name,
             tensors,
             inputs,
@@ -145,7 +145,7 @@ impl Staged {
     /// # Errors
     /// [`Error::InvalidArgument`] for anything else.
     #[cfg(feature = "nccl")]
-    pub fn together(messages: Vec<Staged>) -> Result<Staged> {
+    pub fn together(messages: Vec<StagedOperation>) -> Result<StagedOperation> {
         let mut parts = messages.into_iter();
         let mut whole = parts.next().unwrap_or_else(|| Self::nothing("batch_isend_irecv"));
         whole.name = "batch_isend_irecv";
@@ -259,7 +259,7 @@ impl Staged {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].
-    pub fn issue(&mut self, waiting: Waiting) -> Result<()> {
+    pub fn issue(&mut self, waiting: WaitIntent) -> Result<()> {
         let (State::Prepared(_), Some(group)) = (&self.state, &self.group) else { return Ok(()) };
         let left = self.bytes_in();
         if left > 0 {
@@ -346,8 +346,8 @@ impl Staged {
     }
 
     /// What is done for a group that this process is not a member of.
-    fn nothing(name: &'static str) -> Staged {
-        Staged {
+    fn nothing(name: &'static str) -> StagedOperation {
+        StagedOperation {
             name,
             group: None,
             tensors: Tensors::default(),
@@ -406,7 +406,7 @@ impl Cursor {
         positions: &[usize],
         tensors: &Tensors,
         budget: usize,
-        mut copy: impl FnMut(usize, &tensors::Staging, usize, usize) -> Result<usize>,
+        mut copy: impl FnMut(usize, &tensors::StagedTensor, usize, usize) -> Result<usize>,
     ) -> Result<usize> {
         let mut budget = budget;
         while let Some(&index) = positions.get(self.tensors) {
@@ -437,7 +437,7 @@ fn could_not(group: &ProcessGroup, name: &str, why: &str) {
 fn current<'a, M: CallerMemory>(
     name: &str,
     memory: Option<&'a M>,
-    staging: &'a tensors::Staging,
+    staging: &'a tensors::StagedTensor,
 ) -> Result<(&'a M, &'a tensors::Foreign)> {
     let invalid = |what: &str| Error::InvalidArgument { message: format!("{name}: {what}") };
     let foreign = staging.foreign.as_ref().ok_or_else(|| invalid("there is nothing to copy"))?;

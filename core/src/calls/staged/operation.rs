@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::tensors::Tensors;
 use crate::calls::invocation::rank_of;
-use crate::calls::resolve::{Resolved, unsupported};
+use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::process_group::CheckedRequest;
 use crate::tensor::single_tensor;
 use crate::{Error, ProcessGroup, Result, Tensor, Work};
@@ -34,7 +34,7 @@ pub(super) enum Operation {
 
 impl Operation {
     /// Issues it in `group`.
-    pub(super) fn issue(self, group: &ProcessGroup, waiting: Waiting) -> Result<Work> {
+    pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
             Operation::Collective(checked) => group.issue_checked(checked, waiting),
             Operation::Send { tensor, peer, tag } => {
@@ -72,7 +72,7 @@ impl Operation {
 /// What a resolved call does in `group`. As a method of the group (`is_method`) its ranks are
 /// those of the group, else some are global ranks.
 pub(super) fn operation(
-    resolved: Resolved,
+    resolved: ResolvedCall,
     group: &ProcessGroup,
     is_method: bool,
 ) -> Result<Operation> {
@@ -85,7 +85,7 @@ pub(super) fn operation(
 }
 
 /// A send or a receive, by the roles of the parameters.
-fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
+fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation> {
     let name = resolved.method.name;
     let tag = resolved.take_role::<u32>(Role::Tag)?.unwrap_or(0);
     let (global, in_group) =
@@ -109,7 +109,7 @@ fn message(mut resolved: Resolved, group: &ProcessGroup) -> Result<Operation> {
     }
 }
 
-impl Resolved {
+impl ResolvedCall {
     /// Positions of the tensors of parameters of these roles, each once, in the order of the call.
     pub(super) fn positions(&self, tensors: &Tensors, wanted: impl Fn(Role) -> bool) -> Vec<usize> {
         let mut positions = Vec::new();

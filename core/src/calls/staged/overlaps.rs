@@ -1,20 +1,20 @@
 //! Whether outputs in a language's memory lie apart from one another. The core sees that of tensors
 //! that are flat; of others it sees copies, which always do. Knows no operation.
 
-use super::tensors::{Foreign, Staging};
-use crate::tensor::{Runs, Twice, View, overlap};
+use super::tensors::{Foreign, StagedTensor};
+use crate::tensor::{RepeatPolicy, Runs, View, overlap};
 use crate::{Error, Result};
 
 /// Refuses outputs that share elements with themselves or with one another: no result could be
 /// promised. The same tensor twice is one for the core, which knows where that is allowed.
-pub(super) fn refuse_overlaps(name: &str, all: &[Staging], outputs: &[usize]) -> Result<()> {
+pub(super) fn refuse_overlaps(name: &str, all: &[StagedTensor], outputs: &[usize]) -> Result<()> {
     let views: Vec<Output<'_>> =
         outputs.iter().filter_map(|&index| Output::of(&all[index])).collect();
     // Of arrays that are used whole, the copies share memory as they do: the core sees for itself.
     if views.iter().all(|view| view.foreign.is_whole()) {
         return Ok(());
     }
-    match overlap(&views, Twice::Allowed) {
+    match overlap(&views, RepeatPolicy::Allowed) {
         Some(found) => Err(Error::InvalidArgument { message: found.of_outputs(name) }),
         None => Ok(()),
     }
@@ -22,12 +22,12 @@ pub(super) fn refuse_overlaps(name: &str, all: &[Staging], outputs: &[usize]) ->
 
 /// An output in the language's memory.
 struct Output<'a> {
-    staging: &'a Staging,
+    staging: &'a StagedTensor,
     foreign: &'a Foreign,
 }
 
 impl Output<'_> {
-    fn of(staging: &Staging) -> Option<Output<'_>> {
+    fn of(staging: &StagedTensor) -> Option<Output<'_>> {
         staging.foreign.as_ref().map(|foreign| Output { staging, foreign })
     }
 }

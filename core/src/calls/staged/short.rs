@@ -2,10 +2,10 @@
 //! the reduction operator. They run immediately, without memory that lasts, if the backend can do
 //! that. What they mean is what the resolver finds; whatever is unusual goes there.
 
-use super::{CallerMemory, Cursor, Staged, State};
+use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::AT_ONCE_BYTES;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::process_group::{FastPathResult, HeldBuffers};
 use crate::request::SingleTensorRequest;
 use crate::tensor::LentMemory;
@@ -26,7 +26,7 @@ pub enum ShortOutcome {
     /// It is done, as the operation of this sequence number, and its result is copied out.
     Done(u64),
     /// It goes on.
-    Issued(Box<Staged>),
+    Issued(Box<StagedOperation>),
 }
 
 impl ShortCall {
@@ -49,13 +49,13 @@ impl ShortCall {
             reduce_op: reduce_op.unwrap_or(ReduceOp::Sum),
             root: 0,
             timeout: None,
-            waiting: Waiting::Soon,
+            waiting: WaitIntent::Soon,
         };
         left_out.iter().all(has_usual_default).then_some(ShortCall { plain })
     }
 
     /// Runs it in `group` on `memory`, which lies at `address` and whose elements are of `dtype`.
-    /// None if nothing was done: then [`Staged::prepare`] is the way, which also says what is wrong
+    /// None if nothing was done: then [`StagedOperation::prepare`] is the way, which also says what is wrong
     /// with a call. `scratch` is memory to work in, kept from one call to the next.
     pub fn run<M: CallerMemory>(
         self,
@@ -81,7 +81,7 @@ impl ShortCall {
                 let (tensors, output) = super::tensors::flat(dtype, bytes);
                 output.write(|copy| copy.copy_from_slice(scratch));
                 let work = begun.work(|| HeldBuffers { input: None, output });
-                ShortOutcome::Issued(Box::new(Staged {
+                ShortOutcome::Issued(Box::new(StagedOperation {
                     name: plain.name,
                     group: Some(group.clone()),
                     tensors,

@@ -49,14 +49,14 @@ impl Memory {
 /// The tensors of one call.
 #[derive(Debug, Default)]
 pub struct Tensors {
-    pub(super) all: Vec<Staging>,
+    pub(super) all: Vec<StagedTensor>,
     /// Why there is no memory for the copies, which the tensors have none of then.
     pub(super) lack: Option<Error>,
 }
 
 /// One tensor of a call.
 #[derive(Debug)]
-pub(super) struct Staging {
+pub(super) struct StagedTensor {
     /// What the core works on.
     pub(super) tensor: Tensor,
     /// Where the elements lie in the language's memory; none if that is the core's.
@@ -81,7 +81,7 @@ impl Foreign {
 
 impl Tensors {
     /// The tensors of these descriptions, with memory for the copies of those that need one. If
-    /// there is none, [`Staged::prepare`](super::Staged::prepare) fails: that is no mistake of the
+    /// there is none, [`StagedOperation::prepare`](super::Staged::prepare) fails: that is no mistake of the
     /// call, and the other ranks count on it.
     ///
     /// # Errors
@@ -92,9 +92,9 @@ impl Tensors {
             lack = Some(error);
             vec![None; described.len()]
         });
-        let mut all: Vec<Staging> = Vec::with_capacity(described.len());
+        let mut all: Vec<StagedTensor> = Vec::with_capacity(described.len());
         for (it, region) in described.into_iter().zip(regions) {
-            let mut next = Staging::new(it, region, &mut lack)?;
+            let mut next = StagedTensor::new(it, region, &mut lack)?;
             next.be_the_same_as_one_of(&all);
             all.push(next);
         }
@@ -116,13 +116,13 @@ impl Tensors {
     }
 }
 
-impl Staging {
+impl StagedTensor {
     /// Without elements, and with what is lacking, if there is no memory for a copy.
     fn new(
         described: TensorDescription,
         shared: Option<Region>,
         lack: &mut Option<Error>,
-    ) -> Result<Staging> {
+    ) -> Result<StagedTensor> {
         let TensorDescription { dtype, shape, strides, offset, read_only, memory } = described;
         let bytes = match &memory {
             Memory::Foreign { bytes, .. } => *bytes,
@@ -151,16 +151,16 @@ impl Staging {
             Memory::Own(_) => None,
             Memory::Foreign { bytes, place } => Some(Foreign { bytes, place, layout }),
         };
-        Ok(Staging { tensor, foreign })
+        Ok(StagedTensor { tensor, foreign })
     }
 
     /// Works on the copy that one of `others` has, if that is the same tensor, with strides: what
     /// is flat shares memory by `regions`.
-    fn be_the_same_as_one_of(&mut self, others: &[Staging]) {
+    fn be_the_same_as_one_of(&mut self, others: &[StagedTensor]) {
         let Some(own) = self.foreign.as_ref().filter(|own| own.layout.strides().is_some()) else {
             return;
         };
-        let alike = |other: &&Staging| {
+        let alike = |other: &&StagedTensor| {
             let foreign = other.foreign.as_ref();
             foreign.is_some_and(|it| it.place == own.place && it.layout == own.layout)
                 && other.tensor.dtype() == self.tensor.dtype()
@@ -179,7 +179,7 @@ pub(super) fn flat(dtype: DType, bytes: usize) -> (Tensors, Region) {
     let tensor = Tensor::contiguous(region.clone(), dtype, vec![elements]);
     let layout = Layout::flat(dtype.size_bytes(), elements);
     let foreign = Some(Foreign { bytes, place: (0, 0), layout });
-    (Tensors { all: vec![Staging { tensor, foreign }], lack: None }, region)
+    (Tensors { all: vec![StagedTensor { tensor, foreign }], lack: None }, region)
 }
 
 /// A view of the core's own memory.

@@ -58,7 +58,7 @@ fn prepare(
     described: Vec<TensorDescription>,
     arguments: impl FnOnce(&Tensors) -> Vec<Value>,
     keywords: Vec<(&str, Value)>,
-) -> Result<Staged> {
+) -> Result<StagedOperation> {
     let tensors = Tensors::new(described)?;
     let arguments = Arguments {
         positional: arguments(&tensors),
@@ -66,7 +66,7 @@ fn prepare(
         spread_options: true,
         time_unit: TimeUnit::Milliseconds,
     };
-    Staged::prepare(entry(key)?, Some(group), arguments, &[], tensors)
+    StagedOperation::prepare(entry(key)?, Some(group), arguments, &[], tensors)
 }
 
 fn avg() -> Vec<(&'static str, Value)> {
@@ -84,11 +84,11 @@ fn an_operation_goes_in_and_out_in_slices() {
     let mut staged =
         prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![array.described(0)], list, avg()).unwrap();
     assert_eq!((staged.outputs(), staged.bytes_in()), ([0].as_slice(), 12));
-    assert!(staged.issue(Waiting::Later).is_err(), "nothing is copied in yet");
+    assert!(staged.issue(WaitIntent::Later).is_err(), "nothing is copied in yet");
     assert_eq!(staged.copy_in(&[&array], 4).unwrap(), 8);
     assert_eq!(staged.bytes_copied_in(), 4);
     assert_eq!(staged.copy_in(&[&array], 100).unwrap(), 0);
-    staged.issue(Waiting::Later).unwrap();
+    staged.issue(WaitIntent::Later).unwrap();
     staged.work().unwrap().wait(None).unwrap();
     assert_eq!(array.values(), [1.0, 2.0, 3.0], "nobody touches the array meanwhile");
     assert_eq!(staged.copy_out(&[&array], 8).unwrap(), 4);
@@ -106,7 +106,7 @@ fn memory_that_is_gone_or_shorter_is_left_alone() {
         let tensors = vec![array.described(0)];
         let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", tensors, list, vec![]).unwrap();
         staged.copy_in(&[&array], 100).unwrap();
-        staged.issue(Waiting::Later).unwrap();
+        staged.issue(WaitIntent::Later).unwrap();
         staged.work().unwrap().wait(None).unwrap();
         change(&array);
         let error = staged.copy_out(&[&array], 100).unwrap_err();
@@ -198,7 +198,7 @@ fn the_core_s_own_memory_is_not_copied() {
     };
     let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", vec![own], list, avg()).unwrap();
     assert_eq!(staged.copy_in::<&Array>(&[], 100).unwrap(), 0);
-    staged.issue(Waiting::Soon).unwrap();
+    staged.issue(WaitIntent::Soon).unwrap();
     staged.work().unwrap().wait(None).unwrap();
     assert_eq!(staged.copy_out::<&Array>(&[], 100).unwrap(), 0);
     assert_eq!(region.read(<[u8]>::to_vec), [3f32, 8.0].map(f32::to_ne_bytes).concat());

@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::thread;
 
 use super::{DeferredCompletions, Driver};
-use crate::completion::Waiting;
+use crate::completion::WaitIntent;
 use crate::executor::{
     Envelope, Executor, Progress, SmallAttempt, SmallCollective, SpinBudget, SpinPolicy,
 };
@@ -35,7 +35,7 @@ impl Driver {
         fingerprint: &Fingerprint,
         small: &SmallCollective,
         memory: &mut LentMemory<'_>,
-        waiting: Waiting,
+        waiting: WaitIntent,
     ) -> (SmallAttempt, DeferredCompletions<'_>) {
         let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
         if self.is_inherited() {
@@ -99,7 +99,7 @@ impl Driver {
             && let Some(executor) = self.try_lock()
         {
             self.activity.fetch_add(1, Ordering::Relaxed);
-            let spin = self.spin_budget(Waiting::Soon);
+            let spin = self.spin_budget(WaitIntent::Soon);
             self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
                 sender = executor.receive_short(from, memory, spin, now);
                 Progress { moved: true, unfinished: true }
@@ -123,14 +123,14 @@ impl Driver {
     }
 
     /// How often to look for what is expected soon, and what to do in between.
-    fn spin_budget(&self, waiting: Waiting) -> SpinBudget {
+    fn spin_budget(&self, waiting: WaitIntent) -> SpinBudget {
         let relax: fn() = std::hint::spin_loop;
         match (self.spin, waiting) {
-            (SpinPolicy::Spin(_), Waiting::Soon | Waiting::Likely) => {
+            (SpinPolicy::Spin(_), WaitIntent::Soon | WaitIntent::Likely) => {
                 SpinBudget { spins: SPINS, relax }
             }
-            (SpinPolicy::Spin(_), Waiting::Later) => SpinBudget { spins: SPINS / 4, relax },
-            (SpinPolicy::Yield(_), Waiting::Soon | Waiting::Likely) => {
+            (SpinPolicy::Spin(_), WaitIntent::Later) => SpinBudget { spins: SPINS / 4, relax },
+            (SpinPolicy::Yield(_), WaitIntent::Soon | WaitIntent::Likely) => {
                 SpinBudget { spins: YIELDS, relax: thread::yield_now }
             }
             _ => SpinBudget::NONE,

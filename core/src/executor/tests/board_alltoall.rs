@@ -10,7 +10,7 @@ use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::network::Random;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::completion::{Completion, Waiting};
+use crate::completion::{Completion, WaitIntent};
 use crate::executor::{Driver, Message, SmallAttempt, SmallCollective};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
@@ -110,7 +110,7 @@ fn exchange(
     (rank, size): (u32, u32),
     sequence: u64,
     fits: bool,
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> Vec<i32> {
     let ones = &[1; 8][..size as usize];
     let input = (0..size).map(|to| memory([value(rank, to, sequence as usize)])).collect();
@@ -140,12 +140,12 @@ fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
                     (message, completion)
                 };
                 let (late, awaited) = message((rank + 1) % size);
-                drop(driver.recv(late, Waiting::Later));
+                drop(driver.recv(late, WaitIntent::Later));
                 thread::scope(|scope| {
                     scope.spawn(|| wait(driver, &awaited));
                     for sequence in 1..=400 {
                         let fits = !(sequence + u64::from(rank)).is_multiple_of(3);
-                        let waiting = [Waiting::Soon, Waiting::Later][sequence as usize % 2];
+                        let waiting = [WaitIntent::Soon, WaitIntent::Later][sequence as usize % 2];
                         let got = exchange(driver, (rank, size), sequence, fits, waiting);
                         let all = (0..size).map(|from| value(from, rank, sequence as usize));
                         assert_eq!(
@@ -155,7 +155,7 @@ fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
                         );
                     }
                     let (sent, completion) = message((rank + size - 1) % size);
-                    drop(driver.send(sent, Waiting::Soon));
+                    drop(driver.send(sent, WaitIntent::Soon));
                     wait(driver, &completion);
                 });
             });

@@ -9,7 +9,7 @@ use super::drivers::{SPINS, on_threads, tcp, wait};
 use super::schedules::ring_allreduce;
 use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::completion::{Completion, Waiting};
+use crate::completion::{Completion, WaitIntent};
 use crate::executor::{Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SpinPolicy};
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
@@ -331,7 +331,7 @@ pub(super) fn take_turn(
     driver: &Driver,
     sequence: u64,
     mut call: Call,
-    waiting: Waiting,
+    waiting: WaitIntent,
 ) -> Result<Vec<i32>> {
     if call.fits {
         let (given, mut taken) = call.flat();
@@ -358,7 +358,7 @@ pub(super) fn take_turn(
 }
 
 /// An allreduce of one number.
-fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: Waiting) -> Result<i32> {
+fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: WaitIntent) -> Result<i32> {
     let small = small(Collective::Allreduce, rank, size, 0);
     let tensor = memory([rank as i32 + sequence as i32]);
     let sum = take_turn(driver, sequence, call(small, 1, vec![], vec![tensor]), waiting)?;
@@ -376,7 +376,7 @@ fn threads_that_spin_yield_or_sleep_all_come_to_the_end() {
                         // The others go to sleep for this rank.
                         thread::sleep(Duration::from_millis(2));
                     }
-                    let waiting = [Waiting::Soon, Waiting::Later][sequence as usize % 2];
+                    let waiting = [WaitIntent::Soon, WaitIntent::Later][sequence as usize % 2];
                     let sum = add(driver, rank, size, sequence, waiting);
                     let expected: u64 = (0..u64::from(size)).map(|rank| rank + sequence).sum();
                     assert_eq!(sum, Ok(expected as i32), "{size} ranks, {spin:?}");
@@ -391,7 +391,7 @@ fn whoever_waits_at_once_hears_of_a_death() {
     for spin in SPINS {
         let mut drivers = drivers(3, spin);
         on_threads(&drivers, |rank, driver| {
-            assert!(add(driver, rank, 3, 1, Waiting::Soon).is_ok())
+            assert!(add(driver, rank, 3, 1, WaitIntent::Soon).is_ok())
         });
         drivers[1].vanish();
         drivers.remove(1);
@@ -399,7 +399,7 @@ fn whoever_waits_at_once_hears_of_a_death() {
         thread::scope(|scope| {
             for (driver, rank) in drivers.iter().zip(ranks) {
                 scope.spawn(move || {
-                    let error = add(driver, rank, 3, 2, Waiting::Soon).unwrap_err();
+                    let error = add(driver, rank, 3, 2, WaitIntent::Soon).unwrap_err();
                     assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}");
                 });
             }

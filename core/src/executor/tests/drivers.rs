@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::schedules::ring_allreduce;
 use super::world::{memory, values};
-use crate::completion::{Completion, Waiting};
+use crate::completion::{Completion, WaitIntent};
 use crate::executor::{Bindings, Driver, Executor, GroupIdentity, Message, Operation, SpinPolicy};
 use crate::transport::Transport;
 use crate::transport::inproc;
@@ -109,7 +109,7 @@ fn waiting_threads_finish_blocking_operations() {
                     let tensor = memory(vec![rank as i32 + 1; count]);
                     let operation = allreduce(rank, size, sequence, &tensor);
                     let completion = operation.completion.clone();
-                    drop(driver.submit(operation, Waiting::Soon));
+                    drop(driver.submit(operation, WaitIntent::Soon));
                     wait(driver, &completion);
                     assert_eq!(completion.result(), Some(Ok(())));
                     assert!(values(&tensor).iter().all(|&value| value == sum(size)));
@@ -121,15 +121,15 @@ fn waiting_threads_finish_blocking_operations() {
 
 #[test]
 fn the_background_finishes_what_nobody_waits_for() {
-    finish_in_background(Waiting::Later);
+    finish_in_background(WaitIntent::Later);
 }
 
 #[test]
 fn the_background_begins_what_is_left_to_it() {
-    finish_in_background(Waiting::OtherThread);
+    finish_in_background(WaitIntent::OtherThread);
 }
 
-fn finish_in_background(waiting: Waiting) {
+fn finish_in_background(waiting: WaitIntent) {
     for drivers in groups(3) {
         let (told, hears) = mpsc::channel();
         for (rank, driver) in (0..).zip(&drivers) {
@@ -159,7 +159,7 @@ fn many_in_flight_are_waited_for_in_any_order_by_several_threads() {
                 let tensor = memory(vec![rank as i32 + 1; 40 * sequence as usize]);
                 let operation = allreduce(rank, 2, sequence, &tensor);
                 open.push((operation.completion.clone(), tensor));
-                drop(driver.submit(operation, Waiting::Later));
+                drop(driver.submit(operation, WaitIntent::Later));
             }
             let next = AtomicUsize::new(0);
             thread::scope(|scope| {
@@ -188,7 +188,7 @@ fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
     let tensors = [memory([1]), memory([2])];
     let operation = allreduce(0, 2, 1, &tensors[0]);
     let completion = operation.completion.clone();
-    drop(drivers[0].submit(operation, Waiting::Soon));
+    drop(drivers[0].submit(operation, WaitIntent::Soon));
     // Whoever ends it is held up before it tells, until the leader sleeps.
     let (reached, is_reached) = mpsc::channel();
     let slow = Arc::downgrade(&drivers[0]);
@@ -198,7 +198,7 @@ fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
             thread::yield_now();
         }
     });
-    drop(drivers[1].submit(allreduce(1, 2, 1, &tensors[1]), Waiting::Later));
+    drop(drivers[1].submit(allreduce(1, 2, 1, &tensors[1]), WaitIntent::Later));
     let (ends_it, awaited) = (drivers[0].clone(), completion.clone());
     thread::spawn(move || {
         while !awaited.is_done() {
@@ -218,11 +218,11 @@ fn an_expired_wait_harms_nothing() {
         let tensor = memory([1]);
         let operation = allreduce(0, 2, 1, &tensor);
         let completion = operation.completion.clone();
-        drop(drivers[0].submit(operation, Waiting::Soon));
+        drop(drivers[0].submit(operation, WaitIntent::Soon));
         assert!(!drivers[0].wait(&completion, Some(Instant::now() + Duration::from_millis(5))));
         assert!(!drivers[0].wait(&completion, Some(Instant::now())));
         let other = memory([2]);
-        drop(drivers[1].submit(allreduce(1, 2, 1, &other), Waiting::Later));
+        drop(drivers[1].submit(allreduce(1, 2, 1, &other), WaitIntent::Later));
         wait(&drivers[0], &completion);
         assert_eq!(values(&tensor), [3]);
     }
@@ -237,7 +237,7 @@ fn an_abort_from_another_thread_ends_a_wait() {
                     let driver = &drivers[rank as usize];
                     let operation = allreduce(rank, 3, 1, &memory([1]));
                     let completion = operation.completion.clone();
-                    drop(driver.submit(operation, Waiting::Soon));
+                    drop(driver.submit(operation, WaitIntent::Soon));
                     scope.spawn(move || {
                         wait(driver, &completion);
                         completion.error().unwrap()
@@ -259,7 +259,7 @@ fn an_abort_from_another_thread_ends_a_wait() {
 
 #[test]
 fn a_deadline_ends_a_wait_and_an_operation_of_the_background() {
-    for waiting in [Waiting::Soon, Waiting::Later, Waiting::OtherThread] {
+    for waiting in [WaitIntent::Soon, WaitIntent::Later, WaitIntent::OtherThread] {
         for drivers in groups(2) {
             let mut operation = allreduce(0, 2, 1, &memory([1]));
             operation.deadline = Instant::now() + Duration::from_millis(20);
@@ -267,7 +267,7 @@ fn a_deadline_ends_a_wait_and_an_operation_of_the_background() {
             let (told, hears) = mpsc::channel();
             completion.on_done(move |result| told.send(result.clone()).unwrap());
             drop(drivers[0].submit(operation, waiting));
-            if waiting == Waiting::Soon {
+            if waiting == WaitIntent::Soon {
                 wait(&drivers[0], &completion);
             }
             let result = hears.recv_timeout(PATIENCE).unwrap();
@@ -287,9 +287,9 @@ fn a_callback_may_issue_the_next_operation() {
                 let tensor = memory([5]);
                 let second = allreduce(rank, 2, 2, &tensor);
                 second.completion.on_done(move |_| told.send(values(&tensor)).unwrap());
-                drop(again.submit(second, Waiting::Later));
+                drop(again.submit(second, WaitIntent::Later));
             });
-            drop(driver.submit(first, Waiting::Later));
+            drop(driver.submit(first, WaitIntent::Later));
         }
         for _ in 0..2 {
             assert_eq!(hears.recv_timeout(PATIENCE).unwrap(), [10]);
@@ -305,7 +305,7 @@ fn a_rank_that_goes_without_a_goodbye_is_noticed_by_idle_ranks() {
         on_threads(&drivers, |rank, driver| {
             let operation = allreduce(rank, 4, 1, &memory([1]));
             let completion = operation.completion.clone();
-            drop(driver.submit(operation, Waiting::Later));
+            drop(driver.submit(operation, WaitIntent::Later));
             wait(driver, &completion);
         });
         // Rank 3 waits; its neighbours 0 and 2 are idle; rank 1 vanishes.
@@ -313,7 +313,7 @@ fn a_rank_that_goes_without_a_goodbye_is_noticed_by_idle_ranks() {
         let completion = operation.completion.clone();
         let (told, hears) = mpsc::channel();
         completion.on_done(move |result| told.send(result.clone()).unwrap());
-        drop(drivers[3].submit(operation, Waiting::Later));
+        drop(drivers[3].submit(operation, WaitIntent::Later));
         drivers[1].vanish();
         drivers.remove(1);
         let result = hears.recv_timeout(PATIENCE).unwrap();
@@ -339,8 +339,8 @@ fn messages_pass_between_threads() {
                     completion: completion.clone(),
                 };
                 match rank {
-                    0 => drop(driver.send(message, Waiting::Soon)),
-                    _ => drop(driver.recv(message, Waiting::Soon)),
+                    0 => drop(driver.send(message, WaitIntent::Soon)),
+                    _ => drop(driver.recv(message, WaitIntent::Soon)),
                 }
                 wait(driver, &completion);
                 assert_eq!(completion.result(), Some(Ok(())));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::kernels;
 use crate::transport::{
-    Arrived, Destination, EAGER, Interest, Lost, Payload, Rank, Sink, Transport,
+    ArrivedPayload, Destination, EAGER, Interest, LossReason, Payload, Rank, Sink, Transport,
 };
 use crate::wire::frame::{Header, Kind};
 
@@ -135,8 +135,8 @@ impl Loopback {
             Some(Packet::End { orderly }) => {
                 self.ended[place] = true;
                 self.outbox[place].clear();
-                let died = || Lost::Died("the connection ended".to_owned());
-                sink.lost(peer, if orderly { Lost::Goodbye } else { died() });
+                let died = || LossReason::Died("the connection ended".to_owned());
+                sink.lost(peer, if orderly { LossReason::Goodbye } else { died() });
             }
             Some(Packet::Frame(header, bytes)) => {
                 let destination = sink.announced(peer, &header);
@@ -167,10 +167,10 @@ impl Loopback {
             Destination::Into(region, stores) => {
                 region.write(|into| kernels::copy(into, bytes, stores));
                 drop(region);
-                sink.arrived(peer, &header, Arrived::InPlace);
+                sink.arrived(peer, &header, ArrivedPayload::InPlace);
             }
-            Destination::Borrowed => sink.arrived(peer, &header, Arrived::Borrowed(bytes)),
-            Destination::Discard => sink.arrived(peer, &header, Arrived::Discarded),
+            Destination::Borrowed => sink.arrived(peer, &header, ArrivedPayload::Borrowed(bytes)),
+            Destination::Discard => sink.arrived(peer, &header, ArrivedPayload::Discarded),
         }
     }
 }

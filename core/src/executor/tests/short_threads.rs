@@ -10,7 +10,7 @@ use super::drivers::{PATIENCE, SPINS, on_threads, wait};
 use super::short_messages::{connected, with_tag};
 use super::sleeping::{envelope, message};
 use super::world::{memory, values};
-use crate::completion::{Completion, Waiting};
+use crate::completion::{Completion, WaitIntent};
 use crate::executor::{Driver, SpinPolicy};
 use crate::wire::abort::Abort;
 use crate::{Error, Region};
@@ -28,7 +28,7 @@ fn pair_of_drivers(spin: SpinPolicy) -> Vec<Arc<Driver>> {
 fn post(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> (Region, Arc<Completion>) {
     let region = Region::zeroed(bytes);
     let (message, completion) = with_tag(message(peer, &region), tag);
-    drop(driver.recv(message, Waiting::Soon));
+    drop(driver.recv(message, WaitIntent::Soon));
     (region, completion)
 }
 
@@ -39,7 +39,7 @@ fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
     if !sent {
         let (message, completion) =
             with_tag(message(peer, &Region::from_vec(payload.to_vec())), tag);
-        drop(driver.send(message, Waiting::Soon));
+        drop(driver.send(message, WaitIntent::Soon));
         wait(driver, &completion);
         assert_eq!(completion.result(), Some(Ok(())));
     }
@@ -145,7 +145,7 @@ fn sent_in_vain(end: fn(&Driver)) -> (usize, Error) {
     };
     let sent = (0..).take_while(sends).count();
     let (message, completion) = with_tag(message(1, &memory([1])), 1);
-    drop(drivers[0].send(message, Waiting::Soon));
+    drop(drivers[0].send(message, WaitIntent::Soon));
     wait(&drivers[0], &completion);
     (sent, completion.error().unwrap())
 }

@@ -37,13 +37,15 @@ fn check_reductions(op: ReduceOp, dtype: DType, elements: usize) {
         for (order, into, from) in
             [(Order::IntoFirst, &left, &right), (Order::FromFirst, &right, &left)]
         {
-            let (mut into, from) = (Placed::new(into, offsets[0]), Placed::new(from, offsets[1]));
+            let (mut into, from) =
+                (PlacedBytes::new(into, offsets[0]), PlacedBytes::new(from, offsets[1]));
             limited_to(set, || reduce(op, dtype, into.bytes_mut(), from.bytes(), order));
             into.expect(&expected, &format!("{what}, {order:?}"));
         }
         for stores in [Stores::Cached, Stores::Streaming] {
-            let mut into = Placed::new(&vec![0xa5; left.len()], offsets[0]);
-            let (left, right) = (Placed::new(&left, offsets[1]), Placed::new(&right, offsets[2]));
+            let mut into = PlacedBytes::new(&vec![0xa5; left.len()], offsets[0]);
+            let (left, right) =
+                (PlacedBytes::new(&left, offsets[1]), PlacedBytes::new(&right, offsets[2]));
             let (left, right) = (left.bytes(), right.bytes());
             limited_to(set, || reduce_into(op, dtype, into.bytes_mut(), left, right, stores));
             into.expect(&expected, &format!("{what}, {stores:?}"));
@@ -60,7 +62,7 @@ fn every_type_is_divided_and_scaled() {
         };
         for (set, offset) in every_set().into_iter().flat_map(|set| [0, 16, 3].map(|o| (set, o))) {
             for parts in [1, 3, 1000] {
-                let mut memory = Placed::new(&all, offset);
+                let mut memory = PlacedBytes::new(&all, offset);
                 limited_to(set, || divide(dtype, memory.bytes_mut(), parts));
                 let expected = expect(&|element| match parts {
                     1 => element.to_vec(),
@@ -68,7 +70,7 @@ fn every_type_is_divided_and_scaled() {
                 });
                 memory.expect(&expected, &format!("{elements} {dtype:?} / {parts}, {set:?}"));
             }
-            let mut memory = Placed::new(&all, offset);
+            let mut memory = PlacedBytes::new(&all, offset);
             limited_to(set, || scale(dtype, memory.bytes_mut(), 0.3));
             let expected = expect(&|element| scaled(dtype, element, 0.3));
             memory.expect(&expected, &format!("{elements} {dtype:?} * 0.3, {set:?}"));
@@ -83,8 +85,8 @@ fn copies_of_every_length_and_alignment() {
         for (set, stores) in
             every_set().into_iter().flat_map(|s| [(s, Stores::Cached), (s, Stores::Streaming)])
         {
-            let mut into = Placed::new(&vec![0; bytes], offsets[0]);
-            let placed = Placed::new(&from, offsets[1]);
+            let mut into = PlacedBytes::new(&vec![0; bytes], offsets[0]);
+            let placed = PlacedBytes::new(&from, offsets[1]);
             limited_to(set, || copy(into.bytes_mut(), placed.bytes(), stores));
             into.expect(&from, &format!("{bytes} bytes at {offsets:?}, {set:?}, {stores:?}"));
         }
@@ -109,20 +111,20 @@ fn what_is_beyond_the_shorter_operand_or_the_last_element_stays() {
 }
 
 /// Bytes at an offset from a line of the cache, between others that nobody may change.
-struct Placed {
+struct PlacedBytes {
     memory: Vec<u8>,
     start: usize,
     len: usize,
 }
 
-impl Placed {
+impl PlacedBytes {
     const AROUND: u8 = 0x77;
 
-    fn new(bytes: &[u8], offset: usize) -> Placed {
-        let mut memory = vec![Placed::AROUND; bytes.len() + 256];
+    fn new(bytes: &[u8], offset: usize) -> PlacedBytes {
+        let mut memory = vec![PlacedBytes::AROUND; bytes.len() + 256];
         let start = memory.as_ptr().align_offset(64) + offset;
         memory[start..start + bytes.len()].copy_from_slice(bytes);
-        Placed { memory, start, len: bytes.len() }
+        PlacedBytes { memory, start, len: bytes.len() }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -139,7 +141,10 @@ impl Placed {
         assert!(at.is_none(), "{what}: (byte, found, expected) = {at:?}");
         assert_eq!(self.len, expected.len(), "{what}");
         let (before, after) = (&self.memory[..self.start], &self.memory[self.start + self.len..]);
-        assert!(before.iter().chain(after).all(|&b| b == Placed::AROUND), "{what}: out of bounds");
+        assert!(
+            before.iter().chain(after).all(|&b| b == PlacedBytes::AROUND),
+            "{what}: out of bounds"
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::check;
-use crate::schedule::cost::{Over, Traffic};
+use crate::schedule::cost::{LinkScope, Traffic};
 use crate::schedule::{Build, Rank, Topology};
 use crate::{Blocks, Collective};
 
@@ -143,7 +143,7 @@ fn what_goes_between_hosts_is_stated_within_bounds() {
                 let stated: f64 = load.host_bytes();
                 let what = (collective.facts().name, algorithm.name, &on);
                 assert!(most <= stated + 1e-9, "{what:?}: sends {most}, states {stated}");
-                let only_host = load.phases.iter().all(|phase| phase.over == Over::Host);
+                let only_host = load.phases.iter().all(|phase| phase.over == LinkScope::Host);
                 assert!(!only_host || on.hosts() == 1 || most == 0.0, "{what:?}");
             }
         }

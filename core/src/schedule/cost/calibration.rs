@@ -1,4 +1,4 @@
-//! Prices that somebody has measured, as a text that a person can read and all ranks can share.
+//! Link costs that somebody has measured, as a text that a person can read and all ranks can share.
 //! Knows no file, no store and no clock.
 //!
 //! One `name value …` a line, as an address card has it. Unknown names are skipped: a newer release
@@ -8,7 +8,7 @@
 //! bits would be 12 KiB of what a page has to load.
 //!
 //! ```text
-//! polyrank prices
+//! polyrank link costs
 //! shared-memory latency_ns 600 overhead_ns 500 byte_ns 0.15
 //! wire byte_ns 0.32
 //! local byte_ns 0.08
@@ -17,12 +17,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Link, LinkClass, Prices};
+use super::{Link, LinkClass, LinkCosts};
 
 /// Most bytes of an encoded calibration.
 pub const MAX_CALIBRATION_BYTES: usize = 4096;
 
-const TITLE: &str = "polyrank prices";
+const TITLE: &str = "polyrank link costs";
 /// Nothing that is told here takes longer than a minute.
 const FEMTOSECONDS_MAX: u64 = 60 * FEMTOSECONDS_PER_SECOND;
 const FEMTOSECONDS_PER_SECOND: u64 = 1_000_000_000_000_000;
@@ -48,7 +48,7 @@ pub struct Calibration {
 #[non_exhaustive]
 pub enum CalibrationError {
     /// The text is longer than [`MAX_CALIBRATION_BYTES`].
-    #[error("{bytes} bytes of prices are more than the limit")]
+    #[error("{bytes} bytes of link costs are more than the limit")]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -76,11 +76,11 @@ pub struct Sample {
 }
 
 impl Calibration {
-    /// The prices of ranks that reach each other by `within` on one host.
-    pub fn prices(&self, within: LinkClass) -> Prices {
-        let unmeasured = Prices::of(within);
+    /// The link costs of ranks that reach each other by `within` on one host.
+    pub fn link_costs(&self, within: LinkClass) -> LinkCosts {
+        let unmeasured = LinkCosts::of(within);
         let link = |class: LinkClass| self.links[class as usize].unwrap_or(class.link());
-        Prices {
+        LinkCosts {
             within: link(within),
             between: link(LinkClass::Network),
             wire_byte_s: self.wire_byte_s.unwrap_or(unmeasured.wire_byte_s),
@@ -258,16 +258,16 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_lines() {
         let message = |text: &str| Calibration::decode(text).unwrap_err().to_string();
-        assert_eq!(message("hello"), "the first line is not \"polyrank prices\"");
+        assert_eq!(message("hello"), "the first line is not \"polyrank link costs\"");
         assert_eq!(
-            message("polyrank prices\nloopback latency_ns 1\n"),
+            message("polyrank link costs\nloopback latency_ns 1\n"),
             "line 2 makes no sense: `loopback latency_ns 1`"
         );
-        assert!(message("polyrank prices\n\nwire byte_ns NaN").starts_with("line 3"));
-        assert!(message("polyrank prices\nlocal byte_ns -1").starts_with("line 2"));
+        assert!(message("polyrank link costs\n\nwire byte_ns NaN").starts_with("line 3"));
+        assert!(message("polyrank link costs\nlocal byte_ns -1").starts_with("line 2"));
         assert!(message(&" ".repeat(MAX_CALIBRATION_BYTES + 1)).contains("limit"));
-        let newer = Calibration::decode("polyrank prices\npigeon latency_ns 60\n").unwrap();
-        assert_eq!(newer.prices(LinkClass::Loopback), Prices::LOOPBACK);
+        let newer = Calibration::decode("polyrank link costs\npigeon latency_ns 60\n").unwrap();
+        assert_eq!(newer.link_costs(LinkClass::Loopback), LinkCosts::LOOPBACK);
     }
 
     #[test]

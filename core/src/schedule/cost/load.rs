@@ -1,7 +1,7 @@
-//! What an algorithm sends, and its price. Knows no schedule but to derive the same figures from
+//! What an algorithm sends, and what that costs. Knows no schedule but to derive the same figures from
 //! it.
 
-use super::{Link, Prices, blocks_moved, rounds};
+use super::{Link, LinkCosts, blocks_moved, rounds};
 use crate::schedule::{Action, Schedule, Step, Topology};
 
 /// What an algorithm sends, for a number of ranks. Bytes are fractions of the whole: of the tensor
@@ -38,12 +38,12 @@ pub struct Phase {
     /// What one rank sends.
     pub traffic: Traffic,
     /// Which way it goes.
-    pub over: Over,
+    pub over: LinkScope,
 }
 
 /// The links of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum LinkScope {
     /// Between ranks of one host.
     Host,
     /// From host to host.
@@ -82,14 +82,14 @@ impl Load {
     }
 
     fn flat(on: &Topology, traffic: Traffic, senders: u32) -> Load {
-        let over = if on.hosts() == 1 { Over::Host } else { Over::Wire { senders } };
+        let over = if on.hosts() == 1 { LinkScope::Host } else { LinkScope::Wire { senders } };
         Load::of([Phase { traffic, over }])
     }
 
     /// Seconds for `whole_bytes`.
-    pub fn price(&self, whole_bytes: f64, prices: &Prices) -> f64 {
-        let phases = self.phases.iter().map(|phase| phase.price(whole_bytes, self.pace, prices));
-        let overheads = self.phases.iter().map(|phase| phase.link(prices).overhead_s);
+    pub fn cost(&self, whole_bytes: f64, link_costs: &LinkCosts) -> f64 {
+        let phases = self.phases.iter().map(|phase| phase.cost(whole_bytes, self.pace, link_costs));
+        let overheads = self.phases.iter().map(|phase| phase.link(link_costs).overhead_s);
         phases.sum::<f64>() + f64::from(self.turns) * overheads.fold(0.0, f64::max)
     }
 
@@ -109,8 +109,8 @@ impl Load {
     /// The share of the whole that the ranks of one host together send to other hosts, at most.
     pub fn host_bytes(&self) -> f64 {
         let bytes = |phase: &Phase| match phase.over {
-            Over::Host => 0.0,
-            Over::Wire { senders } => f64::from(senders) * phase.traffic.bytes,
+            LinkScope::Host => 0.0,
+            LinkScope::Wire { senders } => f64::from(senders) * phase.traffic.bytes,
         };
         self.phases.iter().map(bytes).sum()
     }
@@ -119,38 +119,38 @@ impl Load {
 impl Phase {
     /// A phase inside of hosts.
     pub const fn host(traffic: Traffic) -> Phase {
-        Phase { traffic, over: Over::Host }
+        Phase { traffic, over: LinkScope::Host }
     }
 
     /// A phase in which `senders` ranks of each host send to other hosts.
     pub const fn wire(traffic: Traffic, senders: u32) -> Phase {
-        Phase { traffic, over: Over::Wire { senders } }
+        Phase { traffic, over: LinkScope::Wire { senders } }
     }
 
-    fn link(&self, prices: &Prices) -> Link {
+    fn link(&self, link_costs: &LinkCosts) -> Link {
         match self.over {
-            Over::Host => prices.within,
-            Over::Wire { senders } => prices.between_hosts(senders),
+            LinkScope::Host => link_costs.within,
+            LinkScope::Wire { senders } => link_costs.between_hosts(senders),
         }
     }
 
     /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long
     /// as its longest path, whichever is more.
-    fn price(&self, whole_bytes: f64, pace: f64, prices: &Prices) -> f64 {
+    fn cost(&self, whole_bytes: f64, pace: f64, link_costs: &LinkCosts) -> f64 {
         let Traffic { rounds, messages, bytes, message, local } = self.traffic;
-        let Link { latency_s, overhead_s, byte_s } = self.link(prices);
+        let Link { latency_s, overhead_s, byte_s } = self.link(link_costs);
         let message = message * whole_bytes;
         let before_the_last = f64::from(rounds.saturating_sub(1));
-        let path = before_the_last * message.min(prices.segment_bytes) + message;
+        let path = before_the_last * message.min(link_costs.segment_bytes) + message;
         let busiest = bytes * whole_bytes;
         let messages = f64::from(messages);
         let at_once = (messages / f64::from(rounds.max(1)) - 1.0).max(0.0);
         let one_by_one = f64::from(rounds) * (latency_s + overhead_s);
         let all_at_once = f64::from(rounds.min(1)) * latency_s + messages * overhead_s;
         one_by_one.max(all_at_once)
-            + messages * at_once * prices.crowd_s
+            + messages * at_once * link_costs.crowd_s
             + busiest.max(path) * byte_s * pace
-            + local * whole_bytes * prices.local_byte_s
+            + local * whole_bytes * link_costs.local_byte_s
     }
 }
 

@@ -1,4 +1,4 @@
-//! What schedules cost: a price by a few figures of an algorithm ([`Load`]), and a simulation of
+//! What schedules cost: an estimate by a few figures of an algorithm ([`Load`]), and a simulation of
 //! all
 //! ranks' schedules ([`simulate`]). Knows no collective; seconds are model seconds, nothing here
 //! reads a clock.
@@ -10,16 +10,16 @@
 //! Alexandrov, Ionescu, Schauser, Scheiman: LogGP (1995).
 
 mod calibration;
+mod link_costs;
 mod load;
-mod prices;
 mod simulate;
 
 #[cfg(test)]
 mod tests;
 
 pub use calibration::{Calibration, CalibrationError, MAX_CALIBRATION_BYTES, Sample};
-pub use load::{Load, Over, Phase, Traffic};
-pub use prices::{Link, LinkClass, Prices};
+pub use link_costs::{Link, LinkClass, LinkCosts};
+pub use load::{LinkScope, Load, Phase, Traffic};
 pub use simulate::simulate;
 pub(super) use simulate::simulate_steps;
 

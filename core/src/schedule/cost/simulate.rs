@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{Prices, blocks_moved, overlap};
+use super::{LinkCosts, blocks_moved, overlap};
 use crate::schedule::walk::{At, Walk};
 use crate::schedule::{Action, Schedule, Step, Topology};
 
@@ -12,12 +12,12 @@ use crate::schedule::{Action, Schedule, Step, Topology};
 pub fn simulate(
     schedules: &[Schedule],
     block_bytes: f64,
-    prices: &Prices,
+    link_costs: &LinkCosts,
     on: &Topology,
 ) -> Option<f64> {
     let walk = Walk::new(schedules).ok()?;
     walk.order().ok()?;
-    let times = simulate_steps(&walk, block_bytes, prices, on);
+    let times = simulate_steps(&walk, block_bytes, link_costs, on);
     Some(times.iter().map(|times| times.finish).fold(0.0, f64::max))
 }
 
@@ -25,7 +25,7 @@ pub fn simulate(
 pub(in crate::schedule) fn simulate_steps(
     walk: &Walk,
     block_bytes: f64,
-    prices: &Prices,
+    link_costs: &LinkCosts,
     on: &Topology,
 ) -> Vec<Times> {
     let schedules = walk.schedules;
@@ -38,7 +38,7 @@ pub(in crate::schedule) fn simulate_steps(
         wires: vec![[0.0; 2]; on.hosts() as usize],
         walk,
         block_bytes,
-        prices,
+        link_costs,
         on,
     };
     for at in walk.all() {
@@ -47,7 +47,7 @@ pub(in crate::schedule) fn simulate_steps(
         }
     }
     walk.all().for_each(|at| simulation.consider(at));
-    while let Some(Ready { at, .. }) = simulation.heap.pop() {
+    while let Some(ReadyStep { at, .. }) = simulation.heap.pop() {
         simulation.run(at);
     }
     simulation.times
@@ -65,7 +65,7 @@ pub(in crate::schedule) struct Times {
 
 struct Simulation<'a> {
     walk: &'a Walk<'a>,
-    prices: &'a Prices,
+    link_costs: &'a LinkCosts,
     on: &'a Topology,
     block_bytes: f64,
     /// For each step, how many of those it waits for are not done.
@@ -73,7 +73,7 @@ struct Simulation<'a> {
     /// For each step, those of the same rank that wait for it.
     next: Vec<Vec<At>>,
     times: Vec<Times>,
-    heap: BinaryHeap<Ready>,
+    heap: BinaryHeap<ReadyStep>,
     /// For each rank, until when it is busy sending, and receiving.
     ports: Vec<[f64; 2]>,
     /// For each host, until when its wire is busy with what leaves, and with what comes.
@@ -102,7 +102,7 @@ impl Simulation<'_> {
             self.times[self.walk.index(partner)].done = true;
         }
         let time = self.begin(sender).0;
-        self.heap.push(Ready { time, at: sender });
+        self.heap.push(ReadyStep { time, at: sender });
     }
 
     /// When a step can begin, and before when it cannot end.
@@ -126,15 +126,15 @@ impl Simulation<'_> {
         let action = step(self.walk.schedules, at).action;
         let moved = blocks_moved(&self.walk.schedules[at.rank as usize], &action);
         let bytes = moved * self.block_bytes;
-        let segment = bytes.min(self.prices.segment_bytes);
+        let segment = bytes.min(self.link_costs.segment_bytes);
         let (begin, end) = self.begin(at);
         let Some(partner) = self.walk.partner(at) else {
-            let first = begin + segment * self.prices.local_byte_s;
-            let finish = (begin + bytes * self.prices.local_byte_s).max(end);
+            let first = begin + segment * self.link_costs.local_byte_s;
+            let finish = (begin + bytes * self.link_costs.local_byte_s).max(end);
             return self.finish(at, begin, first, finish);
         };
         let near = self.on.together(at.rank, partner.rank);
-        let link = if near { self.prices.within } else { self.prices.between };
+        let link = if near { self.link_costs.within } else { self.link_costs.between };
         let (partner_begin, partner_end) = self.begin(partner);
         let out = self.ports[at.rank as usize][0];
         let into = self.ports[partner.rank as usize][1];
@@ -145,7 +145,7 @@ impl Simulation<'_> {
         self.ports[partner.rank as usize][1] = arrives + bytes * link.byte_s;
         let reduces =
             matches!(step(self.walk.schedules, partner).action, Action::RecvReduce { .. });
-        let local_byte_s = if reduces { self.prices.local_byte_s } else { 0.0 };
+        let local_byte_s = if reduces { self.link_costs.local_byte_s } else { 0.0 };
         let segment_s = segment * link.byte_s.max(local_byte_s);
         let first = arrives + segment_s;
         let finish = (arrives + bytes * (link.byte_s + local_byte_s))
@@ -164,7 +164,7 @@ impl Simulation<'_> {
         let (own, other) = (self.on.host_of(at.rank), self.on.host_of(partner.rank));
         let free = self.wires[own as usize][0].max(self.wires[other as usize][1]);
         let free = free.max(from);
-        let busy_until = free + bytes * self.prices.wire_byte_s;
+        let busy_until = free + bytes * self.link_costs.wire_byte_s;
         self.wires[own as usize][0] = busy_until;
         self.wires[other as usize][1] = busy_until;
         free
@@ -184,31 +184,31 @@ impl Simulation<'_> {
 }
 
 /// A step that can run at a time; the earliest is the greatest.
-struct Ready {
+struct ReadyStep {
     time: f64,
     at: At,
 }
 
-impl Ord for Ready {
-    fn cmp(&self, other: &Ready) -> Ordering {
-        let place = |ready: &Ready| (ready.at.step, ready.at.rank);
+impl Ord for ReadyStep {
+    fn cmp(&self, other: &ReadyStep) -> Ordering {
+        let place = |ready: &ReadyStep| (ready.at.step, ready.at.rank);
         other.time.total_cmp(&self.time).then_with(|| place(other).cmp(&place(self)))
     }
 }
 
-impl PartialOrd for Ready {
-    fn partial_cmp(&self, other: &Ready) -> Option<Ordering> {
+impl PartialOrd for ReadyStep {
+    fn partial_cmp(&self, other: &ReadyStep) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ready {
-    fn eq(&self, other: &Ready) -> bool {
+impl PartialEq for ReadyStep {
+    fn eq(&self, other: &ReadyStep) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Ready {}
+impl Eq for ReadyStep {}
 
 fn step(schedules: &[Schedule], at: At) -> &Step {
     &schedules[at.rank as usize].steps[at.step as usize]

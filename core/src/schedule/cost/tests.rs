@@ -1,13 +1,13 @@
-//! The model by hand-reckoned figures, and the price against the simulation.
+//! The model by hand-reckoned figures, and the cost by figures against the simulation.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::schedule::Topology;
-use crate::schedule::select::{Known, Overrides, Selector};
+use crate::schedule::select::{CallSize, Overrides, Selector};
 use crate::{Blocks, Collective};
 
 /// Round figures, to be reckoned with by hand: 10 s latency, 1 s overhead, 1 s a byte.
-const ROUND: Prices = Prices {
+const ROUND: LinkCosts = LinkCosts {
     within: Link { latency_s: 10.0, overhead_s: 1.0, byte_s: 1.0 },
     between: Link { latency_s: 1000.0, overhead_s: 1.0, byte_s: 1.0 },
     wire_byte_s: 0.0,
@@ -25,8 +25,9 @@ fn named(collective: Collective, name: &str, size: u32) -> Vec<Schedule> {
     schedules(collective, found.unwrap(), &Topology::one_host(size))
 }
 
-fn simulated(schedules: &[Schedule], block_bytes: f64, prices: &Prices) -> f64 {
-    simulate(schedules, block_bytes, prices, &Topology::one_host(schedules.len() as u32)).unwrap()
+fn simulated(schedules: &[Schedule], block_bytes: f64, link_costs: &LinkCosts) -> f64 {
+    simulate(schedules, block_bytes, link_costs, &Topology::one_host(schedules.len() as u32))
+        .unwrap()
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn links_may_differ() {
 }
 
 #[test]
-fn schedules_that_do_not_fit_have_no_price() {
+fn schedules_that_do_not_fit_have_no_cost() {
     let ring = named(Collective::Allgather, "ring", 4);
     assert_eq!(simulate(&ring[..3], 1.0, &ROUND, &Topology::one_host(3)), None);
     assert_eq!(rounds(&ring[..3]), None);
@@ -71,7 +72,7 @@ fn schedules_that_do_not_fit_have_no_price() {
 }
 
 #[test]
-fn the_choice_by_price_is_near_the_best_by_simulation() {
+fn the_choice_by_cost_is_near_the_best_by_simulation() {
     let hosts = |size, per_host: u32| Topology::by_host((0..size).map(|rank| rank / per_host));
     for collective in Collective::ALL {
         for size in [2, 3, 4, 5, 8, 13, 16, 32] {
@@ -88,31 +89,31 @@ fn the_choice_by_price_is_near_the_best_by_simulation() {
     }
 }
 
-/// That the choice by price takes at most twice the time of the best in the simulation; three times
+/// That the choice by cost takes at most twice the time of the best in the simulation; three times
 /// between hosts, where the simulation lets a message wait until the wires of both hosts are free.
 fn compare(collective: Collective, on: &Topology, bytes: u64) {
     let facts = collective.facts();
     let many = facts.input == Blocks::All || facts.output == Blocks::All;
     let block_bytes = bytes as f64 / if many { f64::from(on.size()) } else { 1.0 };
-    let prices = Prices::LOOPBACK;
+    let link_costs = LinkCosts::LOOPBACK;
     let seconds: Vec<f64> = (0..collective.algorithms().len())
         .map(|way| schedules(collective, way, on))
-        .map(|all| simulate(&all, block_bytes, &prices, on).unwrap())
+        .map(|all| simulate(&all, block_bytes, &link_costs, on).unwrap())
         .collect();
     let limit = if on.hosts() == 1 { 2.0 } else { 3.0 };
     let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-    let selector = Selector::new(on, &prices, Overrides::none());
-    let known = Known { bytes: Some(bytes), equal_blocks: true };
+    let selector = Selector::new(on, &link_costs, Overrides::none());
+    let known = CallSize { bytes: Some(bytes), equal_blocks: true };
     let chosen = selector.choose(collective, known);
-    let priced = collective.algorithms().iter().zip(&seconds).enumerate();
-    let table: Vec<_> = priced
+    let costs = collective.algorithms().iter().zip(&seconds).enumerate();
+    let table: Vec<_> = costs
         .map(|(way, (algorithm, seconds))| {
-            (algorithm.name, seconds * 1e6, selector.price(collective, way, bytes) * 1e6)
+            (algorithm.name, seconds * 1e6, selector.cost(collective, way, bytes) * 1e6)
         })
         .collect();
     assert!(
         seconds[chosen] <= limit * best,
-        "{} of {bytes} bytes, {} ranks on {} hosts: chose {} of (name, simulated, priced) \
+        "{} of {bytes} bytes, {} ranks on {} hosts: chose {} of (name, simulated, by figures) \
          {table:?}",
         facts.name,
         on.size(),

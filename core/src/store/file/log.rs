@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::deadline::{Deadline, Expired};
+use crate::store::deadline::{Deadline, WaitError};
 use crate::store::table::{Table, Value, parse_number};
 use crate::{Error, Result};
 
@@ -48,7 +48,7 @@ pub(super) struct Log {
 }
 
 /// The log while the file is locked and everything in it was read.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedLog<'a> {
     pub(super) log: &'a mut Log,
     file: File,
 }
@@ -66,7 +66,7 @@ impl Log {
     }
 
     /// Opens and locks the file for the first time, and creates it if it is missing.
-    pub(super) fn create(&mut self, deadline: &Deadline) -> Result<Locked<'_>> {
+    pub(super) fn create(&mut self, deadline: &Deadline) -> Result<LockedLog<'_>> {
         loop {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
             let file = file.map_err(|error| self.failed("open", &error))?;
@@ -78,21 +78,21 @@ impl Log {
             // Not a duplicate of `file`, which would hold the lock as well.
             let pinned = File::open(&self.path).map_err(|error| self.failed("open", &error))?;
             self.identity = identity(&file).map(|number| (number, pinned));
-            let mut locked = Locked { log: self, file };
+            let mut locked = LockedLog { log: self, file };
             locked.refresh(Access::Write)?;
             return Ok(locked);
         }
     }
 
     /// Opens and locks the file, and reads what is new in it.
-    pub(super) fn open(&mut self, access: Access, deadline: &Deadline) -> Result<Locked<'_>> {
+    pub(super) fn open(&mut self, access: Access, deadline: &Deadline) -> Result<LockedLog<'_>> {
         let file = OpenOptions::new().read(true).append(access == Access::Write).open(&self.path);
         let file = file.map_err(|error| self.failed("open", &error))?;
         if identity(&file) != self.identity.as_ref().map(|(number, _)| *number) {
             return Err(self.taken_over("replaced"));
         }
         self.lock(&file, access, deadline)?;
-        let mut locked = Locked { log: self, file };
+        let mut locked = LockedLog { log: self, file };
         locked.refresh(access)?;
         Ok(locked)
     }
@@ -134,8 +134,8 @@ impl Log {
             }
             deadline.sleep(LOCK_POLL).map_err(|why| Error::Store {
                 message: match why {
-                    Expired::Interrupted => "waiting for the store's file was interrupted".into(),
-                    Expired::TimedOut => format!(
+                    WaitError::Interrupted => "waiting for the store's file was interrupted".into(),
+                    WaitError::TimedOut => format!(
                         "another process has locked '{}' for {} ms",
                         self.path.display(),
                         deadline.limit_ms()
@@ -178,7 +178,7 @@ impl Log {
     }
 }
 
-impl Locked<'_> {
+impl LockedLog<'_> {
     /// Appends a record and applies it; the element if it takes one from a queue.
     pub(super) fn write(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Arc<Value>>> {
         let record = record(key, value)?;

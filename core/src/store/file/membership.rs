@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::FileStore;
-use super::log::{Locked, OPEN_STORES};
+use super::log::{LockedLog, OPEN_STORES};
 use crate::clock::{SystemTime, UNIX_EPOCH};
 use crate::{Error, Result};
 
@@ -41,7 +41,12 @@ pub(crate) fn join(
 }
 
 /// Whether `rank` may join; false if the file was left behind and must be replaced first.
-pub(super) fn admit(locked: &Locked<'_>, path: &Path, rank: u32, world_size: u32) -> Result<bool> {
+pub(super) fn admit(
+    locked: &LockedLog<'_>,
+    path: &Path,
+    rank: u32,
+    world_size: u32,
+) -> Result<bool> {
     let path = path.display();
     match judge(&found(locked, since_1970()), rank, world_size) {
         Verdict::Join => Ok(true),
@@ -59,7 +64,7 @@ pub(super) fn admit(locked: &Locked<'_>, path: &Path, rank: u32, world_size: u32
 
 /// Writes `rank` down, which was admitted under the same lock.
 pub(super) fn register(
-    locked: &mut Locked<'_>,
+    locked: &mut LockedLog<'_>,
     rank: u32,
     world_size: u32,
     timeout: Duration,
@@ -80,13 +85,13 @@ fn since_1970() -> Duration {
 }
 
 /// Strikes `rank` out.
-pub(super) fn leave(locked: &mut Locked<'_>, rank: u32) -> Result<()> {
+pub(super) fn leave(locked: &mut LockedLog<'_>, rank: u32) -> Result<()> {
     locked.write(format!("-{MEMBER}{rank}").as_bytes(), b"").map(drop)
 }
 
 /// What a file says about those who use it.
 #[derive(Debug, Default)]
-struct Found {
+struct FileContents {
     has_records: bool,
     open_stores: i64,
     members: Vec<Member>,
@@ -108,7 +113,7 @@ enum Verdict {
     Refuse(String),
 }
 
-fn found(locked: &Locked<'_>, now: Duration) -> Found {
+fn found(locked: &LockedLog<'_>, now: Duration) -> FileContents {
     let log = &*locked.log;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let sealed = log.internal(SEALED).is_some();
@@ -125,7 +130,7 @@ fn found(locked: &Locked<'_>, now: Duration) -> Found {
         })
         .collect();
     members.sort_by_key(|member| member.rank);
-    Found {
+    FileContents {
         has_records: !log.is_empty(),
         open_stores: log.internal_number(OPEN_STORES),
         members,
@@ -134,7 +139,7 @@ fn found(locked: &Locked<'_>, now: Duration) -> Found {
     }
 }
 
-fn judge(found: &Found, rank: u32, world_size: u32) -> Verdict {
+fn judge(found: &FileContents, rank: u32, world_size: u32) -> Verdict {
     if found.open_stores <= 0 {
         return if found.has_records { Verdict::TakeOver } else { Verdict::Join };
     }
@@ -273,12 +278,16 @@ mod tests {
     fn verdict(open_stores: i64, gone: &[bool], sealed: bool, rank: u32) -> Verdict {
         let members = members(gone);
         let world_size = Some(3);
-        judge(&Found { has_records: true, open_stores, members, world_size, sealed }, rank, 3)
+        judge(
+            &FileContents { has_records: true, open_stores, members, world_size, sealed },
+            rank,
+            3,
+        )
     }
 
     #[test]
     fn a_newcomer_joins_takes_over_or_is_told_why_not() {
-        assert_eq!(judge(&Found::default(), 0, 3), Verdict::Join);
+        assert_eq!(judge(&FileContents::default(), 0, 3), Verdict::Join);
         assert_eq!(verdict(2, &[false, false], false, 2), Verdict::Join);
         assert_eq!(verdict(0, &[], true, 0), Verdict::TakeOver);
         assert_eq!(verdict(3, &[true, true, true], true, 0), Verdict::TakeOver);
@@ -290,7 +299,7 @@ mod tests {
         refused(verdict(2, &[false, false], false, 1), "rank 1 joined twice");
         refused(verdict(2, &[false, false], true, 2), "complete group");
         refused(verdict(1, &[], false, 2), "does not say which ranks");
-        let two = Found {
+        let two = FileContents {
             has_records: true,
             open_stores: 1,
             members: members(&[false]),

@@ -16,7 +16,7 @@ use super::{
     to_millis,
 };
 use crate::{Error, Result};
-use log::{Access, CLOSED_STORES, Locked, Log, OPEN_STORES};
+use log::{Access, CLOSED_STORES, LockedLog, Log, OPEN_STORES};
 
 /// Pause between two looks at the file.
 const POLL: Duration = Duration::from_millis(10);
@@ -27,12 +27,12 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// locks; who waits looks every 10 ms.
 #[derive(Debug)]
 pub struct FileStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     timeout_ms: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     path: PathBuf,
     world_size: Option<u32>,
     log: Mutex<Log>,
@@ -82,7 +82,7 @@ impl FileStore {
             drop(locked);
             break log;
         };
-        let shared = Shared {
+        let shared = SharedState {
             path: path.to_owned(),
             world_size,
             log: Mutex::new(log),
@@ -93,7 +93,11 @@ impl FileStore {
         Ok(Self { shared: Arc::new(shared), timeout_ms })
     }
 
-    fn with<T>(&self, access: Access, run: impl FnOnce(&mut Locked<'_>) -> Result<T>) -> Result<T> {
+    fn with<T>(
+        &self,
+        access: Access,
+        run: impl FnOnce(&mut LockedLog<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut log = self.shared.log();
         run(&mut log.open(access, &Deadline::after(self.timeout()))?)
     }
@@ -104,7 +108,7 @@ impl FileStore {
         keys: &[&str],
         timeout: Duration,
         access: Access,
-        mut ready: impl FnMut(&mut Locked<'_>) -> Result<Option<T>>,
+        mut ready: impl FnMut(&mut LockedLog<'_>) -> Result<Option<T>>,
     ) -> Result<T> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -115,7 +119,7 @@ impl FileStore {
         }
     }
 
-    fn pop(locked: &mut Locked<'_>, key: &str) -> Result<Option<Vec<u8>>> {
+    fn pop(locked: &mut LockedLog<'_>, key: &str) -> Result<Option<Vec<u8>>> {
         if !locked.log.table.has_queued(key.as_bytes()) {
             return Ok(None);
         }
@@ -124,7 +128,7 @@ impl FileStore {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn log(&self) -> MutexGuard<'_, Log> {
         // A panic elsewhere leaves at worst a record unread, which the next access reads.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,7 +150,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedState {
     fn drop(&mut self) {
         if self.process == crate::clock::process_id()
             && let Err(error) = self.close()
@@ -161,7 +165,7 @@ fn user_key(key: &str) -> Vec<u8> {
     format!("/{key}").into_bytes()
 }
 
-fn bytes_of(locked: &Locked<'_>, key: &str) -> Option<Vec<u8>> {
+fn bytes_of(locked: &LockedLog<'_>, key: &str) -> Option<Vec<u8>> {
     locked.log.table.get(key.as_bytes()).map(|value| value.bytes().to_vec())
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
-use crate::store::deadline::Expired;
+use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
@@ -78,7 +78,7 @@ impl Client {
             match client.count_worker() {
                 Err(error @ Error::Network { .. }) => match deadline.sleep(SUCCESSION) {
                     Ok(()) => {}
-                    Err(Expired::TimedOut) => return Err(error),
+                    Err(WaitError::TimedOut) => return Err(error),
                     Err(why) => return Err(expired(why, "connect", &[host], &deadline)),
                 },
                 counted => return counted.map(|_| client),
@@ -537,14 +537,14 @@ fn in_the_middle(operation: &str) -> String {
 }
 
 /// The error of an operation that stopped waiting.
-fn given_up(why: Expired, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
+fn given_up(why: WaitError, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
     match operation {
         "wait" => wait_expired(why, keys, deadline),
         _ => expired(why, operation, keys, deadline),
     }
 }
 
-fn wait_expired(why: Expired, keys: &[&str], deadline: &Deadline) -> Error {
+fn wait_expired(why: WaitError, keys: &[&str], deadline: &Deadline) -> Error {
     let keys: Vec<String> = keys.iter().map(|key| format!("/{key}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     expired(why, "wait", &keys, deadline)

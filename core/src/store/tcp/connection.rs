@@ -11,9 +11,9 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::adaptive_poll::AdaptivePoll;
-use super::exchange::Owed;
+use super::exchange::OwedReplies;
 use super::open_files;
-use crate::store::deadline::{Deadline, Expired, SLICE};
+use crate::store::deadline::{Deadline, SLICE, WaitError};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
 /// Bytes read at once; larger values are read straight to where they go.
@@ -40,15 +40,15 @@ pub(super) enum Fault {
     /// The server closed the connection, or the network broke it.
     Closed(String),
     /// The deadline passed, or the thread was interrupted.
-    Expired(Expired),
+    Expired(WaitError),
     /// The server's bytes are not the protocol's.
     Malformed(String),
     /// This process may open no more files. Waiting does not help.
     NoFiles,
 }
 
-impl From<Expired> for Fault {
-    fn from(why: Expired) -> Self {
+impl From<WaitError> for Fault {
+    fn from(why: WaitError) -> Self {
         Self::Expired(why)
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct Connection {
     /// The part of `input` that was received and not yet taken.
     unread: std::ops::Range<usize>,
     /// What the server owes of an exchange that this side gave up.
-    pub(super) owed: Option<Owed>,
+    pub(super) owed: Option<OwedReplies>,
     /// The request being written; kept for its memory.
     pub(super) request: Vec<u8>,
 }
@@ -82,17 +82,17 @@ impl Connection {
         loop {
             last = match Self::attempt(host, port, deadline) {
                 Ok(connection) => return Ok(connection),
-                Err(Fault::Expired(Expired::Interrupted)) => {
-                    return Err(Expired::Interrupted.into());
+                Err(Fault::Expired(WaitError::Interrupted)) => {
+                    return Err(WaitError::Interrupted.into());
                 }
                 // The attempt that the deadline cut off knows less than one before it.
-                Err(Fault::Expired(Expired::TimedOut)) => last,
+                Err(Fault::Expired(WaitError::TimedOut)) => last,
                 Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
                 Err(fault @ Fault::NoFiles) => return Err(fault),
             };
             match deadline.sleep(jittered(pause)) {
                 Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
-                Err(Expired::TimedOut) => {
+                Err(WaitError::TimedOut) => {
                     let waited_ms = deadline.limit_ms();
                     return Err(Fault::Closed(format!(
                         "The client socket has timed out after {waited_ms}ms while trying to \
@@ -116,7 +116,7 @@ impl Connection {
                 other => other,
             });
             match connected.and_then(|socket| Self::validate(socket, deadline)) {
-                Err(fault @ (Fault::Expired(Expired::Interrupted) | Fault::NoFiles)) => {
+                Err(fault @ (Fault::Expired(WaitError::Interrupted) | Fault::NoFiles)) => {
                     return Err(fault);
                 }
                 Err(fault) => last = fault,

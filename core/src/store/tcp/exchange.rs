@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::connection::{Connection, Fault};
 use crate::store::Deadline;
-use crate::store::deadline::Expired;
+use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
 /// How long the confirmation that a wait is cancelled is waited for: whoever waits is not to wait
@@ -14,7 +14,7 @@ const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
 /// What a server owes that has not yet confirmed a cancellation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Owed {
+pub(super) enum OwedReplies {
     /// The confirmation, perhaps behind the end of the wait.
     Cancellation,
     /// That, behind the answer of a GET that was sent together with the wait.
@@ -22,7 +22,7 @@ pub(super) enum Owed {
 }
 
 /// A wait that ended: because the keys came, or because it was cancelled.
-pub(super) type Waited = std::result::Result<(), Expired>;
+pub(super) type WaitResult = std::result::Result<(), WaitError>;
 
 /// Sends WAIT and GET together, which saves a round trip whenever the key is there.
 ///
@@ -33,7 +33,7 @@ pub(super) fn get_at_once(
     connection: &mut Connection,
     key: &str,
     deadline: &Deadline,
-) -> Result<std::result::Result<Vec<u8>, Expired>, Fault> {
+) -> Result<std::result::Result<Vec<u8>, WaitError>, Fault> {
     connection.request.kind(Kind::Wait);
     connection.request.keys(PREFIX, &[key]);
     connection.request.kind(Kind::Get);
@@ -45,7 +45,9 @@ pub(super) fn get_at_once(
             bytes => connection.bytes(bytes, deadline).map(Ok),
         },
         Ok([other, ..]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel(connection, Owed::CancellationOfGet).map(|()| Err(why)),
+        Err(Fault::Expired(why)) => {
+            cancel(connection, OwedReplies::CancellationOfGet).map(|()| Err(why))
+        }
         Err(fault) => Err(fault),
     }
 }
@@ -98,7 +100,7 @@ pub(super) fn wait(
     connection: &mut Connection,
     keys: &[&str],
     deadline: &Deadline,
-) -> Result<Waited, Fault> {
+) -> Result<WaitResult, Fault> {
     connection.request.kind(Kind::Wait);
     connection.request.keys(PREFIX, keys);
     stop_waiting(connection, deadline)
@@ -108,18 +110,20 @@ pub(super) fn wait(
 pub(super) fn stop_waiting(
     connection: &mut Connection,
     deadline: &Deadline,
-) -> Result<Waited, Fault> {
+) -> Result<WaitResult, Fault> {
     connection.send(&[], deadline)?;
     match connection.array(deadline) {
         Ok([STOP_WAITING]) => Ok(Ok(())),
         Ok([other]) => Err(unexpected(other)),
-        Err(Fault::Expired(why)) => cancel(connection, Owed::Cancellation).map(|()| Err(why)),
+        Err(Fault::Expired(why)) => {
+            cancel(connection, OwedReplies::Cancellation).map(|()| Err(why))
+        }
         Err(fault) => Err(fault),
     }
 }
 
 /// Takes a WAIT back, whose confirmation the server may owe afterwards.
-fn cancel(connection: &mut Connection, owed: Owed) -> Result<(), Fault> {
+fn cancel(connection: &mut Connection, owed: OwedReplies) -> Result<(), Fault> {
     let grace = Deadline::uninterrupted(CANCEL_GRACE);
     connection.request.kind(Kind::CancelWait);
     connection.send(&[], &grace)?;
@@ -128,11 +132,14 @@ fn cancel(connection: &mut Connection, owed: Owed) -> Result<(), Fault> {
 }
 
 /// Reads what the server owes, if it owes anything. It may be silent still: it owes it then.
-pub(super) fn settle(connection: &mut Connection, deadline: &Deadline) -> Result<Waited, Fault> {
+pub(super) fn settle(
+    connection: &mut Connection,
+    deadline: &Deadline,
+) -> Result<WaitResult, Fault> {
     let Some(owed) = connection.owed else { return Ok(Ok(())) };
     let wanted_bytes = match owed {
-        Owed::Cancellation => 1,
-        Owed::CancellationOfGet => 9,
+        OwedReplies::Cancellation => 1,
+        OwedReplies::CancellationOfGet => 9,
     };
     match connection.await_bytes(wanted_bytes, deadline) {
         Ok(()) => {}
@@ -140,8 +147,8 @@ pub(super) fn settle(connection: &mut Connection, deadline: &Deadline) -> Result
         Err(fault) => return Err(fault),
     }
     match owed {
-        Owed::Cancellation => read_cancellation(connection, deadline)?,
-        Owed::CancellationOfGet => {
+        OwedReplies::Cancellation => read_cancellation(connection, deadline)?,
+        OwedReplies::CancellationOfGet => {
             let [first, length @ ..] = connection.array::<9>(deadline)?;
             // GET's empty answer, and the cancellation's. Otherwise the wait ended as well, before
             // or after GET was answered.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::deadline::Expired;
+use super::deadline::WaitError;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
@@ -238,8 +238,8 @@ impl TcpStore {
             }
             deadline.sleep(WORKER_POLL).map_err(|why| Error::Store {
                 message: match why {
-                    Expired::Interrupted => "waiting for clients was interrupted".into(),
-                    Expired::TimedOut => format!(
+                    WaitError::Interrupted => "waiting for clients was interrupted".into(),
+                    WaitError::TimedOut => format!(
                         "Timed out after {} seconds waiting for clients. {workers}/{world_size} \
                          clients joined.",
                         deadline.limit_ms().div_ceil(1000)

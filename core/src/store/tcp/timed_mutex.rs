@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::store::Deadline;
-use crate::store::deadline::Expired;
+use crate::store::deadline::WaitError;
 
 /// What one thread at a time may use. A lock of the standard library knows no deadline, and whoever
 /// has it may wait for a key for as long as it likes.
@@ -19,14 +19,14 @@ pub(super) struct TimedMutex<T: Default> {
 
 #[derive(Debug)]
 struct Place<T> {
-    shared: Shared<T>,
+    shared: LockState<T>,
     /// Threads that wait: telling nobody would be a system call for each request.
     waiting: u32,
 }
 
 /// What is shared, or who has it.
 #[derive(Debug)]
-enum Shared<T> {
+enum LockState<T> {
     Free(T),
     Locked(ThreadId),
 }
@@ -35,7 +35,7 @@ enum Shared<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockError {
     /// It waited for as long as it may.
-    Expired(Expired),
+    Expired(WaitError),
     /// It has it already: what interrupts it in the middle asks for it again.
     Reentrant,
 }
@@ -48,7 +48,7 @@ pub(super) struct TimedMutexGuard<'a, T: Default> {
 
 impl<T: Default> TimedMutex<T> {
     pub(super) fn new(shared: T) -> TimedMutex<T> {
-        let place = Place { shared: Shared::Free(shared), waiting: 0 };
+        let place = Place { shared: LockState::Free(shared), waiting: 0 };
         TimedMutex { place: Mutex::new(place), freed: Condvar::new() }
     }
 
@@ -71,8 +71,8 @@ impl<T: Default> TimedMutex<T> {
         let own = thread::current().id();
         let mut place = self.place();
         match place.shared {
-            Shared::Locked(thread) if thread == own => return Err(LockError::Reentrant),
-            Shared::Locked(_) if !slice.is_zero() => {
+            LockState::Locked(thread) if thread == own => return Err(LockError::Reentrant),
+            LockState::Locked(_) if !slice.is_zero() => {
                 place.waiting += 1;
                 let waited = self.freed.wait_timeout(place, slice);
                 place = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -80,10 +80,10 @@ impl<T: Default> TimedMutex<T> {
             }
             _ => {}
         }
-        let shared = std::mem::replace(&mut place.shared, Shared::Locked(own));
+        let shared = std::mem::replace(&mut place.shared, LockState::Locked(own));
         match shared {
-            Shared::Free(shared) => Ok(Some(shared)),
-            taken @ Shared::Locked(_) => {
+            LockState::Free(shared) => Ok(Some(shared)),
+            taken @ LockState::Locked(_) => {
                 place.shared = taken;
                 Ok(None)
             }
@@ -115,7 +115,7 @@ impl<T: Default> Drop for TimedMutexGuard<'_, T> {
         // What a panic left in the middle of something is nothing to go on with.
         let shared = if thread::panicking() { T::default() } else { shared };
         let mut place = self.mutex.place();
-        place.shared = Shared::Free(shared);
+        place.shared = LockState::Free(shared);
         let is_awaited = place.waiting > 0;
         drop(place);
         if is_awaited {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::store::install_interrupt_check;
 
-    const EXPIRED: LockError = LockError::Expired(Expired::TimedOut);
+    const EXPIRED: LockError = LockError::Expired(WaitError::TimedOut);
 
     #[test]
     fn who_waits_for_the_mutex_waits_no_longer_than_it_may() {
@@ -195,7 +195,7 @@ mod tests {
             is_taken.recv().unwrap();
             let guard = install_interrupt_check(asks_too);
             let waited = SHARED.lock(&Deadline::after(Duration::from_secs(60))).err();
-            assert_eq!(waited, Some(LockError::Expired(Expired::Interrupted)));
+            assert_eq!(waited, Some(LockError::Expired(WaitError::Interrupted)));
             drop((guard, over));
         });
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::store::gave_up;
-use crate::store::deadline::{Expired, SLICE};
+use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ pub(super) fn ask(
 pub(super) fn wait_for<T>(
     future: impl Future<Output = T>,
     deadline: &Deadline,
-    mut give_up: impl FnMut(Expired),
+    mut give_up: impl FnMut(WaitError),
 ) -> Option<T> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

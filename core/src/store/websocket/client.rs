@@ -113,7 +113,7 @@ impl Client {
         let mut cancelled = std::pin::pin!(cancelled);
         let mut why = None;
         loop {
-            let asked = Asked { client: self, id: self.with(|link| link.begin(&bytes)) };
+            let asked = RequestGuard { client: self, id: self.with(|link| link.begin(&bytes)) };
             let answer = poll_fn(|context| {
                 if why.is_none()
                     && let std::task::Poll::Ready(error) = cancelled.as_mut().poll(context)
@@ -167,12 +167,12 @@ impl Client {
 }
 
 /// A request under way; whoever stops waiting for it takes it back.
-struct Asked<'a> {
+struct RequestGuard<'a> {
     client: &'a Client,
     id: u32,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         self.client.with(|link| link.abandon(self.id));
     }

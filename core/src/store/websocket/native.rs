@@ -20,7 +20,7 @@ use super::store::WebSocketStore;
 use super::url::SocketUrl;
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
-use crate::store::deadline::Expired;
+use crate::store::deadline::WaitError;
 use crate::store::{Deadline, WebSocketStoreOptions, expired, grace_to_ms};
 use crate::wire::session::{DEFAULT_WINDOW_BYTES, Next, Reconnect};
 use crate::{Error, Result};
@@ -66,7 +66,7 @@ impl WebSocketStore {
         });
         match (opened, gave_up) {
             (Some(Ok(())), None) => Ok(Self::over(client, text, options, mover)),
-            (_, Some(Expired::TimedOut)) => Err(Error::Network {
+            (_, Some(WaitError::TimedOut)) => Err(Error::Network {
                 message: format!(
                     "the store at {text} was not reached within {} ms: {}",
                     deadline.limit_ms(),
@@ -88,7 +88,7 @@ pub(super) fn local_address(mover: &(dyn Any + Send + Sync)) -> Option<IpAddr> {
 /// The thread that moves a client's packets. It ends when this is dropped.
 #[derive(Debug)]
 struct Mover {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
@@ -96,18 +96,18 @@ struct Mover {
 
 /// What the thread and those who ask share.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedState {
     stop: watch::Sender<bool>,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observations>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     failure: Option<String>,
     local_address: Option<IpAddr>,
 }
 
-impl Shared {
+impl SharedState {
     /// Ends when the thread is to end.
     async fn stopped(&self) {
         // The sender lives as long as this.
@@ -124,7 +124,7 @@ impl Shared {
         .await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Observations> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl Mover {
         let failed = |error: std::io::Error| Error::Network {
             message: format!("the store's client cannot start its thread: {error}"),
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let thread = std::thread::Builder::new().name("polyrank-websocket".into()).spawn({
@@ -172,7 +172,7 @@ impl Drop for Mover {
 }
 
 /// From the first attempt to the end of the session.
-async fn serve(client: &Client, target: &SocketUrl, shared: &Shared) {
+async fn serve(client: &Client, target: &SocketUrl, shared: &SharedState) {
     let Some(reached) = shared.unless_stopped(reach(client, target, shared)).await else { return };
     let mut stream = match reached {
         Ok(stream) => stream,
@@ -241,7 +241,11 @@ async fn come_back(
 }
 
 /// The first socket. Tries for as long as somebody waits.
-async fn reach(client: &Client, target: &SocketUrl, shared: &Shared) -> Result<Stream, String> {
+async fn reach(
+    client: &Client,
+    target: &SocketUrl,
+    shared: &SharedState,
+) -> Result<Stream, String> {
     let (mut pause, mut hang_ups) = (PAUSES.0, 0);
     while client.end().is_none() {
         let failure = match tokio::time::timeout(ATTEMPT, connect(target)).await {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::transport::Lost;
+use crate::transport::LossReason;
 use crate::transport::websocket::PipeState;
 use crate::wire::channel::{
     CHUNK_COST_BYTES, MAX_PIPES, PIPE_WINDOW_BYTES, RELAY_CHANNEL, RelayHeader, RelayKind,
@@ -34,7 +34,7 @@ pub(super) struct PipeName {
 pub(super) struct Pipes {
     pipes: HashMap<PipeKey, State>,
     /// Those that this side asked for.
-    wanted: HashMap<PipeName, Wanted>,
+    wanted: HashMap<PipeName, PipeStage>,
     /// Those that others opened and this side has not asked for, oldest first.
     unwanted: VecDeque<(PipeName, PipeKey)>,
     /// What came over them.
@@ -45,12 +45,12 @@ pub(super) struct Pipes {
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum PipeStage {
     /// The other side will open it.
     Awaited,
     Opened(PipeKey),
     /// It was lost before it was opened.
-    Lost(Lost),
+    Lost(LossReason),
 }
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ const MAX_LEFT: usize = 64;
 
 /// The relay's messages were not those of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedMessage;
 
 impl PipeKey {
     fn header(self, kind: RelayKind) -> RelayHeader {
@@ -108,8 +108,8 @@ impl Pipes {
     /// Asks for a pipe, being number `own`; what to tell the server, if anything.
     pub(super) fn open(&mut self, own: u64, name: PipeName) -> Option<Message> {
         if own == name.peer {
-            let why = Lost::Protocol("a pipe to itself".into());
-            self.wanted.insert(name, Wanted::Lost(why));
+            let why = LossReason::Protocol("a pipe to itself".into());
+            self.wanted.insert(name, PipeStage::Lost(why));
             return None;
         }
         let waiting = self.unwanted.iter().position(|(other, _)| *other == name);
@@ -119,11 +119,11 @@ impl Pipes {
                 pipe.wanted = true;
                 self.unwanted_bytes -= pipe.inbox_bytes();
             }
-            self.wanted.insert(name, Wanted::Opened(key));
+            self.wanted.insert(name, PipeStage::Opened(key));
             return None;
         }
         if own >= name.peer {
-            self.wanted.insert(name, Wanted::Awaited);
+            self.wanted.insert(name, PipeStage::Awaited);
             // The other side may be dead before it opens the pipe.
             let key = PipeKey { peer: name.peer, pipe: 0, mine: true };
             return Some(key.header(RelayKind::Watch).message(&[]));
@@ -131,7 +131,7 @@ impl Pipes {
         let key = PipeKey { peer: name.peer, pipe: self.opened, mine: true };
         self.opened = self.opened.wrapping_add(1);
         self.pipes.insert(key, State::new(true));
-        self.wanted.insert(name, Wanted::Opened(key));
+        self.wanted.insert(name, PipeStage::Opened(key));
         Some(key.header(RelayKind::Open).message(&name.id.to_le_bytes()))
     }
 
@@ -190,11 +190,11 @@ impl Pipes {
 
     /// How the pipe is.
     pub(super) fn state(&self, name: PipeName) -> PipeState {
-        let gone = || PipeState::Lost(Lost::Died("the pipe was closed".into()));
+        let gone = || PipeState::Lost(LossReason::Died("the pipe was closed".into()));
         match self.wanted.get(&name) {
-            Some(Wanted::Awaited) => PipeState::Connecting,
-            Some(Wanted::Lost(why)) => PipeState::Lost(why.clone()),
-            Some(Wanted::Opened(key)) => {
+            Some(PipeStage::Awaited) => PipeState::Connecting,
+            Some(PipeStage::Lost(why)) => PipeState::Lost(why.clone()),
+            Some(PipeStage::Opened(key)) => {
                 self.pipes.get(key).map_or_else(gone, |pipe| pipe.state.clone())
             }
             None => gone(),
@@ -205,9 +205,9 @@ impl Pipes {
     pub(super) fn close(&mut self, name: PipeName, orderly: bool) -> Option<Message> {
         let kind = if orderly { RelayKind::Goodbye } else { RelayKind::Abandon };
         let key = match self.wanted.remove(&name)? {
-            Wanted::Opened(key) => key,
-            Wanted::Lost(_) => return None,
-            Wanted::Awaited => {
+            PipeStage::Opened(key) => key,
+            PipeStage::Lost(_) => return None,
+            PipeStage::Awaited => {
                 // Whoever opens it is told then.
                 self.left.push_back((name, kind));
                 if self.left.len() > MAX_LEFT {
@@ -222,26 +222,26 @@ impl Pipes {
 
     fn key(&self, name: PipeName) -> Option<PipeKey> {
         match self.wanted.get(&name)? {
-            Wanted::Opened(key) => Some(*key),
-            Wanted::Awaited | Wanted::Lost(_) => None,
+            PipeStage::Opened(key) => Some(*key),
+            PipeStage::Awaited | PipeStage::Lost(_) => None,
         }
     }
 
     /// The other side opened a pipe; the message that closes the one that makes room, if any.
-    fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, Malformed> {
-        let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)?;
+    fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, MalformedMessage> {
+        let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| MalformedMessage)?;
         let name = PipeName { peer: key.peer, id };
         if key.mine || self.pipes.contains_key(&key) {
-            return Err(Malformed);
+            return Err(MalformedMessage);
         }
         if let Some(at) = self.left.iter().position(|(other, _)| *other == name) {
             let left = self.left.remove(at);
             return Ok(left.map(|(_, kind)| key.header(kind).message(&[])));
         }
-        let wanted = matches!(self.wanted.get(&name), Some(Wanted::Awaited));
+        let wanted = matches!(self.wanted.get(&name), Some(PipeStage::Awaited));
         self.pipes.insert(key, State::new(wanted));
         if wanted {
-            self.wanted.insert(name, Wanted::Opened(key));
+            self.wanted.insert(name, PipeStage::Opened(key));
             return Ok(None);
         }
         self.unwanted.push_back((name, key));
@@ -280,41 +280,47 @@ impl Pipes {
     /// All pipes are gone, and so is the way to open others.
     pub(super) fn lose_all(&mut self, why: &str) {
         for pipe in self.pipes.values_mut().filter(|pipe| pipe.state == PipeState::Open) {
-            pipe.state = PipeState::Lost(Lost::Died(why.into()));
+            pipe.state = PipeState::Lost(LossReason::Died(why.into()));
         }
-        self.lose_awaited(|_| true, &Lost::Died(why.into()));
+        self.lose_awaited(|_| true, &LossReason::Died(why.into()));
     }
 
     /// Pipes that the other side has not opened, and never will.
-    fn lose_awaited(&mut self, concerned: impl Fn(&PipeName) -> bool, why: &Lost) {
+    fn lose_awaited(&mut self, concerned: impl Fn(&PipeName) -> bool, why: &LossReason) {
         for (name, wanted) in &mut self.wanted {
-            if matches!(wanted, Wanted::Awaited) && concerned(name) {
-                *wanted = Wanted::Lost(why.clone());
+            if matches!(wanted, PipeStage::Awaited) && concerned(name) {
+                *wanted = PipeStage::Lost(why.clone());
             }
         }
     }
 
     /// What the relay brought; a message to send in turn, if any.
-    pub(super) fn arrived(&mut self, message: Message) -> Result<Option<Message>, Malformed> {
+    pub(super) fn arrived(
+        &mut self,
+        message: Message,
+    ) -> Result<Option<Message>, MalformedMessage> {
         let (RelayHeader { kind, mine, pipe, peer }, bytes) =
-            RelayHeader::decode(message.body()).ok_or(Malformed)?;
+            RelayHeader::decode(message.body()).ok_or(MalformedMessage)?;
         // Who sent it and called it its own is the other side.
         let key = PipeKey { peer, pipe, mine: !mine };
         let lost = match kind {
             RelayKind::Open => return self.opened(key, bytes),
             RelayKind::Data => return Ok(self.chunk_arrived(key, Chunk(message))),
             RelayKind::Credit => {
-                let credit = bytes.try_into().map(u32::from_le_bytes).map_err(|_| Malformed)?;
+                let credit =
+                    bytes.try_into().map(u32::from_le_bytes).map_err(|_| MalformedMessage)?;
                 if let Some(pipe) = self.pipes.get_mut(&key) {
                     pipe.under_way = pipe.under_way.saturating_sub(credit as usize);
                 }
                 return Ok(None);
             }
-            RelayKind::Watch => return Err(Malformed),
-            RelayKind::Goodbye => Lost::Goodbye,
-            RelayKind::Left => Lost::Died("its page was closed, or its program ended".into()),
-            RelayKind::Abandon => Lost::Died("it closed its connection without a goodbye".into()),
-            RelayKind::Dead => Lost::Died(
+            RelayKind::Watch => return Err(MalformedMessage),
+            RelayKind::Goodbye => LossReason::Goodbye,
+            RelayKind::Left => LossReason::Died("its page was closed, or its program ended".into()),
+            RelayKind::Abandon => {
+                LossReason::Died("it closed its connection without a goodbye".into())
+            }
+            RelayKind::Dead => LossReason::Died(
                 "its connection to the store's server broke and was not opened again in time"
                     .into(),
             ),
@@ -461,6 +467,6 @@ mod tests {
     fn a_pipe_to_itself_is_not_asked_for() {
         let mut pipes = Pipes::default();
         assert!(pipes.open(OWN, name(OWN, 0)).is_none());
-        assert!(matches!(pipes.state(name(OWN, 0)), PipeState::Lost(Lost::Protocol(_))));
+        assert!(matches!(pipes.state(name(OWN, 0)), PipeState::Lost(LossReason::Protocol(_))));
     }
 }

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::pipes::PipeName;
 use crate::clock::Instant;
 use crate::transport::websocket::{Pipe, PipeState, Relay};
-use crate::transport::{Bell, Interest, Lost};
+use crate::transport::{Bell, Interest, LossReason};
 use crate::wire::channel::CHUNK_COST_BYTES;
 use crate::wire::session::HEADER_BYTES;
 
@@ -70,12 +70,12 @@ impl Pipe for RelayedPipe {
     fn state(&self) -> PipeState {
         if self.bell.is_none() {
             let why = "this process has no file descriptor left for it";
-            return PipeState::Lost(Lost::Unreachable(why.into()));
+            return PipeState::Lost(LossReason::Unreachable(why.into()));
         }
         self.client.with(|link| match (link.pipes.state(self.name), link.session().number()) {
             (PipeState::Open, 0) => PipeState::Connecting,
             (PipeState::Open | PipeState::Connecting, own) if own == self.name.peer => {
-                PipeState::Lost(Lost::Protocol("a pipe to itself".into()))
+                PipeState::Lost(LossReason::Protocol("a pipe to itself".into()))
             }
             (state, _) => state,
         })

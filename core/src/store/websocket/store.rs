@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::requests;
-use crate::store::deadline::Expired;
+use crate::store::deadline::WaitError;
 use crate::store::{
     Deadline, Store, StoreReply, StoreRequest, WebSocketStoreOptions, expired, from_millis,
     to_millis,
@@ -84,7 +84,7 @@ impl WebSocketStore {
 }
 
 /// The error of a request that stopped waiting.
-pub(super) fn gave_up(why: Expired, request: &StoreRequest<'_>, deadline: &Deadline) -> Error {
+pub(super) fn gave_up(why: WaitError, request: &StoreRequest<'_>, deadline: &Deadline) -> Error {
     let name = requests::name(request);
     let mut keys: Vec<String> = match (request.keys(), request.key()) {
         (Some(keys), _) => keys.iter().map(|key| (*key).to_owned()).collect(),
@@ -192,7 +192,7 @@ impl Store for WebSocketStore {
                     Some(left) => crate::clock::sleep_until(crate::clock::after(left)).await,
                     None => std::future::pending().await,
                 }
-                gave_up(Expired::TimedOut, &request, &deadline)
+                gave_up(WaitError::TimedOut, &request, &deadline)
             };
             self.client.request(request, cancelled).await
         })

@@ -38,7 +38,7 @@ pub fn allocate(bytes: usize, index: u32) -> Result<Region> {
     // SAFETY: what was allocated is freed when its owner is dropped.
     let address = checked("cuMemAlloc", unsafe { result::malloc_sync(bytes.max(1)) })?;
     drop(entered);
-    let owned = Owned { gpu, address };
+    let owned = OwnedAllocation { gpu, address };
     let device = OnDevice { index, stream: 0 };
     // SAFETY: the region owns the memory, which nobody else knows.
     let region = unsafe {
@@ -71,12 +71,12 @@ pub fn download(region: &Region) -> Result<Vec<u8>> {
 }
 
 /// Memory that was allocated here.
-struct Owned {
+struct OwnedAllocation {
     gpu: Arc<Gpu>,
     address: sys::CUdeviceptr,
 }
 
-impl Drop for Owned {
+impl Drop for OwnedAllocation {
     fn drop(&mut self) {
         let Ok(_entered) = self.gpu.enter() else { return };
         // SAFETY: it was allocated here and is freed once, when no region has it any more.

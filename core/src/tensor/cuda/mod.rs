@@ -118,7 +118,7 @@ impl Gpu {
             let message = format!("there is no CUDA device {index}: this process sees {count}");
             return Err(Error::InvalidArgument { message });
         }
-        let before = Entered::remember()?;
+        let before = DeviceGuard::remember()?;
         let context = checked("making a context", CudaContext::new(index as usize))?;
         drop(before);
         let gpu = Arc::new(Gpu { context, index, process: clock::process_id() });
@@ -164,28 +164,28 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::BackendUnavailable`] in a forked child; [`Error::Network`] with the driver's words.
-    pub(crate) fn enter(&self) -> Result<Entered> {
+    pub(crate) fn enter(&self) -> Result<DeviceGuard> {
         if !self.is_usable() {
             return Err(Error::BackendUnavailable { backend: "cuda".into(), why: FORKED.into() });
         }
-        let entered = Entered::remember()?;
+        let entered = DeviceGuard::remember()?;
         checked("cuCtxSetCurrent", self.context.bind_to_thread())?;
         Ok(entered)
     }
 }
 
 /// The device that the calling thread had before: it is the application's choice.
-pub(crate) struct Entered {
+pub(crate) struct DeviceGuard {
     before: Option<sys::CUcontext>,
 }
 
-impl Entered {
-    fn remember() -> Result<Entered> {
-        Ok(Entered { before: checked("cuCtxGetCurrent", result::ctx::get_current())? })
+impl DeviceGuard {
+    fn remember() -> Result<DeviceGuard> {
+        Ok(DeviceGuard { before: checked("cuCtxGetCurrent", result::ctx::get_current())? })
     }
 }
 
-impl Drop for Entered {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
         let Ok(now) = result::ctx::get_current() else { return };
         if now != self.before {

@@ -4,7 +4,7 @@
 //! Pieces are given out in order and freed in order. Whenever none is under way the next one starts
 //! at the front again, so that the memory that is used stays in the processors' caches.
 
-use super::ring::{CELL, Corrupt, Shared};
+use super::ring::{CELL, CorruptRing, SharedMemory};
 
 /// Where an area lies.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Area {
     }
 
     /// Says that the piece at `position` and all before it are read.
-    pub(super) fn free(&self, memory: &impl Shared, position: u64, bytes: usize) {
+    pub(super) fn free(&self, memory: &impl SharedMemory, position: u64, bytes: usize) {
         memory.store(self.freed, position.wrapping_add(rounded(bytes)));
     }
 }
@@ -50,14 +50,14 @@ impl Allocator {
     pub(super) fn allocate(
         &mut self,
         area: &Area,
-        memory: &impl Shared,
+        memory: &impl SharedMemory,
         bytes: usize,
-    ) -> Result<Option<u64>, Corrupt> {
+    ) -> Result<Option<u64>, CorruptRing> {
         debug_assert!(bytes <= area.longest(), "a piece of {bytes} bytes");
         let bytes = rounded(bytes);
         let freed = memory.load(area.freed);
         if freed > self.end {
-            return Err(Corrupt);
+            return Err(CorruptRing);
         }
         let mut start = self.end;
         if freed == self.end {

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::memory::{File, Mapping};
-use super::ring::Shared;
+use super::ring::SharedMemory;
 use crate::transport::Rank;
 use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
 use crate::wire::card::{BoardKey, Card};
@@ -125,7 +125,7 @@ pub(super) struct SharedBoard<M> {
     passed: Vec<u64>,
 }
 
-impl<M: Shared> SharedBoard<M> {
+impl<M: SharedMemory> SharedBoard<M> {
     /// A board of `rank` over the memories of all ranks, whose places have only zeros.
     pub(super) fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
         let passed = vec![0; memories.len()];
@@ -163,7 +163,7 @@ fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
 }
 
 /// The fingerprint at `place`.
-fn printed(memory: &impl Shared, place: usize) -> Fingerprint {
+fn printed(memory: &impl SharedMemory, place: usize) -> Fingerprint {
     let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
     of_words([word(0), word(1), word(2)])
 }
@@ -173,7 +173,7 @@ pub(super) fn place(sequence: u64) -> usize {
     PLACES_AT + (sequence % BOARD_PLACES) as usize * PLACE
 }
 
-impl<M: Shared + Send> Board for SharedBoard<M> {
+impl<M: SharedMemory + Send> Board for SharedBoard<M> {
     fn size(&self) -> u32 {
         self.memories.len() as u32
     }

@@ -6,9 +6,9 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::layout::{ASLEEP, Lane};
 use super::memory::Mapping;
-use super::outgoing::Outgoing;
-use super::wire::Wire;
-use super::{Link, Open, ShmTransport, sleep};
+use super::outgoing::OutgoingLane;
+use super::side_channel::SideChannel;
+use super::{Link, OpenConnection, ShmTransport, sleep};
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
@@ -18,10 +18,10 @@ const GOODBYE_WAIT: Duration = Duration::from_millis(500);
 const GOODBYE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection that is to end.
-struct Ending {
+struct ClosingConnection {
     lane: Lane,
-    outgoing: Outgoing,
-    wires: Vec<Wire>,
+    outgoing: OutgoingLane,
+    wires: Vec<SideChannel>,
     /// The peer's segment, if it came.
     theirs: Option<Mapping>,
 }
@@ -47,16 +47,17 @@ impl ShmTransport {
             outgoing.keep_started();
             let (wires, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(open) => {
-                    let Open { wires, theirs, .. } = *open;
+                    let OpenConnection { wires, theirs, .. } = *open;
                     (wires, Some(theirs))
                 }
                 // The peer may have accepted it already, so it has a right to a goodbye too.
-                Link::Dialing(dial) => {
-                    (dial.into_socket().map(|it| Wire::new(it, 0)).into_iter().collect(), None)
-                }
+                Link::Dialing(dial) => (
+                    dial.into_socket().map(|it| SideChannel::new(it, 0)).into_iter().collect(),
+                    None,
+                ),
                 Link::Idle | Link::Lost => continue,
             };
-            endings.push(Ending { lane, outgoing, wires, theirs });
+            endings.push(ClosingConnection { lane, outgoing, wires, theirs });
         }
         if is_inherited {
             return;
@@ -71,13 +72,13 @@ impl ShmTransport {
     }
 
     /// Puts a goodbye into each lane, behind the frame of which a part is there already.
-    fn say_goodbye(&mut self, endings: &mut [Ending]) {
+    fn say_goodbye(&mut self, endings: &mut [ClosingConnection]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
         let goodbye = Header::new(Kind::Goodbye, self.hello.generation);
         endings.iter_mut().for_each(|ending| ending.outgoing.push(goodbye, Payload::Empty));
         loop {
             let mut blocked = false;
-            for Ending { lane, outgoing, wires, theirs } in endings.iter_mut() {
+            for ClosingConnection { lane, outgoing, wires, theirs } in endings.iter_mut() {
                 let flushed = outgoing.flush(lane, &self.ours, &mut |_| false, |_| {});
                 blocked |= flushed.is_ok() && !outgoing.is_empty();
                 if let (Some(theirs), Some(wire)) = (theirs, wires.first())

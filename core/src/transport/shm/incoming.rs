@@ -9,11 +9,11 @@
 use super::entry::{LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
 use super::memory::Mapping;
-use super::ring::{Corrupt, Entry, Reader, Shared};
-use super::wire::Pools;
+use super::ring::{CorruptRing, Entry, Reader, SharedMemory};
+use super::side_channel::Pools;
 use crate::kernels::{Stores, copy};
 use crate::tensor::Region;
-use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
+use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
 /// A peer lets others have their turn after this many bytes of payload.
@@ -23,7 +23,7 @@ const TURN_FRAMES: usize = 64;
 
 /// Where one peer's lane is read.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingLane {
     ring: Reader,
     /// The frame of which more pieces are to come.
     partial: Option<Partial>,
@@ -39,7 +39,7 @@ pub(super) struct Incoming {
 /// A frame of which a part has come.
 struct Partial {
     header: Header,
-    into: Into,
+    into: PieceTarget,
     have_bytes: usize,
 }
 
@@ -68,7 +68,7 @@ impl Frame {
 }
 
 /// Where a payload in pieces goes.
-enum Into {
+enum PieceTarget {
     Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
@@ -77,7 +77,7 @@ enum Into {
 }
 
 /// What became of a frame in a pool of the peer.
-enum Borrowed {
+enum PoolRead {
     Taken,
     /// It is no longer there, or was not while it was read.
     TakenBack,
@@ -85,8 +85,8 @@ enum Borrowed {
     Missing,
 }
 
-/// How far a call of [`Incoming::receive`] came.
-pub(super) struct Received {
+/// How far a call of [`IncomingLane::receive`] came.
+pub(super) struct ReceiveProgress {
     /// Whether anything came.
     pub(super) moved: bool,
     /// Whether the peer waits for what was read.
@@ -95,7 +95,7 @@ pub(super) struct Received {
     pub(super) is_missing: bool,
 }
 
-impl Incoming {
+impl IncomingLane {
     /// Whether anything is there that was not looked at.
     pub(super) fn is_ready(&self, lane: &Lane, memory: &Mapping) -> bool {
         !self.is_left && self.ring.is_ready(&lane.ring, memory)
@@ -104,20 +104,20 @@ impl Incoming {
     /// Lets go of memory of operations.
     pub(super) fn abandon(&mut self) {
         if let Some(partial) = &mut self.partial
-            && !matches!(partial.into, Into::Skipped)
+            && !matches!(partial.into, PieceTarget::Skipped)
         {
-            partial.into = Into::Nowhere;
+            partial.into = PieceTarget::Nowhere;
         }
     }
 
     /// What an end without a goodbye means at this place.
-    pub(super) fn cut_off(&self) -> Lost {
+    pub(super) fn cut_off(&self) -> LossReason {
         if self.taken_back {
             let why = "it took back the memory of an operation that was under way";
-            return Lost::Died(why.to_owned());
+            return LossReason::Died(why.to_owned());
         }
         let place = if self.partial.is_some() { " in the middle of a frame" } else { "" };
-        Lost::Died(format!("its connection ended without a goodbye{place}: closed"))
+        LossReason::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
     /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
@@ -129,7 +129,7 @@ impl Incoming {
         pools: &Pools,
         (peer, last): (Rank, bool),
         sink: &mut dyn Sink,
-    ) -> Result<Received, Lost> {
+    ) -> Result<ReceiveProgress, LossReason> {
         let (mut frames, mut bytes) = (0, 0);
         self.is_left = false;
         while frames < TURN_FRAMES && bytes < TURN_BYTES {
@@ -153,11 +153,11 @@ impl Incoming {
             }
             if let Frame::Lent { header, number, piece } = frame {
                 match self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink) {
-                    Borrowed::Taken => {}
-                    Borrowed::TakenBack => self.taken_back = true,
-                    Borrowed::Missing => {
+                    PoolRead::Taken => {}
+                    PoolRead::TakenBack => self.taken_back = true,
+                    PoolRead::Missing => {
                         let moved = frames > 0;
-                        return Ok(Received { moved, is_awaited: false, is_missing: true });
+                        return Ok(ReceiveProgress { moved, is_awaited: false, is_missing: true });
                     }
                 }
                 self.freed = true;
@@ -175,16 +175,16 @@ impl Incoming {
             memory.fence();
             is_awaited = memory.load(lane.waits) != 0;
         }
-        Ok(Received { moved: frames > 0, is_awaited, is_missing: false })
+        Ok(ReceiveProgress { moved: frames > 0, is_awaited, is_missing: false })
     }
 
     /// What an entry says, copied out and checked.
-    fn frame(&self, lane: &Lane, memory: &Mapping, entry: Entry) -> Result<Frame, Lost> {
+    fn frame(&self, lane: &Lane, memory: &Mapping, entry: Entry) -> Result<Frame, LossReason> {
         match (entry.tag, &self.partial) {
             (WHOLE, None) => {
                 let header = header(memory, entry.body)?;
                 if Header::BYTES + header.payload_bytes as usize > entry.room {
-                    return Err(garbled(Corrupt));
+                    return Err(garbled(CorruptRing));
                 }
                 Ok(Frame::Whole { header, place: entry.body + Header::BYTES, piece: None })
             }
@@ -194,12 +194,12 @@ impl Incoming {
                 match u64::from(header.payload_bytes).checked_sub(piece.bytes) {
                     Some(0) => Ok(Frame::Whole { header, place, piece: Some(piece) }),
                     Some(_) if piece.bytes > 0 => Ok(Frame::First { header, place, piece }),
-                    _ => Err(garbled(Corrupt)),
+                    _ => Err(garbled(CorruptRing)),
                 }
             }
             (LENT, None) => {
                 if entry.room < NUMBER_BYTES + PIECE_BYTES + Header::BYTES {
-                    return Err(garbled(Corrupt));
+                    return Err(garbled(CorruptRing));
                 }
                 let mut number = [0; NUMBER_BYTES];
                 memory.read(entry.body, &mut number);
@@ -209,7 +209,7 @@ impl Incoming {
                 let (number, piece) = (u64::from_le_bytes(number), Piece::decode(piece));
                 match u64::from(header.payload_bytes) == piece.bytes {
                     true => Ok(Frame::Lent { header, number, piece }),
-                    false => Err(garbled(Corrupt)),
+                    false => Err(garbled(CorruptRing)),
                 }
             }
             (MORE, Some(partial)) => {
@@ -219,10 +219,10 @@ impl Incoming {
                     bytes if bytes > 0 && bytes <= missing as u64 => {
                         Ok(Frame::More { place, piece })
                     }
-                    _ => Err(garbled(Corrupt)),
+                    _ => Err(garbled(CorruptRing)),
                 }
             }
-            _ => Err(garbled(Corrupt)),
+            _ => Err(garbled(CorruptRing)),
         }
     }
 
@@ -267,33 +267,33 @@ impl Incoming {
         (number, piece): (u64, Piece),
         (peer, header): (Rank, &Header),
         sink: &mut dyn Sink,
-    ) -> Borrowed {
+    ) -> PoolRead {
         let bytes = header.payload_bytes as usize;
         let Some(payload) = pools.show(number, piece.position, bytes) else {
-            return Borrowed::Missing;
+            return PoolRead::Missing;
         };
         let holds = || self.holds(lane, memory);
         match sink.announced(peer, header) {
             Destination::Into(region, stores) => {
                 region.write(|into| copy(into, payload, stores));
                 if !holds() {
-                    return Borrowed::TakenBack;
+                    return PoolRead::TakenBack;
                 }
-                sink.arrived(peer, header, Arrived::InPlace);
+                sink.arrived(peer, header, ArrivedPayload::InPlace);
             }
             Destination::Borrowed if header.kind == Kind::Data => {
-                sink.arrived(peer, header, Arrived::Lent(payload, &holds));
+                sink.arrived(peer, header, ArrivedPayload::Lent(payload, &holds));
             }
             Destination::Borrowed => {
                 let copy = payload.to_vec();
                 if !holds() {
-                    return Borrowed::TakenBack;
+                    return PoolRead::TakenBack;
                 }
-                sink.arrived(peer, header, Arrived::Borrowed(&copy));
+                sink.arrived(peer, header, ArrivedPayload::Borrowed(&copy));
             }
-            Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+            Destination::Discard => sink.arrived(peer, header, ArrivedPayload::Discarded),
         }
-        if holds() { Borrowed::Taken } else { Borrowed::TakenBack }
+        if holds() { PoolRead::Taken } else { PoolRead::TakenBack }
     }
 
     /// Whether what the next entry lends is still there.
@@ -312,7 +312,7 @@ impl Incoming {
             Frame::Whole { piece: Some(piece), .. } | Frame::More { piece, .. } => piece,
             Frame::First { header, piece, .. } => {
                 let have_bytes = piece.bytes as usize;
-                self.partial = Some(Partial { header, into: Into::Skipped, have_bytes });
+                self.partial = Some(Partial { header, into: PieceTarget::Skipped, have_bytes });
                 piece
             }
         };
@@ -336,12 +336,12 @@ impl Incoming {
         sink: &mut dyn Sink,
     ) {
         let into = match sink.announced(peer, &header) {
-            Destination::Into(region, stores) => Into::Region(region, stores),
+            Destination::Into(region, stores) => PieceTarget::Region(region, stores),
             // A header announces no more than `MAX_PAYLOAD_BYTES`.
             Destination::Borrowed => {
-                Into::Buffer(Vec::with_capacity(header.payload_bytes as usize))
+                PieceTarget::Buffer(Vec::with_capacity(header.payload_bytes as usize))
             }
-            Destination::Discard => Into::Nowhere,
+            Destination::Discard => PieceTarget::Nowhere,
         };
         self.partial = Some(Partial { header, into, have_bytes: 0 });
         self.go_on(memory, place, bytes, peer, sink);
@@ -360,11 +360,11 @@ impl Incoming {
         let (header, start) = (partial.header, partial.have_bytes);
         let piece = memory.show(place, bytes);
         match &mut partial.into {
-            Into::Region(region, stores) => {
+            PieceTarget::Region(region, stores) => {
                 region.write(|into| copy(&mut into[start..start + bytes], piece, *stores));
             }
-            Into::Buffer(buffer) => buffer.extend_from_slice(piece),
-            Into::Nowhere | Into::Skipped => {}
+            PieceTarget::Buffer(buffer) => buffer.extend_from_slice(piece),
+            PieceTarget::Nowhere | PieceTarget::Skipped => {}
         }
         partial.have_bytes += bytes;
         if partial.have_bytes < header.payload_bytes as usize {
@@ -372,10 +372,12 @@ impl Incoming {
             return;
         }
         match partial.into {
-            Into::Region(..) => sink.arrived(peer, &header, Arrived::InPlace),
-            Into::Buffer(buffer) => sink.arrived(peer, &header, Arrived::Borrowed(&buffer)),
-            Into::Nowhere => sink.arrived(peer, &header, Arrived::Discarded),
-            Into::Skipped => {}
+            PieceTarget::Region(..) => sink.arrived(peer, &header, ArrivedPayload::InPlace),
+            PieceTarget::Buffer(buffer) => {
+                sink.arrived(peer, &header, ArrivedPayload::Borrowed(&buffer))
+            }
+            PieceTarget::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
+            PieceTarget::Skipped => {}
         }
     }
 }
@@ -386,30 +388,30 @@ fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &m
     match sink.announced(peer, header) {
         Destination::Into(region, stores) => {
             region.write(|into| copy(into, payload, stores));
-            sink.arrived(peer, header, Arrived::InPlace);
+            sink.arrived(peer, header, ArrivedPayload::InPlace);
         }
         Destination::Borrowed if matches!(header.kind, Kind::Data | Kind::Message) => {
-            sink.arrived(peer, header, Arrived::Borrowed(payload));
+            sink.arrived(peer, header, ArrivedPayload::Borrowed(payload));
         }
         Destination::Borrowed => {
             // What is decoded must not change meanwhile, whatever the peer does to its memory.
             let copy = payload.to_vec();
-            sink.arrived(peer, header, Arrived::Borrowed(&copy));
+            sink.arrived(peer, header, ArrivedPayload::Borrowed(&copy));
         }
-        Destination::Discard => sink.arrived(peer, header, Arrived::Discarded),
+        Destination::Discard => sink.arrived(peer, header, ArrivedPayload::Discarded),
     }
 }
 
 /// The header at `place`; a goodbye is an end.
-fn header(memory: &Mapping, place: usize) -> Result<Header, Lost> {
+fn header(memory: &Mapping, place: usize) -> Result<Header, LossReason> {
     let mut bytes = [0; Header::BYTES];
     memory.read(place, &mut bytes);
-    let header = Header::decode(&bytes).map_err(|error| Lost::Protocol(error.to_string()))?;
-    if header.kind == Kind::Goodbye { Err(Lost::Goodbye) } else { Ok(header) }
+    let header = Header::decode(&bytes).map_err(|error| LossReason::Protocol(error.to_string()))?;
+    if header.kind == Kind::Goodbye { Err(LossReason::Goodbye) } else { Ok(header) }
 }
 
 /// The piece that an entry begins with, and where it lies.
-fn piece(lane: &Lane, memory: &Mapping, entry: Entry) -> Result<(Piece, usize), Lost> {
+fn piece(lane: &Lane, memory: &Mapping, entry: Entry) -> Result<(Piece, usize), LossReason> {
     let mut bytes = [0; PIECE_BYTES];
     memory.read(entry.body, &mut bytes);
     let piece = Piece::decode(bytes);
@@ -418,9 +420,9 @@ fn piece(lane: &Lane, memory: &Mapping, entry: Entry) -> Result<(Piece, usize), 
     let place = bytes.and_then(|bytes| lane.area.place(piece.position, bytes));
     // The longest entry that begins with a piece; shorter ones end in cells of their own.
     let fits = entry.room >= PIECE_BYTES + if entry.tag == STAGED { Header::BYTES } else { 0 };
-    place.filter(|_| fits).map(|place| (piece, place)).ok_or_else(|| garbled(Corrupt))
+    place.filter(|_| fits).map(|place| (piece, place)).ok_or_else(|| garbled(CorruptRing))
 }
 
-pub(super) fn garbled(_: Corrupt) -> Lost {
-    Lost::Protocol("its entries in shared memory make no sense".to_owned())
+pub(super) fn garbled(_: CorruptRing) -> LossReason {
+    LossReason::Protocol("its entries in shared memory make no sense".to_owned())
 }

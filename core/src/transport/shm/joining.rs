@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::incoming::Incoming;
+use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
-use super::socket::{self, Heard};
-use super::wire::{Pools, Told, Wire};
-use super::{LISTENER, Link, Open, ShmTransport, Stranger};
-use crate::transport::{Lost, Rank, Transport};
+use super::side_channel::{AnnouncedPools, Pools, SideChannel};
+use super::socket::{self, SocketRead};
+use super::{LISTENER, Link, OpenConnection, PendingConnection, ShmTransport};
+use crate::transport::{LossReason, Rank, Transport};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// Added to a slot: the key of a stranger's connection.
@@ -85,7 +85,7 @@ impl ShmTransport {
     fn attempt(&mut self, peer: Rank, since: Instant, now: Instant) {
         let hello = Hello { target: peer, ..self.hello };
         let Some(key) = &self.peers[peer as usize].key else {
-            self.lose(peer, Lost::Unreachable("it is on another host".to_owned()));
+            self.lose(peer, LossReason::Unreachable("it is on another host".to_owned()));
             return;
         };
         let greeted = socket::reach(key).and_then(|socket| {
@@ -101,7 +101,10 @@ impl ShmTransport {
             Err(Errno::AGAIN) => Stage::Pausing { until: now + PAUSE },
             // It listened before it said where, so that it is gone.
             Err(error) => {
-                self.lose(peer, Lost::Unreachable(format!("its socket on this host: {error}")));
+                self.lose(
+                    peer,
+                    LossReason::Unreachable(format!("its socket on this host: {error}")),
+                );
                 return;
             }
         };
@@ -115,13 +118,13 @@ impl ShmTransport {
             return false;
         };
         match socket::hear(socket, &mut bytes[*have_bytes..]) {
-            Heard::Nothing => return false,
-            Heard::End => {
+            SocketRead::Nothing => return false,
+            SocketRead::End => {
                 let why = "it closed the connection on this host".to_owned();
-                self.lose(peer, Lost::Unreachable(why));
+                self.lose(peer, LossReason::Unreachable(why));
                 return true;
             }
-            Heard::Bytes(bytes, brought) => {
+            SocketRead::Bytes(bytes, brought) => {
                 *have_bytes += bytes;
                 *file = file.take().or(brought);
             }
@@ -142,12 +145,13 @@ impl ShmTransport {
         let link = std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle);
         match (opened, link) {
             (Ok(theirs), Link::Dialing(dial)) => {
-                let wires = dial.into_socket().into_iter().map(|socket| Wire::new(socket, 0));
+                let wires =
+                    dial.into_socket().into_iter().map(|socket| SideChannel::new(socket, 0));
                 self.open(peer, wires.collect(), theirs);
             }
             (Err(why), link) => {
                 self.peers[peer as usize].link = link;
-                self.lose(peer, Lost::Unreachable(why));
+                self.lose(peer, LossReason::Unreachable(why));
             }
             // It was dialling above.
             (Ok(_), _) => {}
@@ -161,13 +165,13 @@ impl ShmTransport {
         file.map().map_err(|error| format!("its shared memory cannot be mapped: {error}"))
     }
 
-    fn open(&mut self, peer: Rank, wires: Vec<Wire>, theirs: Mapping) {
-        let open = Open {
+    fn open(&mut self, peer: Rank, wires: Vec<SideChannel>, theirs: Mapping) {
+        let open = OpenConnection {
             wires,
             theirs,
-            incoming: Incoming::default(),
+            incoming: IncomingLane::default(),
             pools: Pools::default(),
-            told: Told::default(),
+            told: AnnouncedPools::default(),
             ended: false,
         };
         self.peers[peer as usize].link = Link::Open(Box::new(open));
@@ -209,7 +213,8 @@ impl ShmTransport {
                 slots.len() - 1
             }
             None => {
-                let since = |slot: &Option<Stranger>| slot.as_ref().map(|stranger| stranger.since);
+                let since =
+                    |slot: &Option<PendingConnection>| slot.as_ref().map(|stranger| stranger.since);
                 (0..slots.len()).min_by_key(|slot| since(&slots[*slot])).unwrap_or(0)
             }
         };
@@ -218,7 +223,7 @@ impl ShmTransport {
             tracing::debug!(%error, "cannot watch an incoming connection of this host");
             return;
         }
-        let stranger = Stranger {
+        let stranger = PendingConnection {
             socket,
             bytes: [0; Hello::BYTES],
             have_bytes: 0,
@@ -242,12 +247,12 @@ impl ShmTransport {
     pub(super) fn greet(&mut self, slot: usize) -> bool {
         let Some(Some(stranger)) = self.strangers.get_mut(slot) else { return false };
         match socket::hear(&stranger.socket, &mut stranger.bytes[stranger.have_bytes..]) {
-            Heard::Nothing => return false,
-            Heard::End => {
+            SocketRead::Nothing => return false,
+            SocketRead::End => {
                 self.forget(slot);
                 return true;
             }
-            Heard::Bytes(bytes, file) => {
+            SocketRead::Bytes(bytes, file) => {
                 stranger.have_bytes += bytes;
                 stranger.file = stranger.file.take().or(file);
             }
@@ -255,7 +260,8 @@ impl ShmTransport {
         if stranger.have_bytes < Hello::BYTES {
             return true;
         }
-        let Some(Stranger { socket, bytes, file, .. }) = self.strangers[slot].take() else {
+        let Some(PendingConnection { socket, bytes, file, .. }) = self.strangers[slot].take()
+        else {
             return true;
         };
         self.timer_is_stale = true;
@@ -295,7 +301,7 @@ impl ShmTransport {
         if let Link::Open(open) = &mut self.peers[peer as usize].link {
             // A connection that breaks before it is accepted is as if it had never been.
             if watched.is_ok() && answer(&socket, &self.hello, None, Some(&self.file)) {
-                open.wires.push(Wire::new(socket, 0));
+                open.wires.push(SideChannel::new(socket, 0));
             } else {
                 self.readiness.remove(&socket);
             }
@@ -317,12 +323,12 @@ impl ShmTransport {
             self.readiness.remove(&socket);
             return;
         }
-        let mut wires = vec![Wire::new(socket, 0)];
+        let mut wires = vec![SideChannel::new(socket, 0)];
         match std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle) {
             Link::Dialing(dial) => {
                 // The rest of the answer is still on its way.
                 let missing = dial.missing_bytes();
-                wires.extend(dial.into_socket().map(|socket| Wire::new(socket, missing)));
+                wires.extend(dial.into_socket().map(|socket| SideChannel::new(socket, missing)));
             }
             Link::Idle | Link::Open(_) | Link::Lost => {}
         }
@@ -342,7 +348,7 @@ impl ShmTransport {
         let now = Instant::now();
         self.timer_is_stale = true;
         let hello_timeout = self.options.hello_timeout;
-        let is_late = |stranger: &Stranger| now >= stranger.since + hello_timeout;
+        let is_late = |stranger: &PendingConnection| now >= stranger.since + hello_timeout;
         for slot in 0..self.strangers.len() {
             if self.strangers[slot].as_ref().is_some_and(is_late) {
                 self.forget(slot);
@@ -367,7 +373,7 @@ impl ShmTransport {
                 && dial.deadline().is_some()
             {
                 let why = "its queue of connections on this host stays full".to_owned();
-                self.lose(peer, Lost::Unreachable(why));
+                self.lose(peer, LossReason::Unreachable(why));
             }
         }
     }

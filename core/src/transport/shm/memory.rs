@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::ring::Shared;
+use super::ring::SharedMemory;
 pub(super) use crate::tensor::shared::{File, Mapping};
 
-impl Shared for Mapping {
+impl SharedMemory for Mapping {
     fn load(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }

@@ -24,28 +24,28 @@ mod layout;
 mod memory;
 mod outgoing;
 mod ring;
+mod side_channel;
 mod sleep;
 mod socket;
 #[cfg(test)]
 pub(super) mod tests;
-mod wire;
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use self::incoming::Incoming;
+use self::incoming::IncomingLane;
 use self::joining::{Dial, STRANGER};
 use self::layout::{ASLEEP, Lane, Layout};
 use self::memory::{File, Mapping};
-use self::outgoing::{Outgoing, PutOutcome};
-use self::ring::Corrupt;
+use self::outgoing::{OutgoingLane, PutOutcome};
+use self::ring::CorruptRing;
+use self::side_channel::{AnnouncedPools, Pools, SideChannel};
 pub use self::socket::Listener;
-use self::wire::{Pools, Told, Wire};
 use super::notice::{self, Notice};
 use super::readiness::{Readiness, Ready, TIMER};
 use super::tcp::Options;
-use super::{Bell, Interest, Lost, Payload, Rank, Sink, Transport};
+use super::{Bell, Interest, LossReason, Payload, Rank, Sink, Transport};
 use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
@@ -81,7 +81,7 @@ pub struct ShmTransport {
     peers: Vec<Peer>,
     /// The peers whose connections stand.
     active: Vec<Rank>,
-    strangers: Vec<Option<Stranger>>,
+    strangers: Vec<Option<PendingConnection>>,
     notices: Vec<Notice>,
     turn: u32,
     /// Whether somebody was about to wait, so that the next turn must ask the system.
@@ -98,34 +98,34 @@ struct Peer {
     key: Option<SharedMemory>,
     /// Where in this rank's segment the lane to it lies.
     lane: Lane,
-    outgoing: Outgoing,
+    outgoing: OutgoingLane,
     link: Link,
 }
 
 enum Link {
     Idle,
     Dialing(Box<Dial>),
-    Open(Box<Open>),
+    Open(Box<OpenConnection>),
     Lost,
 }
 
 /// A connection that stands.
-struct Open {
+struct OpenConnection {
     /// One, or two if both ranks have connected.
-    wires: Vec<Wire>,
+    wires: Vec<SideChannel>,
     /// The peer's segment.
     theirs: Mapping,
-    incoming: Incoming,
+    incoming: IncomingLane,
     /// The peer's pools.
     pools: Pools,
     /// The pools of this process of which the peer knows.
-    told: Told,
+    told: AnnouncedPools,
     /// Whether a socket has ended.
     ended: bool,
 }
 
 /// A connection that has not said yet whose it is.
-struct Stranger {
+struct PendingConnection {
     socket: OwnedFd,
     bytes: [u8; Hello::BYTES],
     have_bytes: usize,
@@ -167,15 +167,15 @@ impl ShmTransport {
         let peer = |(other, card): (usize, &Card)| Peer {
             key: card.shm.clone().filter(|_| is_here[other] && other != rank as usize),
             lane: layout.lane(index(other)),
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingLane::default(),
             link: Link::Idle,
         };
         let peers = cards.iter().enumerate().map(peer).collect();
         let bell = Bell::new()?;
-        let means = Means::new(&listener, &layout, &bell).map_err(|error| Error::Network {
-            message: format!("cannot make the shared memory of a group: {error}"),
+        let means = SharedResources::new(&listener, &layout, &bell).map_err(|error| {
+            Error::Network { message: format!("cannot make the shared memory of a group: {error}") }
         })?;
-        let Means { readiness, file, ours } = means;
+        let SharedResources { readiness, file, ours } = means;
         Ok(ShmTransport {
             hello: Hello::new(token, generation, rank, size, rank),
             options,
@@ -202,18 +202,18 @@ impl ShmTransport {
 }
 
 /// What the system gives.
-struct Means {
+struct SharedResources {
     readiness: Readiness,
     file: File,
     ours: Mapping,
 }
 
-impl Means {
+impl SharedResources {
     fn new(
         listener: &Listener,
         layout: &Layout,
         bell: &Bell,
-    ) -> std::result::Result<Means, rustix::io::Errno> {
+    ) -> std::result::Result<SharedResources, rustix::io::Errno> {
         let readiness = Readiness::new()?;
         readiness.add(listener, LISTENER, false)?;
         if let Some(interest) = bell.interest() {
@@ -221,7 +221,7 @@ impl Means {
         }
         let file = File::new(layout.bytes())?;
         let ours = file.map()?;
-        Ok(Means { readiness, file, ours })
+        Ok(SharedResources { readiness, file, ours })
     }
 }
 
@@ -246,8 +246,8 @@ impl Transport for ShmTransport {
                 true
             }
             Ok(false) => false,
-            Err(Corrupt) => {
-                self.lose(peer, incoming::garbled(Corrupt));
+            Err(CorruptRing) => {
+                self.lose(peer, incoming::garbled(CorruptRing));
                 false
             }
         }
@@ -268,7 +268,7 @@ impl Transport for ShmTransport {
         match link {
             Link::Lost => {}
             Link::Open(open) => {
-                let Open { wires, told, .. } = &mut **open;
+                let OpenConnection { wires, told, .. } = &mut **open;
                 let tell =
                     &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
                 match outgoing.try_put(lane, &self.ours, &header, &payload, tell) {
@@ -281,7 +281,7 @@ impl Transport for ShmTransport {
                         outgoing.push(header, payload);
                         self.flush(peer);
                     }
-                    Err(Corrupt) => self.lose(peer, incoming::garbled(Corrupt)),
+                    Err(CorruptRing) => self.lose(peer, incoming::garbled(CorruptRing)),
                 }
             }
             Link::Dialing(_) => outgoing.push(header, payload),
@@ -378,7 +378,7 @@ impl ShmTransport {
         }
         match received {
             Ok(received) if received.is_missing => {
-                self.lose(peer, incoming::garbled(Corrupt));
+                self.lose(peer, incoming::garbled(CorruptRing));
                 true
             }
             Ok(received) => {
@@ -408,7 +408,7 @@ impl ShmTransport {
         };
         let (notices, ours) = (&mut self.notices, &self.ours);
         let mut sent = |header| notices.push(Notice::Sent(peer, header));
-        let Open { wires, told, .. } = &mut **open;
+        let OpenConnection { wires, told, .. } = &mut **open;
         let tell = &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
         // In this order: what is read after this side looked for room last is noticed later.
         let flushed = outgoing.flush(lane, ours, tell, &mut sent);
@@ -420,8 +420,8 @@ impl ShmTransport {
                 }
                 reaped || moved
             }
-            Err(Corrupt) => {
-                self.lose(peer, incoming::garbled(Corrupt));
+            Err(CorruptRing) => {
+                self.lose(peer, incoming::garbled(CorruptRing));
                 true
             }
         }
@@ -467,7 +467,7 @@ impl ShmTransport {
     }
 
     /// Gives `peer` up, once.
-    fn lose(&mut self, peer: Rank, why: Lost) {
+    fn lose(&mut self, peer: Rank, why: LossReason) {
         let entry = &mut self.peers[peer as usize];
         if matches!(entry.link, Link::Lost) {
             return;
@@ -488,14 +488,14 @@ impl ShmTransport {
     }
 }
 
-impl Open {
+impl OpenConnection {
     fn receive(
         &mut self,
         inward: &Lane,
         peer: Rank,
         sink: &mut dyn Sink,
-    ) -> std::result::Result<incoming::Received, Lost> {
-        let Open { theirs, incoming, pools, ended, .. } = self;
+    ) -> std::result::Result<incoming::ReceiveProgress, LossReason> {
+        let OpenConnection { theirs, incoming, pools, ended, .. } = self;
         incoming.receive(inward, theirs, pools, (peer, *ended), sink)
     }
 
@@ -509,9 +509,9 @@ impl Open {
     }
 
     /// Takes in what the peer has said, and notes an end.
-    fn hear(&mut self) -> std::result::Result<(), Lost> {
+    fn hear(&mut self) -> std::result::Result<(), LossReason> {
         for wire in &mut self.wires {
-            self.ended |= !wire.hear(&mut self.pools).map_err(Lost::Protocol)?;
+            self.ended |= !wire.hear(&mut self.pools).map_err(LossReason::Protocol)?;
         }
         Ok(())
     }

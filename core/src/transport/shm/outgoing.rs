@@ -9,7 +9,7 @@ use super::entry::{
 };
 use super::layout::Lane;
 use super::memory::Mapping;
-use super::ring::{Corrupt, Shared, Writer};
+use super::ring::{CorruptRing, SharedMemory, Writer};
 use crate::tensor::shared::{Place, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
@@ -20,11 +20,11 @@ const PIECES: usize = 8;
 const PIECE: usize = 8 << 10;
 
 /// What tells the peer where memory lies that it is to read; false if it cannot be told.
-pub(super) type Tell<'a> = &'a mut dyn FnMut(&Place) -> bool;
+pub(super) type AnnouncePool<'a> = &'a mut dyn FnMut(&Place) -> bool;
 
 /// What waits for room, and where the next entry goes.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingLane {
     ring: Writer,
     area: Allocator,
     frames: VecDeque<(Header, Payload)>,
@@ -49,7 +49,7 @@ pub(super) enum PutOutcome {
     NoRoom,
 }
 
-impl Outgoing {
+impl OutgoingLane {
     /// Whether nothing waits for room.
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -103,8 +103,8 @@ impl Outgoing {
         memory: &Mapping,
         header: &Header,
         payload: &Payload,
-        tell: Tell<'_>,
-    ) -> Result<PutOutcome, Corrupt> {
+        tell: AnnouncePool<'_>,
+    ) -> Result<PutOutcome, CorruptRing> {
         let is_one = payload.len() <= piece_bytes(lane, header, payload.len());
         if !self.frames.is_empty() || !is_one {
             return Ok(PutOutcome::NoRoom);
@@ -126,7 +126,7 @@ impl Outgoing {
         memory: &Mapping,
         header: &Header,
         payload: &[u8],
-    ) -> Result<bool, Corrupt> {
+    ) -> Result<bool, CorruptRing> {
         if !self.is_done() || payload.len() > INLINE {
             return Ok(false);
         }
@@ -140,9 +140,9 @@ impl Outgoing {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        tell: Tell<'_>,
+        tell: AnnouncePool<'_>,
         mut sent: impl FnMut(Header),
-    ) -> Result<bool, Corrupt> {
+    ) -> Result<bool, CorruptRing> {
         let mut moved = self.fill(lane, memory, tell, &mut sent)?;
         if !self.frames.is_empty() {
             if !self.waits {
@@ -167,7 +167,7 @@ impl Outgoing {
         lane: &Lane,
         memory: &Mapping,
         mut sent: impl FnMut(Header),
-    ) -> Result<bool, Corrupt> {
+    ) -> Result<bool, CorruptRing> {
         if self.unread.is_empty() {
             return Ok(false);
         }
@@ -224,14 +224,14 @@ impl Outgoing {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        tell: Tell<'_>,
+        tell: AnnouncePool<'_>,
         sent: &mut impl FnMut(Header),
-    ) -> Result<bool, Corrupt> {
+    ) -> Result<bool, CorruptRing> {
         let mut moved = false;
         while let Some((header, payload)) = self.frames.pop_front() {
             let start = self.first_sent;
             match self.put(lane, memory, &header, &payload, start, tell) {
-                Ok(Some(Put { bytes, is_lent })) if start + bytes == payload.len() => {
+                Ok(Some(PutResult { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
                     moved = true;
                     if self.has_left(lane, memory, &header, &payload, is_lent) {
@@ -241,7 +241,7 @@ impl Outgoing {
                 }
                 put => {
                     self.frames.push_front((header, payload));
-                    let Some(Put { bytes, .. }) = put? else { break };
+                    let Some(PutResult { bytes, .. }) = put? else { break };
                     self.first_sent = start + bytes;
                     moved = true;
                 }
@@ -259,8 +259,8 @@ impl Outgoing {
         header: &Header,
         payload: &Payload,
         start: usize,
-        tell: Tell<'_>,
-    ) -> Result<Option<Put>, Corrupt> {
+        tell: AnnouncePool<'_>,
+    ) -> Result<Option<PutResult>, CorruptRing> {
         let rest = payload.len() - start;
         if start == 0 && rest <= INLINE {
             let write = |place: &mut [u8]| payload.read(|payload| place.copy_from_slice(payload));
@@ -284,7 +284,7 @@ impl Outgoing {
         header: &Header,
         payload_bytes: usize,
         write: impl FnOnce(&mut [u8]),
-    ) -> Result<Option<Put>, Corrupt> {
+    ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = Header::BYTES + payload_bytes;
         let Some(body) = self.ring.reserve(&lane.ring, memory, bytes)? else { return Ok(None) };
         memory.fill(body, bytes, |place| {
@@ -292,7 +292,7 @@ impl Outgoing {
             write(&mut place[Header::BYTES..]);
         });
         self.ring.publish(&lane.ring, memory, WHOLE, bytes);
-        Ok(Some(Put { bytes: payload_bytes, is_lent: false }))
+        Ok(Some(PutResult { bytes: payload_bytes, is_lent: false }))
     }
 
     fn put_lent(
@@ -301,7 +301,7 @@ impl Outgoing {
         memory: &Mapping,
         header: &Header,
         place: &Place,
-    ) -> Result<Option<Put>, Corrupt> {
+    ) -> Result<Option<PutResult>, CorruptRing> {
         let entry_bytes = NUMBER_BYTES + PIECE_BYTES + Header::BYTES;
         let Some(body) = self.ring.reserve(&lane.ring, memory, entry_bytes)? else {
             return Ok(None);
@@ -312,7 +312,7 @@ impl Outgoing {
         memory.write(body + NUMBER_BYTES, &piece.encode());
         memory.write(body + NUMBER_BYTES + PIECE_BYTES, &header.encode());
         self.ring.publish(&lane.ring, memory, LENT, entry_bytes);
-        Ok(Some(Put { bytes, is_lent: true }))
+        Ok(Some(PutResult { bytes, is_lent: true }))
     }
 
     fn put_staged(
@@ -322,7 +322,7 @@ impl Outgoing {
         header: &Header,
         payload: &Payload,
         start: usize,
-    ) -> Result<Option<Put>, Corrupt> {
+    ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
         let (tag, entry_bytes) = match start {
             0 => (STAGED, PIECE_BYTES + Header::BYTES),
@@ -335,7 +335,7 @@ impl Outgoing {
             return Ok(None);
         };
         // What was just allocated lies inside.
-        let Some(place) = lane.area.place(position, bytes) else { return Err(Corrupt) };
+        let Some(place) = lane.area.place(position, bytes) else { return Err(CorruptRing) };
         memory.fill(place, bytes, |place| {
             payload.read(|payload| place.copy_from_slice(&payload[start..start + bytes]));
         });
@@ -344,7 +344,7 @@ impl Outgoing {
             memory.write(body + PIECE_BYTES, &header.encode());
         }
         self.ring.publish(&lane.ring, memory, tag, entry_bytes);
-        Ok(Some(Put { bytes, is_lent: false }))
+        Ok(Some(PutResult { bytes, is_lent: false }))
     }
 
     /// Whether something waits, and the peer has read more since this side looked last.
@@ -364,7 +364,7 @@ fn piece_bytes(lane: &Lane, header: &Header, bytes: usize) -> usize {
 }
 
 /// What went into the lane.
-struct Put {
+struct PutResult {
     /// Bytes of payload.
     bytes: usize,
     /// Whether they lie in this side's own memory.

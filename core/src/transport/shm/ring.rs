@@ -20,7 +20,7 @@ pub(super) const HEAD: usize = 16;
 const PADDING: u32 = 0;
 
 /// Memory that the two sides share. Offsets are bytes.
-pub(super) trait Shared {
+pub(super) trait SharedMemory {
     /// Reads a word; what was written before it was stored can be read after.
     fn load(&self, at: usize) -> u64;
     /// Writes a word, behind everything that was written before.
@@ -48,7 +48,7 @@ pub(super) struct Ring {
 
 /// The other side has written what it cannot have meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Corrupt;
+pub(super) struct CorruptRing;
 
 /// The writer's side.
 #[derive(Debug, Default)]
@@ -101,10 +101,14 @@ impl Writer {
     }
 
     /// Cells that the reader is done with.
-    pub(super) fn consumed(&mut self, ring: &Ring, memory: &impl Shared) -> Result<u64, Corrupt> {
+    pub(super) fn consumed(
+        &mut self,
+        ring: &Ring,
+        memory: &impl SharedMemory,
+    ) -> Result<u64, CorruptRing> {
         let consumed = memory.load(ring.consumed);
         if consumed < self.consumed || consumed > self.position {
-            return Err(Corrupt);
+            return Err(CorruptRing);
         }
         self.consumed = consumed;
         Ok(consumed)
@@ -115,9 +119,9 @@ impl Writer {
     pub(super) fn reserve(
         &mut self,
         ring: &Ring,
-        memory: &impl Shared,
+        memory: &impl SharedMemory,
         bytes: usize,
-    ) -> Result<Option<usize>, Corrupt> {
+    ) -> Result<Option<usize>, CorruptRing> {
         debug_assert!(bytes <= ring.longest(), "an entry of {bytes} bytes");
         let cells = Ring::cells_of(bytes);
         let rest = ring.cells - self.position % ring.cells;
@@ -138,12 +142,18 @@ impl Writer {
 
     /// Shows the reader the entry that was reserved with `bytes` and whose body is written. The
     /// tag is not 0.
-    pub(super) fn publish(&mut self, ring: &Ring, memory: &impl Shared, tag: u32, bytes: usize) {
+    pub(super) fn publish(
+        &mut self,
+        ring: &Ring,
+        memory: &impl SharedMemory,
+        tag: u32,
+        bytes: usize,
+    ) {
         debug_assert!(tag != PADDING);
         self.publish_cells(ring, memory, tag, Ring::cells_of(bytes));
     }
 
-    fn publish_cells(&mut self, ring: &Ring, memory: &impl Shared, tag: u32, cells: u64) {
+    fn publish_cells(&mut self, ring: &Ring, memory: &impl SharedMemory, tag: u32, cells: u64) {
         let at = ring.at(self.position);
         let next = self.position + cells;
         memory.store(ring.at(next), 0);
@@ -161,7 +171,7 @@ impl Reader {
     }
 
     /// Whether there is anything to read.
-    pub(super) fn is_ready(&self, ring: &Ring, memory: &impl Shared) -> bool {
+    pub(super) fn is_ready(&self, ring: &Ring, memory: &impl SharedMemory) -> bool {
         memory.load(ring.at(self.position)) == self.position + 1
     }
 
@@ -169,8 +179,8 @@ impl Reader {
     pub(super) fn next(
         &mut self,
         ring: &Ring,
-        memory: &impl Shared,
-    ) -> Result<Option<Entry>, Corrupt> {
+        memory: &impl SharedMemory,
+    ) -> Result<Option<Entry>, CorruptRing> {
         while self.is_ready(ring, memory) {
             let at = ring.at(self.position);
             let mut word = [0; 8];
@@ -178,7 +188,7 @@ impl Reader {
             let word = u64::from_le_bytes(word);
             let (cells, tag) = (word as u32, (word >> 32) as u32);
             if cells == 0 || u64::from(cells) > ring.cells - self.position % ring.cells {
-                return Err(Corrupt);
+                return Err(CorruptRing);
             }
             if tag != PADDING {
                 let room = cells as usize * CELL - HEAD;
@@ -200,7 +210,7 @@ impl Reader {
     }
 
     /// Tells the writer what was read.
-    pub(super) fn tell(&mut self, ring: &Ring, memory: &impl Shared) {
+    pub(super) fn tell(&mut self, ring: &Ring, memory: &impl SharedMemory) {
         if self.told != self.position {
             self.told = self.position;
             memory.store(ring.consumed, self.position);

@@ -5,21 +5,21 @@
 //! for it looks whether it sleeps afterwards. The fences between make sure that one of the two sees
 //! the other.
 
-use super::ring::Shared;
+use super::ring::SharedMemory;
 
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
 
 /// Says that the rank to whom the word at `word` belongs sleeps now, unless what it then finds to
 /// do keeps it awake.
-pub(super) fn fall_asleep(memory: &impl Shared, word: usize) {
+pub(super) fn fall_asleep(memory: &impl SharedMemory, word: usize) {
     memory.store(word, ASLEEP);
     memory.fence();
 }
 
 /// Whether the rank to whom the word at `word` belongs has to be woken, after something was written
 /// for it. True for one of those who ask.
-pub(super) fn must_be_woken(memory: &impl Shared, word: usize) -> bool {
+pub(super) fn must_be_woken(memory: &impl SharedMemory, word: usize) -> bool {
     memory.fence();
     memory.load(word) == ASLEEP && memory.swap(word, AWAKE) == ASLEEP
 }

@@ -33,7 +33,7 @@ pub struct Listener {
 }
 
 /// What a message brought.
-pub(super) enum Heard {
+pub(super) enum SocketRead {
     /// So many bytes, and the file that came with them.
     Bytes(usize, Option<OwnedFd>),
     /// Nothing yet.
@@ -110,24 +110,24 @@ pub(super) fn tell(
 }
 
 /// Reads what is there, up to the room in `bytes`, and takes a file that comes along.
-pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> Heard {
+pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> SocketRead {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut place = [IoSliceMut::new(bytes)];
     match recvmsg(socket, &mut place, &mut control, RecvFlags::CMSG_CLOEXEC) {
-        Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
+        Err(Errno::AGAIN | Errno::INTR) => SocketRead::Nothing,
         Ok(message) if message.bytes > 0 => {
             let file = control.drain().find_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(mut files) => files.next(),
                 _ => None,
             });
             // The system closes the files for which there was no room.
-            Heard::Bytes(
+            SocketRead::Bytes(
                 message.bytes,
                 file.filter(|_| !message.flags.contains(ReturnFlags::CTRUNC)),
             )
         }
-        Ok(_) | Err(_) => Heard::End,
+        Ok(_) | Err(_) => SocketRead::End,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use super::Options;
-use crate::transport::{Lost, Payload};
+use crate::transport::{LossReason, Payload};
 use crate::wire::frame::Header;
 
 /// Bytes of payload that one link carries undelivered, unless a single frame has more.
@@ -20,12 +20,12 @@ pub(super) struct Link {
     queued: VecDeque<(Header, Payload)>,
     /// When the first of `queued` has left.
     departs_at_ns: Option<u64>,
-    travelling: VecDeque<Travelling>,
+    travelling: VecDeque<Transit>,
     travelling_bytes: usize,
     last_arrival_ns: u64,
 }
 
-struct Travelling {
+struct Transit {
     head_at_ns: u64,
     tail_at_ns: u64,
     content: Content,
@@ -33,7 +33,7 @@ struct Travelling {
 
 pub(super) enum Content {
     Frame(Header, Vec<u8>),
-    End(Lost),
+    End(LossReason),
 }
 
 impl Link {
@@ -95,7 +95,7 @@ impl Link {
             Content::End(_) => head_at_ns,
         };
         self.last_arrival_ns = tail_at_ns;
-        self.travelling.push_back(Travelling { head_at_ns, tail_at_ns, content });
+        self.travelling.push_back(Transit { head_at_ns, tail_at_ns, content });
         [head_at_ns, tail_at_ns]
     }
 

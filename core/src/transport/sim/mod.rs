@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use network::{Ending, Network, News};
+use network::{Arrival, EndKind, Network};
 
 use super::notice;
-use super::{Arrived, Destination, Interest, Payload, Rank, Sink, Transport};
+use super::{ArrivedPayload, Destination, Interest, Payload, Rank, Sink, Transport};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -131,7 +131,7 @@ impl Simulation {
 
     /// Lets `rank` die now: what it queued never leaves, and what travels may be cut off.
     pub fn kill(&self, rank: Rank) {
-        lock(&self.network).end(rank, Ending::Death);
+        lock(&self.network).end(rank, EndKind::Death);
     }
 }
 
@@ -162,9 +162,9 @@ impl Transport for SimTransport {
             while let Some(news) = self.next_from(peer) {
                 moved = true;
                 match news {
-                    News::Head(header) => self.announce(peer, &header, sink),
-                    News::Tail(header, bytes) => self.complete(peer, &header, &bytes, sink),
-                    News::End(why) => {
+                    Arrival::Head(header) => self.announce(peer, &header, sink),
+                    Arrival::Tail(header, bytes) => self.complete(peer, &header, &bytes, sink),
+                    Arrival::End(why) => {
                         self.announced.remove(&peer);
                         sink.lost(peer, why);
                     }
@@ -186,7 +186,7 @@ impl Transport for SimTransport {
     }
 
     fn close(&mut self, orderly: bool) {
-        let ending = if orderly { Ending::Goodbye } else { Ending::Close };
+        let ending = if orderly { EndKind::Goodbye } else { EndKind::Close };
         self.announced.clear();
         lock(&self.network).end(self.rank, ending);
     }
@@ -200,7 +200,7 @@ impl Drop for SimTransport {
 
 impl SimTransport {
     /// The next thing that has come from `peer` by now.
-    fn next_from(&self, peer: Rank) -> Option<News> {
+    fn next_from(&self, peer: Rank) -> Option<Arrival> {
         let announced = self.announced.contains_key(&peer);
         lock(&self.network).next(peer, self.rank, announced)
     }
@@ -218,10 +218,14 @@ impl SimTransport {
         match self.announced.remove(&peer) {
             Some(Destination::Into(region, _)) => {
                 fill(region, bytes);
-                sink.arrived(peer, header, Arrived::InPlace);
+                sink.arrived(peer, header, ArrivedPayload::InPlace);
             }
-            Some(Destination::Borrowed) => sink.arrived(peer, header, Arrived::Borrowed(bytes)),
-            Some(Destination::Discard) | None => sink.arrived(peer, header, Arrived::Discarded),
+            Some(Destination::Borrowed) => {
+                sink.arrived(peer, header, ArrivedPayload::Borrowed(bytes))
+            }
+            Some(Destination::Discard) | None => {
+                sink.arrived(peer, header, ArrivedPayload::Discarded)
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use super::link::{Content, Link};
 use super::{Options, Traffic};
 use crate::transport::notice::Notice;
-use crate::transport::{Lost, Payload, Rank};
+use crate::transport::{LossReason, Payload, Rank};
 use crate::wire::frame::{Header, Kind};
 
 pub(super) struct Network {
@@ -35,15 +35,15 @@ struct End {
 }
 
 /// What a receiver learns.
-pub(super) enum News {
+pub(super) enum Arrival {
     Head(Header),
     Tail(Header, Vec<u8>),
-    End(Lost),
+    End(LossReason),
 }
 
 /// How a rank ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum EndKind {
     Goodbye,
     Close,
     Death,
@@ -125,7 +125,7 @@ impl Network {
         }
         if !self.is_alive(to) {
             self.change(to, from, |link| link.ended = true);
-            let why = Lost::Unreachable("it has left already".to_owned());
+            let why = LossReason::Unreachable("it has left already".to_owned());
             self.tell(from, Notice::Lost(to, why));
         }
     }
@@ -163,14 +163,14 @@ impl Network {
     }
 
     /// The next thing that has come from `from` to `to` by now.
-    pub(super) fn next(&mut self, from: Rank, to: Rank, announced: bool) -> Option<News> {
+    pub(super) fn next(&mut self, from: Rank, to: Rank, announced: bool) -> Option<Arrival> {
         if !self.is_alive(to) {
             return None;
         }
         let now_ns = self.now_ns;
         let link = self.links.get_mut(&(from, to)).filter(|link| !link.ended)?;
         if !announced && let Some(header) = link.head(now_ns) {
-            return Some(News::Head(header));
+            return Some(Arrival::Head(header));
         }
         match link.take(now_ns)? {
             Content::Frame(header, bytes) => {
@@ -178,18 +178,18 @@ impl Network {
                 let traffic = &mut self.end_of(to).traffic;
                 traffic.bytes_received += bytes.len() as u64;
                 traffic.messages_received += u64::from(is_message(&header));
-                Some(News::Tail(header, bytes))
+                Some(Arrival::Tail(header, bytes))
             }
             Content::End(why) => {
                 link.ended = true;
                 self.change(to, from, Link::clear);
-                Some(News::End(why))
+                Some(Arrival::End(why))
             }
         }
     }
 
     /// Ends `rank`, and sends word of it to those who have a connection to it.
-    pub(super) fn end(&mut self, rank: Rank, ending: Ending) {
+    pub(super) fn end(&mut self, rank: Rank, ending: EndKind) {
         let end = self.end_of(rank);
         if !std::mem::replace(&mut end.alive, false) {
             return;
@@ -203,13 +203,15 @@ impl Network {
             if link.ended {
                 continue;
             }
-            if ending == Ending::Death {
+            if ending == EndKind::Death {
                 link.cut(now_ns);
             }
             let why = match ending {
-                Ending::Goodbye => Lost::Goodbye,
-                Ending::Close => Lost::Died("its connection ended without a goodbye".to_owned()),
-                Ending::Death => Lost::Died("its connection was reset".to_owned()),
+                EndKind::Goodbye => LossReason::Goodbye,
+                EndKind::Close => {
+                    LossReason::Died("its connection ended without a goodbye".to_owned())
+                }
+                EndKind::Death => LossReason::Died("its connection was reset".to_owned()),
             };
             let arrivals = link.travel(now_ns, Content::End(why));
             self.note_arrivals(rank, peer, arrivals);
@@ -219,7 +221,7 @@ impl Network {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Wake => {}
-            Event::Death(rank) => self.end(rank, Ending::Death),
+            Event::Death(rank) => self.end(rank, EndKind::Death),
             Event::Departure(from, to) => self.depart(from, to),
             Event::Arrival(from, to) => {
                 self.end_of(to).due.insert(from);

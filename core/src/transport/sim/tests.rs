@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Options, Simulation};
 use crate::transport::suite::world::{Event, World, memory, message, sim};
-use crate::transport::{Lost, Payload, Rank};
+use crate::transport::{LossReason, Payload, Rank};
 
 /// All events of a group in which everybody sends to everybody, and rank 2 may die.
 fn run(seed: u64, death: Option<(Rank, u64)>) -> Vec<String> {
@@ -49,7 +49,7 @@ fn everybody_hears_of_a_death_once_and_after_what_came_before() {
         world.drive_a_while();
         for rank in [0, 1, 3] {
             let lost = world.lost(rank, 2);
-            assert!(matches!(&lost[..], [Lost::Died(_)]), "seed {seed}: {lost:?}");
+            assert!(matches!(&lost[..], [LossReason::Died(_)]), "seed {seed}: {lost:?}");
             let end = |event: &Event| matches!(event, Event::Lost { rank: at, .. } if *at == rank);
             let place = world.events.iter().position(end).unwrap();
             let late = world.events[place..].iter().filter(

@@ -2,7 +2,7 @@
 //! Knows nothing of sockets, handshakes or other peers.
 
 use crate::tensor::Region;
-use crate::transport::{Arrived, Destination, Lost, Rank, Sink};
+use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
 /// After a payload this long, the next header is better read alone, so that the payload behind it
@@ -70,10 +70,10 @@ impl Inbox {
     }
 
     /// What an end without a goodbye means at this place; `how` says how the peer's side ended.
-    pub(in crate::transport) fn cut_off(&self, how: &str) -> Lost {
+    pub(in crate::transport) fn cut_off(&self, how: &str) -> LossReason {
         let between = matches!(self.state, State::Header { have_bytes: 0, .. });
         let place = if between { "" } else { ", in the middle of a frame" };
-        Lost::Died(format!("{how}{place}"))
+        LossReason::Died(format!("{how}{place}"))
     }
 
     /// Takes in `bytes`, which may hold the rest of a frame, several frames and the start of one.
@@ -83,7 +83,7 @@ impl Inbox {
         spare: &mut Spare,
         peer: Rank,
         sink: &mut dyn Sink,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LossReason> {
         while !bytes.is_empty() {
             match &mut self.state {
                 State::Header { bytes: header, have_bytes } => {
@@ -115,7 +115,7 @@ impl Inbox {
         spare: &mut Spare,
         peer: Rank,
         sink: &mut dyn Sink,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LossReason> {
         self.begin_with(&[], spare, peer, sink).map(|_| ())
     }
 
@@ -127,14 +127,15 @@ impl Inbox {
         spare: &mut Spare,
         peer: Rank,
         sink: &mut dyn Sink,
-    ) -> Result<usize, Lost> {
+    ) -> Result<usize, LossReason> {
         let State::Header { bytes: encoded, have_bytes: Header::BYTES } = &self.state else {
             return Ok(0);
         };
-        let header = Header::decode(encoded).map_err(|error| Lost::Protocol(error.to_string()))?;
+        let header =
+            Header::decode(encoded).map_err(|error| LossReason::Protocol(error.to_string()))?;
         self.state = State::expecting();
         if header.kind == Kind::Goodbye {
-            return Err(Lost::Goodbye);
+            return Err(LossReason::Goodbye);
         }
         let payload_bytes = header.payload_bytes as usize;
         self.long = payload_bytes >= LONG_BYTES;
@@ -142,11 +143,11 @@ impl Inbox {
             Destination::Into(region, _) if region.len() != payload_bytes => {
                 let bytes = region.len();
                 let why = format!("{payload_bytes} bytes came for {bytes} bytes of memory");
-                return Err(Lost::Protocol(why));
+                return Err(LossReason::Protocol(why));
             }
             Destination::Into(region, _) => Into::Region(region),
             Destination::Borrowed if bytes.len() >= payload_bytes => {
-                sink.arrived(peer, &header, Arrived::Borrowed(&bytes[..payload_bytes]));
+                sink.arrived(peer, &header, ArrivedPayload::Borrowed(&bytes[..payload_bytes]));
                 return Ok(payload_bytes);
             }
             Destination::Borrowed => Into::Buffer(spare.take(payload_bytes)),
@@ -170,13 +171,13 @@ impl Inbox {
             State::Payload { header, into, .. } => match into {
                 Into::Region(region) => {
                     drop(region);
-                    sink.arrived(peer, &header, Arrived::InPlace);
+                    sink.arrived(peer, &header, ArrivedPayload::InPlace);
                 }
                 Into::Buffer(buffer) => {
-                    sink.arrived(peer, &header, Arrived::Borrowed(&buffer));
+                    sink.arrived(peer, &header, ArrivedPayload::Borrowed(&buffer));
                     spare.give_back(buffer);
                 }
-                Into::Nowhere => sink.arrived(peer, &header, Arrived::Discarded),
+                Into::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
             },
             header @ State::Header { .. } => self.state = header,
         }

@@ -7,7 +7,7 @@ pub(super) mod world;
 
 use world::{Event, World, memory, message, payload};
 
-use super::{Lost, Payload};
+use super::{LossReason, Payload};
 use crate::wire::frame::MAX_PAYLOAD_BYTES;
 
 /// Sizes around every boundary that an implementation may have.
@@ -161,7 +161,7 @@ fn a_goodbye_comes_after_the_frames(mount: Mount<'_>) {
     world.close(0, true);
     world.drive_until("goodbye", |world| !world.lost(1, 0).is_empty());
     assert_eq!(world.arrived(1, 0).len(), 1);
-    assert_eq!(world.lost(1, 0), [Lost::Goodbye]);
+    assert_eq!(world.lost(1, 0), [LossReason::Goodbye]);
     world.send(2, 1, 2, 5);
     world.drive_until("others go on", |world| world.arrived(1, 2).len() == 2);
     assert_eq!((world.lost(1, 0).len(), world.lost(1, 2).len()), (1, 0));
@@ -175,7 +175,7 @@ fn an_end_without_goodbye_is_a_death(mount: Mount<'_>) {
     world.drive_until_all_arrived();
     world.transports[0] = None;
     world.drive_until("death", |world| !world.lost(1, 0).is_empty());
-    assert!(matches!(&world.lost(1, 0)[..], [Lost::Died(_)]), "{:?}", world.lost(1, 0));
+    assert!(matches!(&world.lost(1, 0)[..], [LossReason::Died(_)]), "{:?}", world.lost(1, 0));
     let (region, released) = memory(1000);
     world.send_payload(1, 0, message(2, 1000), Payload::Region(region));
     assert!(released(), "a frame for a lost peer is dropped at once");
@@ -230,7 +230,10 @@ fn whoever_only_connected_hears_of_a_death(mount: Mount<'_>) {
     });
     world.drive_a_while();
     for event in &world.events {
-        assert!(matches!(event, Event::Lost { peer: 3, why: Lost::Died(_), .. }), "{event:?}");
+        assert!(
+            matches!(event, Event::Lost { peer: 3, why: LossReason::Died(_), .. }),
+            "{event:?}"
+        );
     }
     let others = if world.connects_early { 1 } else { 0 };
     assert_eq!(world.events.len(), 2 + others, "only the neighbours had a connection");
@@ -243,7 +246,7 @@ fn whoever_left_cannot_be_reached(mount: Mount<'_>) {
     let (region, released) = memory(9);
     world.send_payload(0, 1, message(1, 9), Payload::Region(region));
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
-    assert!(matches!(&world.lost(0, 1)[..], [Lost::Unreachable(_)]), "{:?}", world.events);
+    assert!(matches!(&world.lost(0, 1)[..], [LossReason::Unreachable(_)]), "{:?}", world.events);
     assert!(released());
 }
 

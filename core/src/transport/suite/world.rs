@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::kernels::Stores;
 use crate::tensor::Region;
 use crate::transport::{
-    Arrived, Destination, Lost, Payload, Rank, Sink, Transport, inproc as in_process,
+    ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport, inproc as in_process,
     sim as simulator,
 };
 use crate::wire::frame::{Header, Kind};
@@ -41,7 +41,7 @@ pub(in crate::transport) enum Event {
     /// A frame left.
     Sent { rank: Rank, peer: Rank, header: Header },
     /// A peer is gone.
-    Lost { rank: Rank, peer: Rank, why: Lost },
+    Lost { rank: Rank, peer: Rank, why: LossReason },
 }
 
 /// Takes payloads of messages 0, 3, 6… in a borrowed buffer, 1, 4, 7… in memory, and discards the
@@ -347,7 +347,7 @@ impl World {
     }
 
     /// What `at` heard of the end of `of`.
-    pub(in crate::transport) fn lost(&self, at: Rank, of: Rank) -> Vec<Lost> {
+    pub(in crate::transport) fn lost(&self, at: Rank, of: Rank) -> Vec<LossReason> {
         let of_pair = self.events.iter().filter_map(|event| match event {
             Event::Lost { rank, peer, why } if (*rank, *peer) == (at, of) => Some(why.clone()),
             _ => None,
@@ -389,19 +389,21 @@ impl Sink for Recorder {
         destination
     }
 
-    fn arrived(&mut self, peer: Rank, header: &Header, payload: Arrived<'_>) {
+    fn arrived(&mut self, peer: Rank, header: &Header, payload: ArrivedPayload<'_>) {
         let (announced, destination) =
             self.announced[peer as usize].take().expect("it was announced");
         assert_eq!(announced, *header);
         let bytes = match (destination, payload) {
-            (Destination::Into(region, _), Arrived::InPlace) => Some(region.read(<[u8]>::to_vec)),
-            (Destination::Borrowed, Arrived::Borrowed(bytes)) => Some(bytes.to_vec()),
-            (Destination::Borrowed, Arrived::Lent(bytes, holds)) => {
+            (Destination::Into(region, _), ArrivedPayload::InPlace) => {
+                Some(region.read(<[u8]>::to_vec))
+            }
+            (Destination::Borrowed, ArrivedPayload::Borrowed(bytes)) => Some(bytes.to_vec()),
+            (Destination::Borrowed, ArrivedPayload::Lent(bytes, holds)) => {
                 let bytes = bytes.to_vec();
                 assert!(holds(), "nobody took it back");
                 Some(bytes)
             }
-            (Destination::Discard, Arrived::Discarded) => None,
+            (Destination::Discard, ArrivedPayload::Discarded) => None,
             (destination, payload) => panic!("{payload:?} for {destination:?}"),
         };
         self.events.push(Event::Arrived { rank: self.rank, peer, header: *header, bytes });
@@ -411,7 +413,7 @@ impl Sink for Recorder {
         self.events.push(Event::Sent { rank: self.rank, peer, header: *header });
     }
 
-    fn lost(&mut self, peer: Rank, why: Lost) {
+    fn lost(&mut self, peer: Rank, why: LossReason) {
         self.announced[peer as usize] = None;
         self.events.push(Event::Lost { rank: self.rank, peer, why });
     }

@@ -23,7 +23,7 @@ impl TcpTransport {
         if self.listener.take().is_none() {
             return;
         }
-        self.strangers.clear();
+        self.pending_connections.clear();
         self.web = None;
         self.notices.clear();
         let mut open = Vec::new();

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::transport::stream::{Inbox, Into, Spare, State};
-use crate::transport::{Lost, Rank, Sink};
+use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
 /// Bytes that one system call reads where small frames are expected.
@@ -25,13 +25,13 @@ pub(super) struct Reader {
 }
 
 /// How far a call of [`Inbox::receive`] came.
-pub(super) struct Received {
+pub(super) struct ReceiveProgress {
     /// Whether any byte came.
     pub(super) moved: bool,
     /// Whether there was no more to read.
     pub(super) drained: bool,
     /// Why nothing will come any more.
-    pub(super) ended: Option<Lost>,
+    pub(super) ended: Option<LossReason>,
 }
 
 impl Reader {
@@ -56,7 +56,7 @@ impl Inbox {
         reader: &mut Reader,
         peer: Rank,
         sink: &mut dyn Sink,
-    ) -> Received {
+    ) -> ReceiveProgress {
         let mut total_bytes = 0;
         let mut all_read = true;
         let ended = loop {
@@ -77,7 +77,7 @@ impl Inbox {
                 Err(error) => break Some(self.cut_off(&format!("its connection broke: {error}"))),
             }
         };
-        Received { moved: total_bytes > 0 || ended.is_some(), drained: all_read, ended }
+        ReceiveProgress { moved: total_bytes > 0 || ended.is_some(), drained: all_read, ended }
     }
 
     /// One system call.
@@ -141,7 +141,7 @@ struct Step {
     bytes: usize,
     /// Whether the socket had less than was asked for.
     drained: bool,
-    ended: Option<Lost>,
+    ended: Option<LossReason>,
 }
 
 /// Fills `first`, then `second`, as far as bytes are there.

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::dial::{Dial, Outcome, Target};
-use super::strangers::{Greeting, answer};
+use super::pending_connections::{Greeting, answer};
 use super::{Connection, LISTENER, Link, Options, Peer, TcpTransport};
 use crate::transport::readiness::Readiness;
 use crate::transport::stream::Inbox;
-use crate::transport::{Lost, Rank, Transport};
+use crate::transport::{LossReason, Rank, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
 /// Added to a peer's rank: the key of the connection that is being opened to it.
@@ -63,14 +63,14 @@ impl TcpTransport {
         match outcome {
             Outcome::Pending => {}
             Outcome::Welcomed(socket) => self.open(peer, socket),
-            Outcome::Hopeless(why) => self.lose(peer, Lost::Unreachable(why)),
+            Outcome::Hopeless(why) => self.lose(peer, LossReason::Unreachable(why)),
         }
     }
 
     /// The connection to `peer` stands.
     fn open(&mut self, peer: Rank, socket: OwnedFd) {
         if let Err(error) = self.readiness.modify(&socket, peer.into(), false) {
-            self.lose(peer, Lost::Died(format!("its connection cannot be watched: {error}")));
+            self.lose(peer, LossReason::Died(format!("its connection cannot be watched: {error}")));
             return;
         }
         let inbox = Inbox::new();
@@ -91,7 +91,8 @@ impl TcpTransport {
             };
             match listener.accept() {
                 Ok(socket) => {
-                    self.strangers.admit(socket, &self.readiness, |slot| STRANGER + slot as u64);
+                    self.pending_connections
+                        .admit(socket, &self.readiness, |slot| STRANGER + slot as u64);
                     self.timer_is_stale = true;
                     moved = true;
                 }
@@ -112,7 +113,7 @@ impl TcpTransport {
     /// Hears what the stranger in `slot` says.
     pub(super) fn greet(&mut self, slot: usize) -> bool {
         self.timer_is_stale = true;
-        match self.strangers.read(slot, &self.readiness) {
+        match self.pending_connections.read(slot, &self.readiness) {
             Greeting::None => return false,
             Greeting::Foreign(socket) => {
                 answer(&socket, &self.hello, Some(Refusal::Version));
@@ -159,7 +160,7 @@ impl TcpTransport {
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
         self.timer_is_stale = true;
-        self.strangers.expire(now, self.options.hello_timeout, &self.readiness);
+        self.pending_connections.expire(now, self.options.hello_timeout, &self.readiness);
         if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
             && now >= pause
         {
@@ -177,7 +178,7 @@ impl TcpTransport {
             Link::Dialing(dial) => dial.deadline(&self.options),
             _ => None,
         });
-        let strangers = self.strangers.deadline(self.options.hello_timeout);
+        let strangers = self.pending_connections.deadline(self.options.hello_timeout);
         let first = dials.chain(strangers).chain(self.accept_pause).min();
         self.readiness.wake_at(first);
     }

@@ -18,8 +18,8 @@ mod inbox;
 mod interfaces;
 mod joining;
 mod listener;
+mod pending_connections;
 mod sending;
-mod strangers;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -35,11 +35,11 @@ use self::joining::{DIAL, STRANGER};
 #[cfg(feature = "websocket")]
 pub(super) use self::listener::set_options;
 pub use self::listener::{Listener, address_toward};
-use self::strangers::Strangers;
+use self::pending_connections::PendingConnections;
 use super::notice::{self, Notice};
 use super::readiness::{Readiness, Ready, TIMER};
 use super::stream::{Inbox, Outbox};
-use super::{Interest, Lost, Payload, Rank, Sink, Transport};
+use super::{Interest, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Token};
@@ -91,7 +91,7 @@ pub struct TcpTransport {
     accept_pause: Option<Instant>,
     readiness: Readiness,
     peers: Vec<Peer>,
-    strangers: Strangers,
+    pending_connections: PendingConnections,
     /// Connections that begin as WebSockets do, with the bytes that were read, if somebody wants
     /// them.
     web: Option<Vec<(OwnedFd, Vec<u8>)>>,
@@ -201,7 +201,7 @@ impl TcpTransport {
             accept_pause: None,
             readiness,
             peers: cards.iter().map(peer).collect(),
-            strangers: Strangers::default(),
+            pending_connections: PendingConnections::default(),
             web: None,
             notices: Vec::new(),
             unwritable: Vec::new(),
@@ -404,14 +404,17 @@ impl TcpTransport {
                 self.unwritable.push(peer);
             } else if let Link::Open(connection) = &mut self.peers[peer as usize].link {
                 let why = connection.write_error.take().unwrap_or_default();
-                self.lose(peer, Lost::Died(format!("its connection cannot be written: {why}")));
+                self.lose(
+                    peer,
+                    LossReason::Died(format!("its connection cannot be written: {why}")),
+                );
             }
         }
         moved
     }
 
     /// Gives `peer` up, once.
-    fn lose(&mut self, peer: Rank, why: Lost) {
+    fn lose(&mut self, peer: Rank, why: LossReason) {
         let entry = &mut self.peers[peer as usize];
         if matches!(entry.link, Link::Lost) {
             return;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::strangers::STRANGERS;
+use super::pending_connections::STRANGERS;
 use super::*;
 use crate::transport::suite::world::{Event, World, message};
 use crate::wire::frame::{Kind, MAX_PAYLOAD_BYTES};
@@ -73,7 +73,7 @@ fn joined(world: &mut World, address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn losses(world: &mut World) -> Vec<Lost> {
+fn losses(world: &mut World) -> Vec<LossReason> {
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
     world.drive_a_while();
     world.lost(0, 1)
@@ -150,7 +150,7 @@ fn exchange(rank: Rank, transport: TcpTransport) -> usize {
     }
     world.close(rank, true);
     for event in &world.events {
-        assert!(!matches!(event, Event::Lost { why: Lost::Died(_), .. }), "{event:?}");
+        assert!(!matches!(event, Event::Lost { why: LossReason::Died(_), .. }), "{event:?}");
     }
     count(&world).0
 }
@@ -288,7 +288,7 @@ fn a_frame_that_is_cut_off_is_a_death() {
         world.drive_a_while();
         drop(stream);
         let losses = losses(&mut world);
-        let [Lost::Died(why)] = &losses[..] else { panic!("{losses:?}") };
+        let [LossReason::Died(why)] = &losses[..] else { panic!("{losses:?}") };
         assert!(why.contains("in the middle of a frame"), "{why}");
         assert_eq!(world.arrived(0, 1).len(), 0);
     }
@@ -307,7 +307,7 @@ fn what_is_no_frame_ends_the_connection() {
         let mut stream = joined(&mut world, addresses[0]);
         stream.write_all(&bytes).unwrap();
         let losses = losses(&mut world);
-        assert!(matches!(&losses[..], [Lost::Protocol(_)]), "{losses:?}");
+        assert!(matches!(&losses[..], [LossReason::Protocol(_)]), "{losses:?}");
         // The other end is told by the end of the stream.
         let _ = stream.read_to_end(&mut Vec::new());
     }
@@ -325,7 +325,7 @@ fn what_was_said_before_a_reset_is_heard() {
     drop(stream);
     world.send(0, 1, 3, 3_000_000);
     let losses = losses(&mut world);
-    assert!(matches!(&losses[..], [Lost::Died(_)]), "{losses:?}");
+    assert!(matches!(&losses[..], [LossReason::Died(_)]), "{losses:?}");
     assert_eq!(world.arrived(0, 1).len(), 1, "the abort came first");
 }
 
@@ -336,7 +336,7 @@ fn a_goodbye_finds_a_peer_that_has_not_accepted_yet() {
     world.drive_only(0);
     world.close(0, true);
     world.drive_until("goodbye", |world| !world.lost(1, 0).is_empty());
-    assert_eq!(world.lost(1, 0), [Lost::Goodbye]);
+    assert_eq!(world.lost(1, 0), [LossReason::Goodbye]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_foreign_listener_is_no_peer() {
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let losses = losses(&mut world);
-    let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
+    let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
     assert!(why.contains("no polyrank rank") && why.contains(&address.to_string()), "{why}");
     drop(TcpStream::connect(address));
     foreign.join().unwrap();
@@ -401,7 +401,7 @@ fn the_loopback_interface_of_another_host_is_named() {
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let losses = losses(&mut world);
-    let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
+    let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
     assert!(why.contains("refused") && why.contains("POLYRANK_IFNAME"), "{why}");
 }
 
@@ -442,9 +442,9 @@ fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
         fn announced(&mut self, _: Rank, _: &Header) -> crate::transport::Destination {
             crate::transport::Destination::Discard
         }
-        fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::Arrived<'_>) {}
+        fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::ArrivedPayload<'_>) {}
         fn sent(&mut self, _: Rank, _: &Header) {}
-        fn lost(&mut self, _: Rank, _: Lost) {}
+        fn lost(&mut self, _: Rank, _: LossReason) {}
     }
     let mut transports = group(2, Options::default());
     transports[0].connect(1);
@@ -562,7 +562,7 @@ impl Sink for Nobody {
     fn announced(&mut self, _: Rank, _: &Header) -> crate::transport::Destination {
         crate::transport::Destination::Discard
     }
-    fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::Arrived<'_>) {}
+    fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::ArrivedPayload<'_>) {}
     fn sent(&mut self, _: Rank, _: &Header) {}
-    fn lost(&mut self, _: Rank, _: Lost) {}
+    fn lost(&mut self, _: Rank, _: LossReason) {}
 }

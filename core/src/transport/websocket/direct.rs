@@ -15,7 +15,7 @@ use super::pipe::{Pipe, PipeState};
 use super::redial::Redial;
 use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
 use crate::clock::Instant;
-use crate::transport::{Interest, Lost};
+use crate::transport::{Interest, LossReason};
 use crate::wire::session::{HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session};
 
 /// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
@@ -37,7 +37,7 @@ pub(super) struct DirectPipe {
     state: PipeState,
     /// Since when there is no socket that works, and why.
     broken: Option<(Instant, String)>,
-    closing: Option<Closing>,
+    closing: Option<CloseProgress>,
     heartbeat: Heartbeat,
     /// Whoever is at the other end was dialled, or has said something that was listened to; until
     /// then one message must do.
@@ -49,12 +49,12 @@ enum End {
     /// This side dials.
     Client(Redial),
     /// The other side does, and comes through this door.
-    Server(Door),
+    Server(ArrivalSlot),
 }
 
 /// How far the closing has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closing {
+enum CloseProgress {
     /// The socket is closed behind what was sent, with this code.
     Wanted(u16),
     /// The other side's answer is waited for.
@@ -63,7 +63,7 @@ enum Closing {
 }
 
 /// Where a client that comes back finds its session.
-pub(super) type Door = Arc<Mutex<Option<Arrival>>>;
+pub(super) type ArrivalSlot = Arc<Mutex<Option<Arrival>>>;
 
 /// A client that came back: what it said, and its socket.
 pub(super) struct Arrival {
@@ -90,7 +90,7 @@ impl DirectPipe {
     pub(super) fn server(
         session: Session,
         socket: Box<dyn Socket>,
-        door: Door,
+        door: ArrivalSlot,
         now: Instant,
     ) -> DirectPipe {
         DirectPipe::new(session, End::Server(door), Some(socket), PipeState::Open, now)
@@ -206,11 +206,11 @@ impl DirectPipe {
             socket.send(Bytes::from_owner(packet));
             moved = true;
         }
-        if let Some(Closing::Wanted(code)) = self.closing
+        if let Some(CloseProgress::Wanted(code)) = self.closing
             && (code != close_code::NORMAL || self.session.is_flushed())
         {
             socket.close(code, "");
-            self.closing = Some(Closing::Said);
+            self.closing = Some(CloseProgress::Said);
             moved = true;
         }
         moved
@@ -237,16 +237,16 @@ impl DirectPipe {
         if let Some(socket) = &mut self.socket {
             socket.close(code, why);
         }
-        self.state = PipeState::Lost(Lost::Protocol(why.to_owned()));
+        self.state = PipeState::Lost(LossReason::Protocol(why.to_owned()));
         self.broken = None;
-        self.closing = Some(Closing::Said);
+        self.closing = Some(CloseProgress::Said);
     }
 
     fn socket_closed(&mut self, closed: Closed, now: Instant) {
         let Closed { clean, code, reason } = closed;
         let code = close_code::meaning(code);
         if self.closing.is_some() {
-            self.end(Lost::Goodbye);
+            self.end(LossReason::Goodbye);
             return;
         }
         let says = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -265,11 +265,11 @@ impl DirectPipe {
         match code {
             // Before the first welcome, somebody may have to try again.
             _ if broke || self.state == PipeState::Connecting => self.break_off(text, now),
-            close_code::NORMAL => self.end(Lost::Goodbye),
+            close_code::NORMAL => self.end(LossReason::Goodbye),
             close_code::PROTOCOL | close_code::UNSUPPORTED | close_code::TOO_BIG => {
-                self.end(Lost::Protocol(text));
+                self.end(LossReason::Protocol(text));
             }
-            _ => self.end(Lost::Died(text)),
+            _ => self.end(LossReason::Died(text)),
         }
     }
 
@@ -283,7 +283,7 @@ impl DirectPipe {
         if let End::Client(redial) = &mut self.end
             && let Some(why) = redial.failed(self.state == PipeState::Open, why, now)
         {
-            self.end(Lost::Unreachable(why));
+            self.end(LossReason::Unreachable(why));
         }
     }
 
@@ -297,7 +297,7 @@ impl DirectPipe {
             && now >= *since + grace
         {
             let why = format!("its WebSocket broke and was not resumed within {grace:?} ({why})");
-            self.end(Lost::Died(why));
+            self.end(LossReason::Died(why));
             return true;
         }
         let beat = self.heartbeat.beat(now);
@@ -317,7 +317,7 @@ impl DirectPipe {
         true
     }
 
-    fn end(&mut self, why: Lost) {
+    fn end(&mut self, why: LossReason) {
         self.state = PipeState::Lost(why);
         self.broken = None;
         self.end_socket();
@@ -326,7 +326,7 @@ impl DirectPipe {
     fn end_socket(&mut self) {
         self.socket = None;
         if self.closing.is_some() {
-            self.closing = Some(Closing::Done);
+            self.closing = Some(CloseProgress::Done);
         }
     }
 
@@ -379,17 +379,17 @@ impl Pipe for DirectPipe {
             return;
         }
         let code = if orderly { close_code::NORMAL } else { close_code::GOING_AWAY };
-        self.closing = Some(Closing::Wanted(code));
+        self.closing = Some(CloseProgress::Wanted(code));
         // Whoever was never welcomed has nothing to take leave of.
         if self.state == PipeState::Connecting || self.is_over() {
-            self.end(Lost::Goodbye);
+            self.end(LossReason::Goodbye);
         }
         self.pump();
     }
 
     fn is_flushed(&self) -> bool {
         match self.closing {
-            Some(closing) => closing == Closing::Done,
+            Some(closing) => closing == CloseProgress::Done,
             None => {
                 let left = self.socket.as_ref().is_some_and(|socket| socket.buffered() == 0);
                 left && self.session.is_flushed()

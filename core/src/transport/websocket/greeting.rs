@@ -7,7 +7,7 @@ use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// What a chunk that came before any frame means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Greeted {
+pub(super) enum GreetingResult {
     /// The other side is the peer: frames may follow.
     Accepted,
     /// As above, once it got this answer.
@@ -20,16 +20,16 @@ pub(super) enum Greeted {
 
 /// Judges the first `chunk` of the peer that this rank would greet with `ours`; `said`: it has
 /// done so.
-pub(super) fn judge(chunk: &[u8], ours: &Hello, said: bool) -> Greeted {
+pub(super) fn judge(chunk: &[u8], ours: &Hello, said: bool) -> GreetingResult {
     if said && let Some(greeted) = welcomed(chunk, ours) {
         return greeted;
     }
     match Hello::decode(chunk) {
-        Err(error) => Greeted::Hopeless(error.to_string()),
+        Err(error) => GreetingResult::Hopeless(error.to_string()),
         Ok(theirs) => match check(&theirs, ours) {
-            Err(refusal) => Greeted::Refused(answer(ours, Some(refusal)), refusal),
-            Ok(()) if said => Greeted::Accepted,
-            Ok(()) => Greeted::Answer(answer(ours, None)),
+            Err(refusal) => GreetingResult::Refused(answer(ours, Some(refusal)), refusal),
+            Ok(()) if said => GreetingResult::Accepted,
+            Ok(()) => GreetingResult::Answer(answer(ours, None)),
         },
     }
 }
@@ -47,12 +47,14 @@ fn check(theirs: &Hello, ours: &Hello) -> Result<(), Refusal> {
 }
 
 /// What a welcome means; `None` if `chunk` is none.
-fn welcomed(chunk: &[u8], ours: &Hello) -> Option<Greeted> {
+fn welcomed(chunk: &[u8], ours: &Hello) -> Option<GreetingResult> {
     let Welcome { rank, refusal, .. } = Welcome::decode(chunk).ok()?;
     Some(match refusal {
-        Some(refusal) => Greeted::Hopeless(refusal.to_string()),
-        None if rank != ours.target => Greeted::Hopeless("another rank answers there".to_owned()),
-        None => Greeted::Accepted,
+        Some(refusal) => GreetingResult::Hopeless(refusal.to_string()),
+        None if rank != ours.target => {
+            GreetingResult::Hopeless("another rank answers there".to_owned())
+        }
+        None => GreetingResult::Accepted,
     })
 }
 
@@ -70,9 +72,11 @@ mod tests {
     #[test]
     fn a_hello_is_answered_and_two_that_cross_are_enough() {
         let (ours, theirs) = (hello(0, 2), hello(2, 0).encode());
-        let Greeted::Answer(answer) = judge(&theirs, &ours, false) else { panic!("no answer") };
-        assert_eq!(judge(&answer, &hello(2, 0), true), Greeted::Accepted);
-        assert_eq!(judge(&theirs, &ours, true), Greeted::Accepted);
+        let GreetingResult::Answer(answer) = judge(&theirs, &ours, false) else {
+            panic!("no answer")
+        };
+        assert_eq!(judge(&answer, &hello(2, 0), true), GreetingResult::Accepted);
+        assert_eq!(judge(&theirs, &ours, true), GreetingResult::Accepted);
     }
 
     #[test]
@@ -84,20 +88,22 @@ mod tests {
             (hello(2, 3), Refusal::Rank),
             (other_group, Refusal::Token),
         ] {
-            let Greeted::Refused(answer, refusal) = judge(&theirs.encode(), &ours, true) else {
+            let GreetingResult::Refused(answer, refusal) = judge(&theirs.encode(), &ours, true)
+            else {
                 panic!("{theirs:?} was taken")
             };
             assert_eq!(refusal, why);
             let told = judge(&answer, &hello(2, 0), true);
-            assert_eq!(told, Greeted::Hopeless(why.to_string()));
+            assert_eq!(told, GreetingResult::Hopeless(why.to_string()));
         }
-        let Greeted::Answer(other) = judge(&hello(2, 1).encode(), &hello(1, 2), false) else {
+        let GreetingResult::Answer(other) = judge(&hello(2, 1).encode(), &hello(1, 2), false)
+        else {
             panic!("no answer")
         };
-        assert!(matches!(judge(&other, &hello(2, 0), true), Greeted::Hopeless(_)));
+        assert!(matches!(judge(&other, &hello(2, 0), true), GreetingResult::Hopeless(_)));
         // A welcome that nobody asked for, and no handshake at all.
-        assert!(matches!(judge(&other, &ours, false), Greeted::Hopeless(_)));
-        assert!(matches!(judge(b"GET /", &ours, true), Greeted::Hopeless(_)));
-        assert!(matches!(judge(&[], &ours, true), Greeted::Hopeless(_)));
+        assert!(matches!(judge(&other, &ours, false), GreetingResult::Hopeless(_)));
+        assert!(matches!(judge(b"GET /", &ours, true), GreetingResult::Hopeless(_)));
+        assert!(matches!(judge(&[], &ours, true), GreetingResult::Hopeless(_)));
     }
 }

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 
 use crate::clock::Instant;
 
-use super::greeting::{Greeted, judge};
+use super::greeting::{GreetingResult, judge};
 use super::pipe::{CHUNK_BYTES, MAX_CHUNK_BYTES, Pipe, PipeState};
 use crate::transport::stream::{Flushed, Inbox, Outbox, Spare};
-use crate::transport::{Lost, Rank, Sink};
+use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 use crate::wire::handshake::Hello;
 
@@ -41,15 +41,15 @@ pub(super) enum Stage {
     /// Frames go through.
     Open,
     /// It is gone. If nobody wanted it before, the sink is told when somebody does.
-    Lost { untold: Option<Lost> },
+    Lost { untold: Option<LossReason> },
 }
 
 /// What moving a peer brought.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(super) struct PeerProgress {
     pub(super) moved: bool,
     /// It is gone.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LossReason>,
 }
 
 impl Peer {
@@ -75,9 +75,9 @@ impl Peer {
         gathered: &mut Vec<u8>,
         spare: &mut Spare,
         sink: &mut dyn Sink,
-    ) -> Moved {
+    ) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
-            return Moved::default();
+            return PeerProgress::default();
         };
         let mut moved = pipe.advance(now);
         let mut lost = None;
@@ -92,7 +92,7 @@ impl Peer {
             moved |= received.moved || flushed;
             lost = received.lost;
         }
-        Moved { moved: moved || lost.is_some(), lost }
+        PeerProgress { moved: moved || lost.is_some(), lost }
     }
 
     /// Gives frames to the pipe as long as it has room; whether any byte left.
@@ -135,7 +135,7 @@ impl Peer {
     }
 
     /// The peer is gone: takes the pipe, drops the rest.
-    pub(super) fn lose(&mut self, untold: Option<Lost>) -> Option<Box<dyn Pipe>> {
+    pub(super) fn lose(&mut self, untold: Option<LossReason>) -> Option<Box<dyn Pipe>> {
         self.stage = Stage::Lost { untold };
         self.outbox.clear();
         self.inbox.abandon();
@@ -145,9 +145,9 @@ impl Peer {
     }
 
     /// The handshake, as far as it goes now.
-    fn greet(&mut self, hello: &Hello) -> Moved {
+    fn greet(&mut self, hello: &Hello) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
-            return Moved::default();
+            return PeerProgress::default();
         };
         let mut moved = false;
         let mut said = matches!(self.stage, Stage::Greeting { said: true });
@@ -156,48 +156,48 @@ impl Peer {
             self.stage = Stage::Greeting { said: true };
             (said, moved) = (true, true);
         }
-        let hopeless = |why| Moved { moved: true, lost: Some(Lost::Unreachable(why)) };
+        let hopeless = |why| PeerProgress { moved: true, lost: Some(LossReason::Unreachable(why)) };
         let Some(chunk) = pipe.receive() else {
             return match pipe.state() {
                 PipeState::Lost(why) => hopeless(why_text(why)),
-                PipeState::Connecting | PipeState::Open => Moved { moved, lost: None },
+                PipeState::Connecting | PipeState::Open => PeerProgress { moved, lost: None },
             };
         };
         match judge(&chunk, hello, said) {
-            Greeted::Accepted => {}
+            GreetingResult::Accepted => {}
             // A pipe over which nothing was sent yet has room for it.
-            Greeted::Answer(answer) => pipe.send(&[&answer]),
-            Greeted::Refused(answer, refusal) => {
+            GreetingResult::Answer(answer) => pipe.send(&[&answer]),
+            GreetingResult::Refused(answer, refusal) => {
                 pipe.send(&[&answer]);
                 return hopeless(format!("this rank refused it: {refusal}"));
             }
-            Greeted::Hopeless(why) => return hopeless(why),
+            GreetingResult::Hopeless(why) => return hopeless(why),
         }
         self.stage = Stage::Open;
-        Moved { moved: true, lost: None }
+        PeerProgress { moved: true, lost: None }
     }
 
     /// Takes in what came.
-    fn receive(&mut self, peer: Rank, spare: &mut Spare, sink: &mut dyn Sink) -> Moved {
+    fn receive(&mut self, peer: Rank, spare: &mut Spare, sink: &mut dyn Sink) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
-            return Moved::default();
+            return PeerProgress::default();
         };
         let mut total_bytes = 0;
         while total_bytes < TURN_BYTES {
             let Some(chunk) = pipe.receive() else { break };
             total_bytes += chunk.len();
             if let Err(why) = self.inbox.parse(&chunk, spare, peer, sink) {
-                return Moved { moved: true, lost: Some(why) };
+                return PeerProgress { moved: true, lost: Some(why) };
             }
         }
         let lost = match pipe.state() {
             // What came before is told first.
             PipeState::Lost(_) if total_bytes > 0 => None,
-            PipeState::Lost(Lost::Died(why)) => Some(self.inbox.cut_off(&why)),
+            PipeState::Lost(LossReason::Died(why)) => Some(self.inbox.cut_off(&why)),
             PipeState::Lost(why) => Some(why),
             PipeState::Connecting | PipeState::Open => None,
         };
-        Moved { moved: total_bytes > 0, lost }
+        PeerProgress { moved: total_bytes > 0, lost }
     }
 }
 
@@ -243,9 +243,9 @@ fn cut<'a>(pieces: &[&'a [u8]], mut skip: usize, mut take: usize) -> [&'a [u8]; 
     parts
 }
 
-fn why_text(why: Lost) -> String {
+fn why_text(why: LossReason) -> String {
     match why {
-        Lost::Goodbye => "it has left already".to_owned(),
-        Lost::Died(why) | Lost::Unreachable(why) | Lost::Protocol(why) => why,
+        LossReason::Goodbye => "it has left already".to_owned(),
+        LossReason::Died(why) | LossReason::Unreachable(why) | LossReason::Protocol(why) => why,
     }
 }

@@ -4,7 +4,7 @@
 use crate::clock::Instant;
 use bytes::Bytes;
 
-use crate::transport::{Interest, Lost};
+use crate::transport::{Interest, LossReason};
 use crate::wire::channel::RelayHeader;
 use crate::wire::frame::Header;
 use crate::wire::session::HEADER_BYTES;
@@ -25,8 +25,8 @@ pub enum PipeState {
     Connecting,
     /// Chunks may be sent. It stays so while a broken connection is being resumed.
     Open,
-    /// It is over: [`Lost::Goodbye`] if the other side closed it in order.
-    Lost(Lost),
+    /// It is over: [`LossReason::Goodbye`] if the other side closed it in order.
+    Lost(LossReason),
 }
 
 /// A pipe of chunks. Nothing in it blocks. Dropping it says nothing to the other side, which finds

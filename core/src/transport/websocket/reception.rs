@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::direct::{Arrival, DirectPipe, Door, WINDOW_BYTES};
+use super::direct::{Arrival, ArrivalSlot, DirectPipe, WINDOW_BYTES};
 use super::pipe::{Acceptor, Pipe};
 use super::socket::{Socket, SocketEvent, close_code};
 use crate::clock::Instant;
@@ -57,13 +57,13 @@ pub(super) struct Reception {
     options: ReceptionOptions,
     /// The next socket that came, if any.
     source: Source,
-    fresh: VecDeque<Fresh>,
+    fresh: VecDeque<FreshSocket>,
     doors: HashMap<ResumeToken, Weak<Mutex<Option<Arrival>>>>,
     ready: VecDeque<DirectPipe>,
 }
 
 /// A socket that has not said anything.
-struct Fresh {
+struct FreshSocket {
     socket: Box<dyn Socket>,
     until: Instant,
     /// It was refused; its end is waited for.
@@ -72,16 +72,16 @@ struct Fresh {
     events: usize,
 }
 
-impl Fresh {
-    fn new(socket: Box<dyn Socket>, until: Instant) -> Fresh {
-        Fresh { socket, until, refused: false, events: 0 }
+impl FreshSocket {
+    fn new(socket: Box<dyn Socket>, until: Instant) -> FreshSocket {
+        FreshSocket { socket, until, refused: false, events: 0 }
     }
 
     /// Tells it why it is sent away.
-    fn refused(mut socket: Box<dyn Socket>, code: u16, why: &str, now: Instant) -> Fresh {
+    fn refused(mut socket: Box<dyn Socket>, code: u16, why: &str, now: Instant) -> FreshSocket {
         tracing::debug!(why, "refused a WebSocket");
         socket.close(code, why);
-        Fresh { refused: true, ..Fresh::new(socket, now + FAREWELL) }
+        FreshSocket { refused: true, ..FreshSocket::new(socket, now + FAREWELL) }
     }
 }
 
@@ -92,7 +92,7 @@ impl Reception {
     }
 
     /// Hears what `fresh` says; gives it back if there is more to wait for.
-    fn hear(&mut self, mut fresh: Fresh, now: Instant) -> (bool, Option<Fresh>) {
+    fn hear(&mut self, mut fresh: FreshSocket, now: Instant) -> (bool, Option<FreshSocket>) {
         for turn in 0..TURN_EVENTS {
             let Some(event) = fresh.socket.receive() else {
                 let moved = turn > 0;
@@ -105,13 +105,13 @@ impl Reception {
                     let Err((socket, code, why)) = self.open(fresh.socket, &packet, now) else {
                         return (true, None);
                     };
-                    fresh = Fresh::refused(socket, code, &why, now);
+                    fresh = FreshSocket::refused(socket, code, &why, now);
                 }
                 _ if fresh.events <= MAX_EVENTS => {}
                 _ if fresh.refused => return (true, None),
                 _ => {
                     let why = "too many pings, and no hello";
-                    fresh = Fresh::refused(fresh.socket, close_code::POLICY, why, now);
+                    fresh = FreshSocket::refused(fresh.socket, close_code::POLICY, why, now);
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Reception {
             Ok(Err(why)) => return Err((socket, why.close_code(), why.to_string())),
             Err(error) => return Err((socket, close_code::POLICY, error.to_string())),
         };
-        let door = Door::default();
+        let door = ArrivalSlot::default();
         self.doors.retain(|_, door| door.strong_count() > 0);
         self.doors.insert(token, Arc::downgrade(&door));
         self.ready.push_back(DirectPipe::server(session, socket, door, now));
@@ -175,7 +175,7 @@ impl Acceptor for Reception {
                 self.fresh.pop_front();
             }
             let until = now + self.options.hello_timeout;
-            self.fresh.push_back(Fresh::new(socket, until));
+            self.fresh.push_back(FreshSocket::new(socket, until));
             moved = true;
         }
         for _ in 0..self.fresh.len() {

@@ -10,7 +10,7 @@ use super::pending_connections::PendingConnections;
 use super::pipe::{Acceptor, Pipe};
 use crate::transport::notice::{self, Notice};
 use crate::transport::stream::Spare;
-use crate::transport::{Interest, Lost, Payload, Rank, Sink, Transport};
+use crate::transport::{Interest, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
@@ -126,10 +126,10 @@ fn peer(route: Route) -> Peer {
         Route::Awaited => Peer::new(None, Stage::Idle),
         Route::Elsewhere => {
             let why = "it is not reached by WebSocket".to_owned();
-            Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
+            Peer::new(None, Stage::Lost { untold: Some(LossReason::Unreachable(why)) })
         }
         Route::Unreachable(why) => {
-            Peer::new(None, Stage::Lost { untold: Some(Lost::Unreachable(why)) })
+            Peer::new(None, Stage::Lost { untold: Some(LossReason::Unreachable(why)) })
         }
     }
 }
@@ -309,7 +309,7 @@ impl WebSocketTransport {
                 Some(_) => format!("it did not answer within {timeout:?}"),
                 None => format!("it did not open its WebSocket to this rank within {timeout:?}"),
             };
-            outcome.lost = Some(Lost::Unreachable(why));
+            outcome.lost = Some(LossReason::Unreachable(why));
         }
         if let Some(why) = outcome.lost {
             self.lose(peer, why, now);
@@ -319,7 +319,7 @@ impl WebSocketTransport {
     }
 
     /// Gives `peer` up.
-    fn lose(&mut self, peer: Rank, why: Lost, now: Instant) {
+    fn lose(&mut self, peer: Rank, why: LossReason, now: Instant) {
         let entry = &mut self.peers[peer as usize];
         let told = matches!(entry.stage, Stage::Open) || entry.wanted_since.is_some();
         let untold = (!told).then(|| why.clone());

@@ -31,7 +31,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use packet::{Decoded, ack, decode};
+use packet::{DecodedPacket, ack, decode};
 
 pub use packet::{
     HEADER_BYTES, Hello, MAX_BODY_BYTES, MAX_PACKET_BYTES, MAX_WINDOW_BYTES, MESSAGE_COST_BYTES,
@@ -244,8 +244,8 @@ impl Session {
     /// The session is over: the other side, or something between, does not follow the protocol.
     pub fn receive(&mut self, packet: Vec<u8>) -> Result<Received, Violation> {
         match (decode(packet).ok_or(Violation::Malformed)?, self.socket) {
-            (Decoded::Welcome(welcome), Socket::Opening) => self.welcomed(&welcome),
-            (Decoded::Data { number, taken, message }, Socket::Open) => {
+            (DecodedPacket::Welcome(welcome), Socket::Opening) => self.welcomed(&welcome),
+            (DecodedPacket::Data { number, taken, message }, Socket::Open) => {
                 self.acknowledged(taken)?;
                 let expected = self.received + 1;
                 if number != expected {
@@ -259,7 +259,7 @@ impl Session {
                 self.inbox.push_back(message);
                 Ok(Received::Message)
             }
-            (Decoded::Ack { taken }, Socket::Open) => {
+            (DecodedPacket::Ack { taken }, Socket::Open) => {
                 if self.acknowledged(taken)? {
                     return Ok(Received::Ack);
                 }

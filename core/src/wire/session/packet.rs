@@ -107,7 +107,7 @@ impl Packet {
 
 /// A packet that was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decoded {
+pub(super) enum DecodedPacket {
     Hello(Hello),
     Welcome(Welcome),
     Data { number: u64, taken: u64, message: Message },
@@ -216,10 +216,10 @@ pub(super) fn ack(taken: u64) -> Packet {
 }
 
 /// Reads any packet; `None` if it is none.
-pub(super) fn decode(packet: Vec<u8>) -> Option<Decoded> {
+pub(super) fn decode(packet: Vec<u8>) -> Option<DecodedPacket> {
     match *packet.first()? {
-        HELLO => Hello::decode(&packet).map(Decoded::Hello),
-        WELCOME => Welcome::decode(&packet).map(Decoded::Welcome),
+        HELLO => Hello::decode(&packet).map(DecodedPacket::Hello),
+        WELCOME => Welcome::decode(&packet).map(DecodedPacket::Welcome),
         DATA => {
             let in_limits = (HEADER_BYTES..=MAX_PACKET_BYTES).contains(&packet.len());
             if !in_limits || packet[2..8] != [0; 6] {
@@ -227,10 +227,10 @@ pub(super) fn decode(packet: Vec<u8>) -> Option<Decoded> {
             }
             let (number, taken) = (u64_at(&packet, 8)?, u64_at(&packet, 16)?);
             let message = Message { channel: packet[1], packet };
-            Some(Decoded::Data { number, taken, message })
+            Some(DecodedPacket::Data { number, taken, message })
         }
         ACK if packet.len() == ACK_BYTES && packet[1..8] == [0; 7] => {
-            Some(Decoded::Ack { taken: u64_at(&packet, 8)? })
+            Some(DecodedPacket::Ack { taken: u64_at(&packet, 8)? })
         }
         _ => None,
     }

@@ -13,13 +13,13 @@ use serde::Serialize;
 use super::arguments::programs;
 use super::build::Build;
 use super::files;
-use super::find::Found;
-use super::library::{Contender, Language, Library, Manner, Memory, Peer};
+use super::find::FoundPrograms;
+use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::machine::{self, Machine};
 use super::messages::{Answer, Command};
 use super::rank::monotonic_s;
 use super::scripts::Scripts;
-use super::team::{Team, Terms, Trouble};
+use super::team::{Limits, Team, TeamError};
 use super::{EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, interruption, not_measured, say};
 
 /// How much earlier rank 0 begins, where the store is to be up before the others come.
@@ -75,7 +75,7 @@ pub(crate) struct StartArguments {
 /// What is there when the ranks are told to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Before {
+enum StartCondition {
     /// Nothing.
     AtOnce,
     /// Rank 0 and its store.
@@ -98,7 +98,7 @@ struct Report {
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     ranks: u32,
-    before: Before,
+    before: StartCondition,
     contender: String,
     versions: std::collections::BTreeMap<String, String>,
     /// Medians of the turns: until all were members, and until all had reduced.
@@ -126,8 +126,8 @@ pub(super) fn run(arguments: &StartArguments) -> i32 {
             say(&not_measured(&absent));
             EXIT_INCOMPLETE
         }
-        Err(Trouble::Interrupted) => EXIT_INTERRUPTED,
-        Err(Trouble::Failed(message)) => {
+        Err(TeamError::Interrupted) => EXIT_INTERRUPTED,
+        Err(TeamError::Failed(message)) => {
             say(&message);
             1
         }
@@ -139,7 +139,7 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
         name,
         library,
         memory: Memory::User,
-        manner: Manner::Ordinary,
+        manner: CallStyle::Ordinary,
         environment: Vec::new(),
         lacking: Vec::new(),
     };
@@ -158,14 +158,14 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
 }
 
 /// Measures, and returns the names of contenders that are not there.
-fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<String>, Trouble> {
-    let programs = programs(&arguments.python).map_err(Trouble::Failed)?;
+fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<String>, TeamError> {
+    let programs = programs(&arguments.python).map_err(TeamError::Failed)?;
     let scripts = Scripts::write().map_err(|error| {
-        Trouble::Failed(format!("cannot write the script of Python's ranks: {error}"))
+        TeamError::Failed(format!("cannot write the script of Python's ranks: {error}"))
     })?;
-    let terms = Terms {
+    let terms = Limits {
         limit: Duration::from_secs(arguments.timeout),
-        interrupted: interruption().map_err(Trouble::Failed)?,
+        interrupted: interruption().map_err(TeamError::Failed)?,
         script: scripts.python(),
     };
     let (mut present, mut absent) = (Vec::new(), Vec::new());
@@ -182,12 +182,12 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
         say("nothing is left to measure");
         return Ok(absent);
     }
-    files::check(arguments.json.as_deref()).map_err(Trouble::Failed)?;
+    files::check(arguments.json.as_deref()).map_err(TeamError::Failed)?;
     let load_before = machine::load();
     show::header();
     let mut rows = Vec::new();
     for &ranks in &arguments.ranks {
-        for before in [Before::StoreUp, Before::AtOnce] {
+        for before in [StartCondition::StoreUp, StartCondition::AtOnce] {
             let measured = compare(&present, ranks, before, arguments.turns, &terms)?;
             show::rows(&measured);
             rows.extend(measured);
@@ -204,20 +204,20 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
         rows,
     };
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-    files::write(path, &(text + "\n")).map_err(Trouble::Failed)?;
+    files::write(path, &(text + "\n")).map_err(TeamError::Failed)?;
     Ok(absent)
 }
 
 /// All contenders in turn, from the same beginning.
 fn compare(
-    contenders: &[(&Contender, Found)],
+    contenders: &[(&Contender, FoundPrograms)],
     ranks: u32,
-    before: Before,
+    before: StartCondition,
     turns: u32,
-    terms: &Terms,
-) -> Result<Vec<Row>, Trouble> {
+    terms: &Limits,
+) -> Result<Vec<Row>, TeamError> {
     let starts = |contender: &Contender| match contender.library {
-        Library::Peer(peer) => !(peer.is_mpi() && before == Before::StoreUp),
+        Library::Peer(peer) => !(peer.is_mpi() && before == StartCondition::StoreUp),
         Library::Polyrank(_) => true,
     };
     let contenders: Vec<_> = contenders.iter().filter(|(one, _)| starts(one)).collect();
@@ -258,7 +258,7 @@ fn compare(
 }
 
 /// What one start was like.
-struct Started {
+struct StartMeasurement {
     member_ms: f64,
     reduced_ms: f64,
     memory_bytes: Option<u64>,
@@ -267,13 +267,13 @@ struct Started {
 
 fn start(
     contender: &Contender,
-    found: &Found,
+    found: &FoundPrograms,
     ranks: u32,
-    before: Before,
-    terms: &Terms,
-) -> Result<Started, Trouble> {
+    before: StartCondition,
+    terms: &Limits,
+) -> Result<StartMeasurement, TeamError> {
     let mut team = Team::load(contender, found, ranks, terms)?;
-    let first = usize::from(before == Before::StoreUp && ranks > 1);
+    let first = usize::from(before == StartCondition::StoreUp && ranks > 1);
     if first > 0 {
         team.send(0..first, &Command::Join)?;
         std::thread::sleep(HEAD_START);
@@ -284,7 +284,7 @@ fn start(
     let mut all_versions = std::collections::BTreeMap::new();
     for answer in team.answers()? {
         let Answer::Joined { member_s, reduced_s, versions } = answer else {
-            return Err(Trouble::Failed(format!("{}: a rank answers {answer:?}", team.name)));
+            return Err(TeamError::Failed(format!("{}: a rank answers {answer:?}", team.name)));
         };
         last_member_s = member_s.max(last_member_s);
         last_reduced_s = reduced_s.max(last_reduced_s);
@@ -296,7 +296,7 @@ fn start(
     });
     let memory_bytes = memory.max();
     team.end()?;
-    Ok(Started {
+    Ok(StartMeasurement {
         memory_bytes,
         member_ms: (last_member_s - word_s) * 1e3,
         reduced_ms: (last_reduced_s - word_s) * 1e3,

@@ -1,6 +1,6 @@
 //! The table of `polyrank bench start` on the terminal. Knows nothing of how it was measured.
 
-use super::{Before, Row, files};
+use super::{Row, StartCondition, files};
 
 /// The line above the first row.
 pub(super) fn header() {
@@ -15,8 +15,8 @@ pub(super) fn header() {
 pub(super) fn rows(rows: &[Row]) {
     for row in rows {
         let before = match row.before {
-            Before::AtOnce => "at once",
-            Before::StoreUp => "store up",
+            StartCondition::AtOnce => "at once",
+            StartCondition::StoreUp => "store up",
         };
         let least = row.turns_ms.iter().copied().fold(f64::INFINITY, f64::min);
         let most = row.turns_ms.iter().copied().fold(0.0, f64::max);

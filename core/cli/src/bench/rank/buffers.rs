@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::storage::{Number, Storage};
-use crate::bench::library::{Manner, Memory};
+use crate::bench::library::{CallStyle, Memory};
 use crate::bench::messages::Case;
 use crate::bench::operation::{Form, Operation};
 use crate::bench::pattern::Pattern;
@@ -15,7 +15,7 @@ use polyrank::options::GatherOptions;
 use polyrank::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result, Tensor};
 
 /// A case that can be carried out.
-pub(super) trait Prepared {
+pub(super) trait PreparedCase {
     /// Calls once with known contents; how many elements of the result are wrong.
     fn check(&mut self) -> Result<u64>;
     /// Calls so many times: seconds of the clock, and of the process.
@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) rank: u32,
     pub(super) ranks: u32,
     pub(super) memory: Memory,
-    pub(super) manner: Manner,
+    pub(super) manner: CallStyle,
 }
 
 /// Makes the buffers of `case`.
@@ -42,12 +42,12 @@ pub(super) fn prepare(
     case: &Case,
     dtype: DType,
     member: &Member,
-) -> std::result::Result<Box<dyn Prepared>, String> {
+) -> std::result::Result<Box<dyn PreparedCase>, String> {
     if !case.reduction.fits(dtype) && case.operation.reduces() {
         return Err(format!("{} of {} has no meaning", case.reduction.name(), dtype.name()));
     }
     let is_allreduce = case.operation == Operation::Allreduce && case.form == Form::InPlace;
-    if member.manner == Manner::Prepared && !is_allreduce {
+    if member.manner == CallStyle::Prepared && !is_allreduce {
         return Err("only an allreduce in place can be prepared".to_owned());
     }
     let place = (case, member);
@@ -88,7 +88,7 @@ struct Buffers<T, S> {
     calls: u64,
 }
 
-fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prepared>, String> {
+fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn PreparedCase>, String> {
     let (case, member) = place;
     let count = case.count as usize;
     let (mut input, mut output) = lengths(case, count, member.ranks as usize);
@@ -96,7 +96,7 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
         input = input.max(output);
         output = input;
     }
-    if member.manner == Manner::Ordinary && member.memory == Memory::User {
+    if member.manner == CallStyle::Ordinary && member.memory == Memory::User {
         let made = [input, output].map(|length| vec![T::default(); length]);
         return Ok(Box::new(Buffers::<T, Vec<T>>::new(case, member, made, None)));
     }
@@ -111,7 +111,7 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
         return Err("there is not so much memory".to_owned());
     };
     let prepared = match (&member.group, member.manner) {
-        (Some(group), Manner::Prepared) => {
+        (Some(group), CallStyle::Prepared) => {
             let op = case.reduction.reduce_op();
             let prepared = group.prepare_allreduce(output.clone(), op);
             Some(prepared.map_err(|error| error.to_string())?)
@@ -251,7 +251,7 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
     }
 }
 
-impl<T: Number, S: Storage<T>> Prepared for Buffers<T, S> {
+impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
     fn check(&mut self) -> Result<u64> {
         let Buffers { rank, ranks, .. } = *self;
         let Case { operation, reduction, count, .. } = self.case;

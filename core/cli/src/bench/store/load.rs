@@ -27,14 +27,14 @@ const LEAST: Duration = Duration::from_millis(1);
 
 /// Where a server lets clients in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum ServerAddress {
     /// A port of this host.
     Tcp(u16),
     /// A socket of this host that is no file, by name.
     Local(Vec<u8>),
 }
 
-impl Door {
+impl ServerAddress {
     fn open(&self) -> io::Result<Socket> {
         let (domain, address) = match self {
             Self::Tcp(port) => {
@@ -63,7 +63,7 @@ impl Door {
     }
 
     /// The door of the same server that its clients on this host take, if it has one.
-    pub(super) fn nearest(&self) -> io::Result<Option<Door>> {
+    pub(super) fn nearest(&self) -> io::Result<Option<ServerAddress>> {
         let mut socket = self.open()?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.write_all(&[&HELLO[..], &check(LOCAL_NAME)].concat())?;
@@ -77,7 +77,7 @@ impl Door {
         socket.read_exact(&mut bytes)?;
         let mut name = vec![0; usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0).min(107)];
         socket.read_exact(&mut name)?;
-        Ok(Some(Door::Local(name)))
+        Ok(Some(ServerAddress::Local(name)))
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Run {
 
 impl Clients {
     /// Connects so many clients, one after the other; how long it took.
-    pub(super) fn connect(door: &Door, clients: usize) -> io::Result<(Clients, Duration)> {
+    pub(super) fn connect(door: &ServerAddress, clients: usize) -> io::Result<(Clients, Duration)> {
         let needed = clients as u64 + OTHER_FILES;
         raise_open_files(needed).map_err(|limit| {
             let message = format!(
@@ -162,7 +162,7 @@ impl Clients {
         let begin = Instant::now();
         let counted = begin + length.mul_f64(WARM_UP);
         let end = counted + length;
-        let mut course = Course { counted, end, times_ns: Vec::new(), operations: 0, waiting: 0 };
+        let mut course = LoadTurn { counted, end, times_ns: Vec::new(), operations: 0, waiting: 0 };
         for client in &mut self.clients {
             client.ask(begin)?;
             course.waiting += 1;
@@ -190,7 +190,7 @@ impl Clients {
 }
 
 /// One turn while it lasts.
-struct Course {
+struct LoadTurn {
     /// From here on answers count.
     counted: Instant,
     end: Instant,
@@ -199,7 +199,7 @@ struct Course {
     waiting: usize,
 }
 
-impl Course {
+impl LoadTurn {
     fn result(mut self, length: Duration) -> Run {
         self.times_ns.sort_unstable();
         let of = |share: f64| {
@@ -231,7 +231,7 @@ impl Client {
     }
 
     /// Takes what has come, and asks again if that was the whole reply.
-    fn hear(&mut self, course: &mut Course) -> io::Result<()> {
+    fn hear(&mut self, course: &mut LoadTurn) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         let wanted = self.missing.min(buffer.len());
         match self.stream.read(&mut buffer[..wanted]) {

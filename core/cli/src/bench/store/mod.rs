@@ -113,10 +113,10 @@ struct Row {
 /// Runs the benchmark; the exit code.
 pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
     match measure(arguments) {
-        Ok(Ending::Complete) => 0,
+        Ok(Completeness::Complete) => 0,
         // What was left out has been told.
-        Ok(Ending::LeftOut) => 1,
-        Ok(Ending::Absent) => {
+        Ok(Completeness::LeftOut) => 1,
+        Ok(Completeness::Absent) => {
             say(&not_measured(&["torch".to_owned()]));
             EXIT_INCOMPLETE
         }
@@ -128,7 +128,7 @@ pub(super) fn run(arguments: &StoreBenchArguments) -> i32 {
 }
 
 /// What was measured of what was asked for.
-enum Ending {
+enum Completeness {
     Complete,
     /// A server failed.
     LeftOut,
@@ -136,7 +136,7 @@ enum Ending {
     Absent,
 }
 
-fn measure(arguments: &StoreBenchArguments) -> Result<Ending, String> {
+fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
             format!("there is no request `{name}`; there are set, get, add, wait, set+get")
@@ -172,9 +172,9 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Ending, String> {
         rows.extend(measured);
     }
     let ending = match missing.len() - usize::from(is_absent) {
-        0 if is_absent => Ending::Absent,
-        0 => Ending::Complete,
-        _ => Ending::LeftOut,
+        0 if is_absent => Completeness::Absent,
+        0 => Completeness::Complete,
+        _ => Completeness::LeftOut,
     };
     let Some(path) = &arguments.json else { return Ok(ending) };
     let report = Report {

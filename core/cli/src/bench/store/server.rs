@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::thread;
 
-use super::load::Door;
+use super::load::ServerAddress;
 use crate::itself;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::die_with_launcher;
@@ -16,7 +16,7 @@ use polyrank::env::variable;
 /// A server that listens, at one of its doors.
 pub(super) struct Server {
     pub(super) name: String,
-    pub(super) door: Door,
+    pub(super) door: ServerAddress,
     process: Rc<Process>,
 }
 
@@ -101,7 +101,7 @@ impl Server {
             }
             let port = line.trim().strip_prefix("tcp://").and_then(|url| url.rsplit_once(':'));
             if let Some(port) = port.and_then(|(_, port)| port.parse().ok()) {
-                return Ok(Server { name, door: Door::Tcp(port), process });
+                return Ok(Server { name, door: ServerAddress::Tcp(port), process });
             }
         }
         // What it wrote is read to its end, which comes with its own.

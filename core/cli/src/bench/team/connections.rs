@@ -13,7 +13,7 @@ use rustix::process::Pid;
 
 use crate::bench::messages::{Answer, LONGEST_LINE_BYTES};
 use crate::launch::process::wait_for_end;
-use crate::launch::report::Ending;
+use crate::launch::report::ProcessEnd;
 
 /// Something that happened. Ranks and processes are known by number.
 #[derive(Debug)]
@@ -24,15 +24,15 @@ pub(super) enum Event {
     /// A rank's connection ended, or carries what is no answer.
     Broken(usize, String),
     /// A process ended.
-    Ended(usize, Ending),
+    Ended(usize, ProcessEnd),
 }
 
 /// Lets ranks in for as long as it lives.
-pub(super) struct Door {
+pub(super) struct AcceptGuard {
     closed: Arc<AtomicBool>,
 }
 
-impl Door {
+impl AcceptGuard {
     /// Reads every connection to `listener`, each until its end.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Door {
         token: String,
         ranks: usize,
         events: Sender<Event>,
-    ) -> io::Result<Door> {
+    ) -> io::Result<AcceptGuard> {
         listener.set_nonblocking(true)?;
         let closed = Arc::new(AtomicBool::new(false));
         let is_closed = closed.clone();
@@ -58,11 +58,11 @@ impl Door {
                 }
             }
         });
-        Ok(Door { closed })
+        Ok(AcceptGuard { closed })
     }
 }
 
-impl Drop for Door {
+impl Drop for AcceptGuard {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
     }

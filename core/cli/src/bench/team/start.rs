@@ -8,9 +8,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-use super::connections::{Door, Event, watch};
-use super::{Member, Team, Terms, Trouble};
-use crate::bench::find::Found;
+use super::connections::{AcceptGuard, Event, watch};
+use super::{Limits, Member, Team, TeamError};
+use crate::bench::find::FoundPrograms;
 use crate::bench::library::{Contender, Language, Library, Peer};
 use crate::bench::messages::Answer;
 use crate::bench::rank::{Assignment, VARIABLE};
@@ -35,11 +35,11 @@ pub(super) enum Until {
 
 pub(super) fn start(
     contender: &Contender,
-    found: &Found,
+    found: &FoundPrograms,
     ranks: u32,
     until: Until,
-    terms: &Terms,
-) -> Result<Team, Trouble> {
+    terms: &Limits,
+) -> Result<Team, TeamError> {
     let (events, inbox) = channel();
     let mut team = Team {
         name: contender.name.clone(),
@@ -50,12 +50,12 @@ pub(super) fn start(
         inbox,
         terms: terms.clone(),
     };
-    let failed = |error: io::Error| Trouble::Failed(format!("{}: {error}", contender.name));
+    let failed = |error: io::Error| TeamError::Failed(format!("{}: {error}", contender.name));
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
     // Held until the group stands, so that nobody else is given the port.
     let (port, _reservation) = reserve_port().map_err(failed)?;
     let random = crate::random::bytes::<16>()
-        .map_err(|error| Trouble::Failed(format!("{}: {error}", contender.name)))?;
+        .map_err(|error| TeamError::Failed(format!("{}: {error}", contender.name)))?;
     let assignment = Assignment {
         control: listener.local_addr().map_err(failed)?,
         token: random.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -76,17 +76,18 @@ pub(super) fn start(
         let program = part.program.to_string_lossy().into_owned();
         let member = team.processes.len();
         let process = Process::start(&part, None, &variables, false).map_err(|error| {
-            Trouble::Failed(format!("{}: cannot start {program}: {error}", contender.name))
+            TeamError::Failed(format!("{}: cannot start {program}: {error}", contender.name))
         })?;
         team.processes.push(follow(member, process, &events));
     }
-    let _door = Door::open(listener, assignment.token, ranks as usize, events).map_err(failed)?;
+    let _door =
+        AcceptGuard::open(listener, assignment.token, ranks as usize, events).map_err(failed)?;
     meet(&mut team, ranks as usize, until)?;
     Ok(team)
 }
 
 /// The programs to start: one for each rank, or the launcher of all.
-fn programs(contender: &Contender, found: &Found, ranks: u32, terms: &Terms) -> Vec<Part> {
+fn programs(contender: &Contender, found: &FoundPrograms, ranks: u32, terms: &Limits) -> Vec<Part> {
     let script = terms.script.clone().into_os_string();
     let part = |words: Vec<OsString>| {
         let mut words = words.into_iter();
@@ -163,7 +164,7 @@ fn follow_output(
 }
 
 /// Waits until every rank is as far as it goes by itself.
-fn meet(team: &mut Team, ranks: usize, until: Until) -> Result<(), Trouble> {
+fn meet(team: &mut Team, ranks: usize, until: Until) -> Result<(), TeamError> {
     let deadline = Instant::now() + team.terms.limit;
     let mut connections: Vec<_> = (0..ranks).map(|_| None).collect();
     let mut ready = vec![false; ranks];

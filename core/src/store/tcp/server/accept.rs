@@ -33,12 +33,12 @@ pub(super) enum Shutdown {
 }
 
 /// A socket on which a server listens.
-struct Listening {
+struct ListeningSocket {
     socket: TcpListener,
     shutdown: Shutdown,
 }
 
-impl Deref for Listening {
+impl Deref for ListeningSocket {
     type Target = TcpListener;
 
     fn deref(&self) -> &TcpListener {
@@ -46,7 +46,7 @@ impl Deref for Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         if self.shutdown == Shutdown::AtEnd {
             // It is closed in any case.
@@ -57,7 +57,7 @@ impl Drop for Listening {
 
 /// Accepts clients as long as the server lives.
 pub(super) async fn accept(listener: TcpListener, shutdown: Shutdown, host: Rc<Host>) {
-    let listener = Listening { socket: listener, shutdown };
+    let listener = ListeningSocket { socket: listener, shutdown };
     // A file that is closed when there is no room, so that a client can be told.
     let mut spare = File::open("/dev/null").ok();
     let mut has_complained = false;

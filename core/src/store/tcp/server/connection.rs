@@ -23,7 +23,7 @@ use super::holders::Holder;
 use super::output::Output;
 use super::service::{Caller, Service};
 use super::socket::{From as Incoming, To as Outgoing};
-use super::waiters::{ClientId, Woken};
+use super::waiters::{ClientId, WokenClient};
 use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
 use crate::store::table::Refusal;
 
@@ -91,7 +91,7 @@ impl From<io::Error> for End {
     }
 }
 
-enum Ready {
+enum SocketReadiness {
     /// So many bytes were received into the scratch buffer.
     Received(usize),
     /// The socket takes bytes again.
@@ -189,15 +189,15 @@ impl Host {
         loop {
             let reading = !input.paused;
             match poll_fn(|cx| self.poll_ready(client, from, reading, cx)).await? {
-                Ready::Write => {
+                SocketReadiness::Write => {
                     client.flush()?;
                     if input.paused {
                         self.take(client, input, &[])?;
                         client.flush()?;
                     }
                 }
-                Ready::Received(0) => return Err(End::Closed),
-                Ready::Received(bytes) => {
+                SocketReadiness::Received(0) => return Err(End::Closed),
+                SocketReadiness::Received(bytes) => {
                     self.activity.mark();
                     // Nobody else has run since they were received.
                     self.take(client, input, &self.scratch.borrow()[..bytes])?;
@@ -272,7 +272,7 @@ impl Host {
         self.web.wake_touched();
     }
 
-    fn tell(&self, woken: Woken, current: Option<ClientId>) {
+    fn tell(&self, woken: WokenClient, current: Option<ClientId>) {
         #[cfg(feature = "websocket")]
         if self.web.woken(woken.client, &mut self.service.borrow_mut()) {
             return;
@@ -338,12 +338,12 @@ impl Host {
         from: &mut Incoming,
         reading: bool,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Ready>> {
+    ) -> Poll<io::Result<SocketReadiness>> {
         client.waker.borrow_mut().clone_from(cx.waker());
         if client.has_output()
             && let Poll::Ready(ready) = client.to.poll_write_ready(cx)
         {
-            return Poll::Ready(ready.map(|()| Ready::Write));
+            return Poll::Ready(ready.map(|()| SocketReadiness::Write));
         }
         if !reading {
             return Poll::Pending;
@@ -351,7 +351,7 @@ impl Host {
         let mut scratch = self.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let read = from.poll_read(cx, &mut buffer);
-        read.map_ok(|()| Ready::Received(buffer.filled().len()))
+        read.map_ok(|()| SocketReadiness::Received(buffer.filled().len()))
     }
 }
 

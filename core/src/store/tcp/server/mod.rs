@@ -57,13 +57,13 @@ pub(super) struct Server {
 
 /// Tells that a server has ended, and left its port, when it is dropped.
 #[derive(Debug, Default)]
-struct End(Ended);
+struct End(EndSignal);
 
 /// Whether a server has ended.
 #[derive(Clone, Debug, Default)]
-struct Ended(Arc<(Mutex<bool>, Condvar)>);
+struct EndSignal(Arc<(Mutex<bool>, Condvar)>);
 
-impl Ended {
+impl EndSignal {
     /// Waits until the server has ended. Its last store may be dropped by another thread just now.
     fn wait(&self) {
         let (has_ended, changed) = &*self.0;
@@ -84,10 +84,10 @@ impl Drop for End {
 
 /// A server of this process that several stores may share.
 #[derive(Debug)]
-struct Shared {
+struct SharedServer {
     server: Weak<Server>,
     process: u32,
-    ended: Ended,
+    ended: EndSignal,
 }
 
 /// What a server grants its clients, beside TCPStore's protocol.
@@ -126,7 +126,7 @@ impl Settings {
 }
 
 /// The servers of this process that several stores may share, by port.
-static SHARED: Mutex<Option<HashMap<u16, Shared>>> = Mutex::new(None);
+static SHARED: Mutex<Option<HashMap<u16, SharedServer>>> = Mutex::new(None);
 
 impl Server {
     /// Starts a server that clients reach under `host` and `port`, 0 for any free port.
@@ -162,7 +162,7 @@ impl Server {
         let server = Arc::new(Self::start(host, port, settings)?);
         shared.retain(|_, known| known.server.strong_count() > 0);
         let (weak, ended) = (Arc::downgrade(&server), server.end.0.clone());
-        let known = Shared { server: weak, process: server.process, ended };
+        let known = SharedServer { server: weak, process: server.process, ended };
         shared.insert(server.address.port(), known);
         Ok(server)
     }

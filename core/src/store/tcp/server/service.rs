@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::holders::{Holder, Holders};
 use super::output::Output;
-use super::waiters::{ClientId, Waiters, Woken};
+use super::waiters::{ClientId, Waiters, WokenClient};
 use crate::store::protocol::{
     Encode, LOCAL_NAME, NOT_READY, READY, Request, STOP_WAITING, WAIT_CANCELED,
 };
@@ -30,7 +30,7 @@ pub(super) struct Service {
     /// Clients that were told of a queue's element and have not fetched it yet.
     fetching: HashMap<ClientId, Vec<u8>>,
     /// Clients whose waits ended; the caller tells them.
-    woken: Vec<Woken>,
+    woken: Vec<WokenClient>,
     /// What stands at the key [`LOCAL_NAME`], which nobody can change.
     local_name: Option<Vec<u8>>,
     holders: Holders,
@@ -168,7 +168,7 @@ impl Service {
     }
 
     /// The clients whose waits ended since the last call; each gets [`STOP_WAITING`].
-    pub(super) fn take_woken(&mut self) -> Vec<Woken> {
+    pub(super) fn take_woken(&mut self) -> Vec<WokenClient> {
         std::mem::take(&mut self.woken)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Waiters {
 
 /// A client whose wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Woken {
+pub(super) struct WokenClient {
     /// The client.
     pub(super) client: ClientId,
     /// How many answers it expects.
@@ -78,7 +78,11 @@ impl Waiters {
 
     /// `key` has a value now: everyone who waits for it has one key less to wait for.
     /// Those are woken that have none left, `queued` keys (elements are there) not counted.
-    pub(super) fn written(&mut self, key: &[u8], queued: impl Fn(&[u8]) -> bool) -> Vec<Woken> {
+    pub(super) fn written(
+        &mut self,
+        key: &[u8],
+        queued: impl Fn(&[u8]) -> bool,
+    ) -> Vec<WokenClient> {
         let Some((key, clients)) = self.by_key.remove_entry(key) else { return Vec::new() };
         let mut woken = Vec::new();
         for client in clients {
@@ -87,7 +91,7 @@ impl Waiters {
                 wait.bytes -= key_bytes(&key);
             }
             if wait.missing.iter().all(|key| queued(key)) {
-                woken.push(Woken { client, replies: wait.replies });
+                woken.push(WokenClient { client, replies: wait.replies });
                 self.cancel(client);
             }
         }
@@ -95,13 +99,13 @@ impl Waiters {
     }
 
     /// The queue `key` got an element: wakes the oldest client that waits for nothing else.
-    pub(super) fn pushed(&mut self, key: &[u8]) -> Option<Woken> {
+    pub(super) fn pushed(&mut self, key: &[u8]) -> Option<WokenClient> {
         let clients = self.by_key.get(key)?;
         let waits = &self.waits;
         let woken = clients.iter().find_map(|client| {
             let wait = waits.get(client)?;
             let only = wait.missing.len() == 1;
-            only.then_some(Woken { client: *client, replies: wait.replies })
+            only.then_some(WokenClient { client: *client, replies: wait.replies })
         })?;
         self.cancel(woken.client);
         Some(woken)
@@ -129,8 +133,8 @@ mod tests {
     const A: &[u8] = b"a";
     const B: &[u8] = b"b";
 
-    fn woken(client: ClientId) -> Woken {
-        Woken { client, replies: 1 }
+    fn woken(client: ClientId) -> WokenClient {
+        WokenClient { client, replies: 1 }
     }
 
     #[test]
@@ -139,7 +143,7 @@ mod tests {
         waiters.wait(1, [A, A].into_iter());
         waiters.wait(1, [B].into_iter());
         assert_eq!(waiters.written(A, |_| false), []);
-        assert_eq!(waiters.written(B, |_| false), [Woken { client: 1, replies: 2 }]);
+        assert_eq!(waiters.written(B, |_| false), [WokenClient { client: 1, replies: 2 }]);
         assert!(waiters.is_empty() && waiters.by_key.is_empty());
     }
 

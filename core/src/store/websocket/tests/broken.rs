@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::*;
 use crate::Error;
 use crate::store::{PrefixStore, Store, WebSocketStore, WebSocketStoreOptions};
-use crate::transport::Lost;
+use crate::transport::LossReason;
 use crate::transport::websocket::PipeState;
 use crate::wire::session::DEFAULT_GRACE_MS;
 
 /// Stands between clients and a server, and cuts each connection after a number of bytes.
 struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
-struct Shared {
+struct SharedState {
     server: u16,
     /// State of the random numbers.
     seed: AtomicU64,
@@ -34,7 +34,7 @@ impl Proxy {
     fn new(server: u16, seed: u64, most_bytes: u64) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             server,
             seed: AtomicU64::new(seed),
             most_bytes,
@@ -53,7 +53,7 @@ impl Proxy {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn random(&self) -> u64 {
         // SplitMix64.
         let step = 0x9E37_79B9_7F4A_7C15;
@@ -175,7 +175,7 @@ fn a_client_that_cannot_come_back_says_so_and_the_others_hear_of_its_death() {
         assert!(error.to_string().contains("was lost"), "{error}");
         drop(late);
     });
-    while !matches!(pipe.state(), PipeState::Lost(Lost::Died(_))) {
+    while !matches!(pipe.state(), PipeState::Lost(LossReason::Died(_))) {
         // Its death reaches the other through the session that goes on.
         other.check(&["there"]).unwrap();
         std::thread::yield_now();

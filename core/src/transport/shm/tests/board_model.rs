@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 
 use super::super::board::{ATTENTION_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
-use super::super::ring::Shared;
+use super::super::ring::SharedMemory;
 use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
 use crate::wire::frame::Fingerprint;
 
@@ -88,7 +88,7 @@ impl Memory {
     }
 }
 
-impl Shared for Memory {
+impl SharedMemory for Memory {
     fn load(&self, at: usize) -> u64 {
         self.word(at).load(self.ordering(Ordering::Acquire, at, Flaw::Load))
     }

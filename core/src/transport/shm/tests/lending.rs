@@ -5,7 +5,7 @@ use super::super::entry::LENT_BYTES;
 use super::*;
 use crate::kernels::Stores;
 use crate::transport::suite::world::{World, message};
-use crate::transport::{Arrived, Destination};
+use crate::transport::{ArrivedPayload, Destination};
 use crate::{Region, wire::frame::Kind};
 
 const BYTES: usize = LENT_BYTES + 1_000;
@@ -88,7 +88,7 @@ struct Reader<F> {
     believed: Vec<bool>,
     /// What came that is no data.
     others: Vec<Kind>,
-    lost: Vec<Lost>,
+    lost: Vec<LossReason>,
 }
 
 impl<F: FnMut()> Reader<F> {
@@ -104,7 +104,7 @@ impl<F: FnMut()> Sink for Reader<F> {
             None => Destination::Borrowed,
         }
     }
-    fn arrived(&mut self, _: Rank, header: &Header, payload: Arrived<'_>) {
+    fn arrived(&mut self, _: Rank, header: &Header, payload: ArrivedPayload<'_>) {
         if header.kind == Kind::Data {
             (self.during)();
             self.believed.push(payload.holds());
@@ -113,7 +113,7 @@ impl<F: FnMut()> Sink for Reader<F> {
         }
     }
     fn sent(&mut self, _: Rank, _: &Header) {}
-    fn lost(&mut self, _: Rank, why: Lost) {
+    fn lost(&mut self, _: Rank, why: LossReason) {
         self.lost.push(why);
     }
 }
@@ -147,7 +147,7 @@ fn what_is_taken_back_while_it_is_read_is_not_believed() {
     for _ in 0..TURNS {
         other.advance(&mut reader);
     }
-    assert!(matches!(&reader.lost[..], [Lost::Died(why)] if why.contains("took back")));
+    assert!(matches!(&reader.lost[..], [LossReason::Died(why)] if why.contains("took back")));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn what_was_taken_back_is_not_read() {
             other.advance(&mut reader);
         }
         assert!(reader.believed.is_empty());
-        assert!(matches!(&reader.lost[..], [Lost::Died(why)] if why.contains("took back")));
+        assert!(matches!(&reader.lost[..], [LossReason::Died(why)] if why.contains("took back")));
     }
 }
 
@@ -226,7 +226,7 @@ fn places_outside_of_pools_are_refused() {
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
     // The second entry begins behind two cells of the first.
     let piece = lane.ring.start + 2 * ring::CELL + ring::HEAD + entry::NUMBER_BYTES;
-    ring::Shared::write(&ours, piece, &(u64::MAX - 10).to_le_bytes());
+    ring::SharedMemory::write(&ours, piece, &(u64::MAX - 10).to_le_bytes());
     world.drive_until("loss", |world| !world.lost(1, 0).is_empty());
-    assert!(matches!(&world.lost(1, 0)[..], [Lost::Protocol(_)]));
+    assert!(matches!(&world.lost(1, 0)[..], [LossReason::Protocol(_)]));
 }

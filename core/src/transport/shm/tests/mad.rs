@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::ring::Shared;
+use super::super::ring::SharedMemory;
 use super::*;
 use crate::transport::suite::world::{World, message};
 
@@ -60,7 +60,7 @@ fn senseless_entries_end_the_connection() {
         write_entry(&ours, &lane, 3, cells, tag, &body);
         world.drive_until("loss", |world| !world.lost(1, 0).is_empty());
         let lost = world.lost(1, 0);
-        assert!(matches!(&lost[..], [Lost::Protocol(_)]), "{cells} {tag}: {lost:?}");
+        assert!(matches!(&lost[..], [LossReason::Protocol(_)]), "{cells} {tag}: {lost:?}");
         world.drive_until("the end here", |world| !world.lost(0, 1).is_empty());
     }
 }
@@ -77,12 +77,12 @@ fn a_reader_that_takes_back_what_it_read_is_given_up() {
             }
         }
         let losses = losses(&mut world);
-        assert!(matches!(&losses[..], [Lost::Protocol(_)]), "{losses:?}");
+        assert!(matches!(&losses[..], [LossReason::Protocol(_)]), "{losses:?}");
     }
     let (mut world, ours, lane) = connected();
     ours.store(lane.area.freed, 1 << 40);
     world.send(0, 1, 2, 100_000);
-    assert!(matches!(&losses(&mut world)[..], [Lost::Protocol(_)]));
+    assert!(matches!(&losses(&mut world)[..], [LossReason::Protocol(_)]));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn files_that_belong_to_nothing_are_not_kept() {
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.drive_a_while();
     let lost = world.lost(1, 0);
-    assert!(matches!(&lost[..], [Lost::Protocol(why)] if why.contains("files")), "{lost:?}");
+    assert!(matches!(&lost[..], [LossReason::Protocol(why)] if why.contains("files")), "{lost:?}");
 }
 
 #[test]
@@ -141,6 +141,6 @@ proptest! {
         write_entry(&ours, &lane, 3, cells, tag, &body);
         world.drive_a_while();
         let lost = world.lost(1, 0);
-        prop_assert!(matches!(&lost[..], [] | [Lost::Protocol(_) | Lost::Goodbye]), "{:?}", lost);
+        prop_assert!(matches!(&lost[..], [] | [LossReason::Protocol(_) | LossReason::Goodbye]), "{:?}", lost);
     }
 }

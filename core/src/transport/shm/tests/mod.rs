@@ -33,7 +33,7 @@ fn world(size: u32) -> World {
 }
 
 /// What rank 0 hears of rank 1, which is to be one loss.
-fn losses(world: &mut World) -> Vec<Lost> {
+fn losses(world: &mut World) -> Vec<LossReason> {
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
     world.drive_a_while();
     world.lost(0, 1)
@@ -72,7 +72,7 @@ fn either_end_of_crossed_connections_is_noticed() {
         world.drive_a_while();
         world.transports[gone as usize] = None;
         world.drive_until("loss", |world| !world.lost(1 - gone, gone).is_empty());
-        assert!(matches!(&world.lost(1 - gone, gone)[..], [Lost::Died(_)]));
+        assert!(matches!(&world.lost(1 - gone, gone)[..], [LossReason::Died(_)]));
     }
 }
 
@@ -93,7 +93,7 @@ fn a_rank_that_ends_before_its_first_operation_is_noticed() {
     world.send(0, 1, 1, 10);
     world.drive_only(0);
     world.transports[1] = None;
-    assert!(matches!(&losses(&mut world)[..], [Lost::Unreachable(_)]));
+    assert!(matches!(&losses(&mut world)[..], [LossReason::Unreachable(_)]));
 }
 
 #[test]
@@ -188,7 +188,7 @@ impl Sink for Nobody {
     fn announced(&mut self, _: Rank, _: &Header) -> crate::transport::Destination {
         crate::transport::Destination::Discard
     }
-    fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::Arrived<'_>) {}
+    fn arrived(&mut self, _: Rank, _: &Header, _: crate::transport::ArrivedPayload<'_>) {}
     fn sent(&mut self, _: Rank, _: &Header) {}
-    fn lost(&mut self, _: Rank, _: Lost) {}
+    fn lost(&mut self, _: Rank, _: LossReason) {}
 }

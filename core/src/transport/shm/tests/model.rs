@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 
-use super::super::ring::{CELL, Reader, Ring, Shared, Writer};
+use super::super::ring::{CELL, Reader, Ring, SharedMemory, Writer};
 use super::super::sleep;
 
 /// Cells of the ring of the model.
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-impl Shared for Memory {
+impl SharedMemory for Memory {
     fn load(&self, at: usize) -> u64 {
         self.words[at / 8].load(self.ordering(Ordering::Acquire, Flaw::Load))
     }

@@ -70,7 +70,7 @@ fn an_end_wakes() {
         drive(world, rank, |world| !world.arrived(rank, peer).is_empty());
         if rank == 0 {
             drive(world, 0, |world| !world.lost(0, 1).is_empty());
-            assert!(matches!(&world.lost(0, 1)[..], [Lost::Died(_)]));
+            assert!(matches!(&world.lost(0, 1)[..], [LossReason::Died(_)]));
         }
     });
 }

@@ -110,6 +110,6 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     let welcome = Welcome { version: WIRE_VERSION, rank: 1, generation: GENERATION, refusal: None };
     socket::tell(&socket, &welcome.encode(), None).unwrap();
     let losses = losses(&mut world);
-    let [Lost::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
+    let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
     assert!(why.contains("no shared memory"), "{why}");
 }

@@ -12,7 +12,7 @@ use tungstenite::handshake::client::Request;
 
 use super::super::socket::{Dialer, Socket};
 use super::socket::NativeSocket;
-use super::wire::Wire;
+use super::wire::BufferedSocket;
 use crate::transport::tcp::set_options;
 use crate::{Error, Result};
 
@@ -36,21 +36,21 @@ impl Dialer for NativeDialer {
         let port = request.uri().port_u16().unwrap_or(80);
         let found = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?.next();
         let address = found.ok_or_else(|| wrong(&"no such host"))?;
-        let connecting = Connecting::begin(address, request).map_err(|error| Error::Network {
-            message: format!("cannot connect to {address}: {error}"),
+        let connecting = PendingConnect::begin(address, request).map_err(|error| {
+            Error::Network { message: format!("cannot connect to {address}: {error}") }
         })?;
         Ok(Box::new(NativeSocket::dial(connecting)))
     }
 }
 
 /// A connection on its way, and what it will ask for.
-pub(super) struct Connecting {
+pub(super) struct PendingConnect {
     fd: Arc<OwnedFd>,
     request: Request,
 }
 
-impl Connecting {
-    fn begin(address: SocketAddr, request: Request) -> std::result::Result<Connecting, Errno> {
+impl PendingConnect {
+    fn begin(address: SocketAddr, request: Request) -> std::result::Result<PendingConnect, Errno> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -63,7 +63,7 @@ impl Connecting {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(error) => return Err(error),
         }
-        Ok(Connecting { fd: Arc::new(socket), request })
+        Ok(PendingConnect { fd: Arc::new(socket), request })
     }
 
     pub(super) fn fd(&self) -> &Arc<OwnedFd> {
@@ -84,7 +84,7 @@ impl Connecting {
     }
 
     /// What to ask for, and where.
-    pub(super) fn into_parts(self) -> (Request, Wire) {
-        (self.request, Wire::new(self.fd, Vec::new()))
+    pub(super) fn into_parts(self) -> (Request, BufferedSocket) {
+        (self.request, BufferedSocket::new(self.fd, Vec::new()))
     }
 }

@@ -16,8 +16,8 @@ use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{ClientHandshake, Error, Message, ServerHandshake, WebSocket};
 
 use super::super::socket::{Closed, Socket, SocketEvent, close_code};
-use super::connect::Connecting;
-use super::wire::Wire;
+use super::connect::PendingConnect;
+use super::wire::BufferedSocket;
 use crate::clock::Instant;
 use crate::transport::Interest;
 use crate::wire::session::MAX_PACKET_BYTES;
@@ -45,18 +45,18 @@ pub(super) struct NativeSocket {
     closing: Option<(u16, String)>,
 }
 
-type Accepting = MidHandshake<ServerHandshake<Wire, Guard>>;
-type Dialing = MidHandshake<ClientHandshake<Wire>>;
+type AcceptHandshake = MidHandshake<ServerHandshake<BufferedSocket, Guard>>;
+type DialHandshake = MidHandshake<ClientHandshake<BufferedSocket>>;
 
 enum Stage {
-    Connecting(Connecting),
-    Dialing(Dialing),
-    Accepting(Accepting),
+    Connecting(PendingConnect),
+    Dialing(DialHandshake),
+    Accepting(AcceptHandshake),
     /// The other side has not been heard to be there; next is [`SocketEvent::Opened`].
-    Opened(Box<WebSocket<Wire>>),
-    Open(Box<WebSocket<Wire>>),
+    Opened(Box<WebSocket<BufferedSocket>>),
+    Open(Box<WebSocket<BufferedSocket>>),
     /// The other side was told what it did; what it still sends is dropped until it has heard.
-    Lingering(Lingering),
+    Lingering(LingeringSocket),
     /// It is over, and nobody was told yet.
     Ended(Closed),
     Over,
@@ -64,14 +64,14 @@ enum Stage {
 
 /// A socket that was closed for what the other side did. Closing it for the system while bytes
 /// still come would be a reset, which overtakes the reason.
-struct Lingering {
-    socket: Box<WebSocket<Wire>>,
+struct LingeringSocket {
+    socket: Box<WebSocket<BufferedSocket>>,
     closed: Closed,
     until: Instant,
     left_bytes: usize,
 }
 
-impl Lingering {
+impl LingeringSocket {
     /// Drops what came; whether the other side is done, or was given enough.
     fn is_over(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
@@ -104,7 +104,7 @@ impl Callback for Guard {
 
 impl NativeSocket {
     /// The side that dials.
-    pub(super) fn dial(connecting: Connecting) -> NativeSocket {
+    pub(super) fn dial(connecting: PendingConnect) -> NativeSocket {
         let fd = Some(connecting.fd().clone());
         NativeSocket { stage: Stage::Connecting(connecting), fd, pending_bytes: 0, closing: None }
     }
@@ -112,7 +112,7 @@ impl NativeSocket {
     /// The side that was dialled: `before` are the bytes that were read already.
     pub(super) fn accept(socket: OwnedFd, before: Vec<u8>, guard: Guard) -> NativeSocket {
         let fd = Arc::new(socket);
-        let wire = Wire::new(fd.clone(), before);
+        let wire = BufferedSocket::new(fd.clone(), before);
         let accepted = tungstenite::accept_hdr_with_config(wire, guard, Some(config()));
         let stage = accepting(accepted);
         NativeSocket { stage, fd: Some(fd), pending_bytes: 0, closing: None }
@@ -143,7 +143,7 @@ impl NativeSocket {
     /// Does something with the open socket; what goes wrong ends it.
     fn with<R>(
         &mut self,
-        change: impl FnOnce(&mut WebSocket<Wire>) -> Result<R, Error>,
+        change: impl FnOnce(&mut WebSocket<BufferedSocket>) -> Result<R, Error>,
     ) -> Option<R> {
         let (Stage::Open(socket) | Stage::Opened(socket)) = &mut self.stage else {
             return None;
@@ -200,7 +200,12 @@ impl NativeSocket {
                 socket.get_mut().end_writing();
                 let closed = Closed { clean: true, code, reason };
                 let until = Instant::now() + LINGER;
-                Stage::Lingering(Lingering { socket, closed, until, left_bytes: LINGER_BYTES })
+                Stage::Lingering(LingeringSocket {
+                    socket,
+                    closed,
+                    until,
+                    left_bytes: LINGER_BYTES,
+                })
             }
             _ => Stage::Ended(Closed { clean: true, code, reason }),
         };
@@ -337,7 +342,10 @@ fn config() -> WebSocketConfig {
 }
 
 fn accepting(
-    outcome: Result<WebSocket<Wire>, HandshakeError<ServerHandshake<Wire, Guard>>>,
+    outcome: Result<
+        WebSocket<BufferedSocket>,
+        HandshakeError<ServerHandshake<BufferedSocket, Guard>>,
+    >,
 ) -> Stage {
     match outcome {
         Ok(socket) => Stage::Opened(Box::new(socket)),
@@ -347,7 +355,10 @@ fn accepting(
 }
 
 fn dialing<T>(
-    outcome: Result<(WebSocket<Wire>, T), HandshakeError<ClientHandshake<Wire>>>,
+    outcome: Result<
+        (WebSocket<BufferedSocket>, T),
+        HandshakeError<ClientHandshake<BufferedSocket>>,
+    >,
 ) -> Stage {
     match outcome {
         Ok((socket, _)) => Stage::Opened(Box::new(socket)),

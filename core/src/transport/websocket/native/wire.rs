@@ -15,7 +15,7 @@ const DRAINED_BUFFERS: usize = 64;
 
 /// The socket, and the bytes that were read from it before.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct BufferedSocket {
     fd: Arc<OwnedFd>,
     /// Bytes that come before those of the socket.
     before: Vec<u8>,
@@ -28,10 +28,10 @@ pub(super) struct Wire {
     process_id: u32,
 }
 
-impl Wire {
-    pub(super) fn new(fd: Arc<OwnedFd>, before: Vec<u8>) -> Wire {
+impl BufferedSocket {
+    pub(super) fn new(fd: Arc<OwnedFd>, before: Vec<u8>) -> BufferedSocket {
         let process_id = std::process::id();
-        Wire { fd, before, read_bytes: 0, written_bytes: 0, is_full: false, process_id }
+        BufferedSocket { fd, before, read_bytes: 0, written_bytes: 0, is_full: false, process_id }
     }
 
     /// Nothing more will be written; the other side gets to know that.
@@ -41,7 +41,7 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for BufferedSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read_bytes > MAX_UNFINISHED_BYTES {
             let why = "too many bytes came without a message";
@@ -53,7 +53,7 @@ impl Read for Wire {
     }
 }
 
-impl Wire {
+impl BufferedSocket {
     /// As [`Read::read`], of bytes in which nobody looks for a message.
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.before.is_empty() {
@@ -71,7 +71,7 @@ impl Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for BufferedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match send(&self.fd, bytes, SendFlags::NOSIGNAL) {
@@ -94,7 +94,7 @@ impl Write for Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for BufferedSocket {
     fn drop(&mut self) {
         if self.process_id != std::process::id() {
             // The parent process goes on with this connection.

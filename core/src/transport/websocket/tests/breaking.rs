@@ -11,7 +11,7 @@ use super::super::{Closed, Dialer, NativeDialer, Options, Socket, SocketEvent, c
 use super::groups::{connect, means};
 use crate::Result;
 use crate::transport::suite::world::World;
-use crate::transport::{Interest, Lost};
+use crate::transport::{Interest, LossReason};
 
 /// Opens WebSockets that break when they are told to.
 #[derive(Clone, Default)]
@@ -163,7 +163,7 @@ fn a_break_that_lasts_is_a_death_on_both_sides() {
     });
     for lost in [world.lost(0, 1), world.lost(1, 0)] {
         let within = |why: &str| why.contains("was not resumed within 150ms");
-        assert!(matches!(&lost[..], [Lost::Died(why)] if within(why)), "{lost:?}");
+        assert!(matches!(&lost[..], [LossReason::Died(why)] if within(why)), "{lost:?}");
     }
 }
 
@@ -222,6 +222,6 @@ fn a_closed_tab_is_a_death_at_once() {
         }
         let lost = world.lost(0, 1);
         let says = |why: &str| why.contains("1001");
-        assert!(matches!(&lost[..], [Lost::Died(why)] if says(why)), "{lost:?}");
+        assert!(matches!(&lost[..], [LossReason::Died(why)] if says(why)), "{lost:?}");
     }
 }

@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::hostile::{group, session_hello, socket};
 use crate::clock::Instant;
-use crate::transport::Lost;
+use crate::transport::LossReason;
 use crate::transport::suite::world::World;
 use crate::wire::session::{self, MIN_WINDOW_BYTES, ResumeToken, SESSION_VERSION, Session};
 
@@ -101,7 +101,10 @@ fn no_turn_hears_a_socket_without_end_and_each_is_sent_away() {
         }
         if let Some(pipe) = &pipe {
             let state = pipe.state();
-            assert!(matches!(&state, PipeState::Lost(Lost::Protocol(_))), "{says}: {state:?}");
+            assert!(
+                matches!(&state, PipeState::Lost(LossReason::Protocol(_))),
+                "{says}: {state:?}"
+            );
         }
         let (code, why) = closed.lock().unwrap().take().unwrap_or_default();
         assert!(leaves || [1002, 1008].contains(&code), "{says}: {code} {why}");

@@ -6,7 +6,7 @@ use super::super::{Acceptor, Options, Pipe, PipeState, Route, WebSocketTransport
 use super::memory::{MemoryPipe, pair};
 use crate::clock::Instant;
 use crate::transport::suite::world::{Event, World, message};
-use crate::transport::{Interest, Lost, Payload, Rank};
+use crate::transport::{Interest, LossReason, Payload, Rank};
 use crate::wire::frame::{Header, Kind, MAX_PAYLOAD_BYTES};
 use crate::wire::handshake::{Hello, Refusal, Token, Welcome};
 
@@ -73,10 +73,10 @@ fn whoever_dials_is_let_in_once() {
     assert_eq!(Header::decode(&frame).unwrap(), message(3, 10));
     let mut second = knock(&mut world, &door, &hello(2, 3).encode());
     assert_eq!(refusal(&mut second), Some(Refusal::Connected));
-    assert!(matches!(second.state(), PipeState::Lost(Lost::Died(_))));
+    assert!(matches!(second.state(), PipeState::Lost(LossReason::Died(_))));
     first.close(true);
     world.drive_only(0);
-    assert_eq!(world.lost(0, 2), [Lost::Goodbye]);
+    assert_eq!(world.lost(0, 2), [LossReason::Goodbye]);
     let mut third = knock(&mut world, &door, &hello(2, 3).encode());
     assert_eq!(refusal(&mut third), Some(Refusal::Lost));
     assert!(world.lost(0, 1).is_empty());
@@ -153,7 +153,7 @@ fn whoever_never_comes_cannot_be_reached() {
     world.send_payload(0, 1, message(1, 9), Payload::Owned(vec![0; 9]));
     world.drive_only(0);
     let lost = world.lost(0, 1);
-    assert!(matches!(&lost[..], [Lost::Unreachable(why)] if why.contains("did not open")));
+    assert!(matches!(&lost[..], [LossReason::Unreachable(why)] if why.contains("did not open")));
     assert!(world.lost(0, 2).is_empty());
 }
 
@@ -167,7 +167,7 @@ fn a_peer_that_sends_no_frames_is_given_up() {
         let mut pipe = knock(&mut world, &door, &hello(1, 2).encode());
         pipe.send(&[bytes]);
         world.drive_only(0);
-        assert!(matches!(&world.lost(0, 1)[..], [Lost::Protocol(_)]), "{:?}", world.events);
+        assert!(matches!(&world.lost(0, 1)[..], [LossReason::Protocol(_)]), "{:?}", world.events);
         assert!(matches!(pipe.state(), PipeState::Lost(_)));
     }
 }
@@ -192,7 +192,7 @@ fn frames_may_be_cut_anywhere() {
     let arrived = world.arrived(0, 1);
     assert_eq!(arrived.len(), 3);
     assert_eq!(arrived[0].1.as_deref(), Some(&content[..]));
-    assert_eq!(world.lost(0, 1), [Lost::Goodbye], "also as a frame");
+    assert_eq!(world.lost(0, 1), [LossReason::Goodbye], "also as a frame");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_refused_rank_hears_why() {
     world.connect(1, 0);
     world.drive_only(1);
     let lost = world.lost(1, 0);
-    assert_eq!(lost, [Lost::Unreachable(Refusal::Token.to_string())]);
+    assert_eq!(lost, [LossReason::Unreachable(Refusal::Token.to_string())]);
     let other = |event: &Event| !matches!(event, Event::Lost { .. });
     assert!(!world.events.iter().any(other));
 }

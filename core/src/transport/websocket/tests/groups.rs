@@ -10,7 +10,7 @@ use super::memory::{MemoryPipe, pair};
 use crate::Result;
 use crate::transport::compose::compose_with;
 use crate::transport::tcp::{Listener, TcpTransport};
-use crate::transport::{Means, Rank, Transport};
+use crate::transport::{Endpoints, Rank, Transport};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 
@@ -21,11 +21,11 @@ pub(super) const GENERATION: u32 = 5;
 #[derive(Clone, Default)]
 pub(crate) struct MemoryRelay {
     number: u64,
-    waiting: Waiting,
+    waiting: PendingPipes,
 }
 
 /// Ends of pipes by the lower number, the higher number and the name.
-type Waiting = Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>;
+type PendingPipes = Arc<Mutex<HashMap<(u64, u64, u64), MemoryPipe>>>;
 
 impl MemoryRelay {
     /// The same relay, as another process sees it.
@@ -56,15 +56,15 @@ pub(super) fn means(
     size: u32,
     is_web: impl Fn(Rank) -> bool,
     dialer: &Arc<dyn Dialer>,
-) -> (Vec<Means>, Vec<Card>) {
+) -> (Vec<Endpoints>, Vec<Card>) {
     let relay = MemoryRelay::default();
     let means = |rank| match is_web(rank) {
-        true => Means {
+        true => Endpoints {
             dialer: Some(dialer.clone()),
             relay: Some(Arc::new(relay.of(u64::from(rank) + 100))),
-            ..Means::default()
+            ..Endpoints::default()
         },
-        false => Means { listener: Some(listener()), ..Means::default() },
+        false => Endpoints { listener: Some(listener()), ..Endpoints::default() },
     };
     let means: Vec<_> = (0..size).map(means).collect();
     let cards = cards(&means);
@@ -75,7 +75,7 @@ fn listener() -> Listener {
     TcpTransport::bind("127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
-fn cards(means: &[Means]) -> Vec<Card> {
+fn cards(means: &[Endpoints]) -> Vec<Card> {
     let cards = (0_u32..).zip(means).map(|(rank, means)| Card {
         // In one process, too, they are to reach each other by their means.
         process_id: rank,
@@ -88,11 +88,11 @@ fn cards(means: &[Means]) -> Vec<Card> {
 /// connections.
 pub(crate) fn encrypted(size: u32) -> Vec<Box<dyn Transport>> {
     let relay = MemoryRelay::default();
-    let means = (0..size).map(|rank| Means {
+    let means = (0..size).map(|rank| Endpoints {
         listener: (rank % 2 == 1).then(listener),
         dialer: Some(Arc::new(Forbidden)),
         relay: Some(Arc::new(relay.of(u64::from(rank) + 100))),
-        ..Means::default()
+        ..Endpoints::default()
     });
     let means: Vec<_> = means.collect();
     let cards = cards(&means);
@@ -109,7 +109,7 @@ impl Dialer for Forbidden {
 }
 
 pub(super) fn connect(
-    (means, cards): (Vec<Means>, Vec<Card>),
+    (means, cards): (Vec<Endpoints>, Vec<Card>),
     options: Options,
 ) -> Vec<Box<dyn Transport>> {
     let transport =

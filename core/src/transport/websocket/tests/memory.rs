@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::super::{MAX_CHUNK_BYTES, Options, Pipe, PipeState, Route, WebSocketTransport};
 use crate::clock::Instant;
 use crate::transport::suite::world::World;
-use crate::transport::{Bell, Interest, Lost, Rank};
+use crate::transport::{Bell, Interest, LossReason, Rank};
 use crate::wire::handshake::Token;
 
 /// Bytes that wait in a pipe.
@@ -18,7 +18,7 @@ const WINDOW_BYTES: usize = 300_000;
 struct Direction {
     chunks: VecDeque<Vec<u8>>,
     bytes: usize,
-    end: Option<Lost>,
+    end: Option<LossReason>,
 }
 
 /// One end of a pipe.
@@ -47,7 +47,7 @@ impl MemoryPipe {
         self.bells[1 - self.side].ring();
     }
 
-    fn end(&mut self, how: Lost) {
+    fn end(&mut self, how: LossReason) {
         let direction = &mut self.directions.lock().unwrap()[self.side];
         direction.end.get_or_insert(how);
         self.closed = true;
@@ -92,8 +92,8 @@ impl Pipe for MemoryPipe {
     }
 
     fn close(&mut self, orderly: bool) {
-        let died = || Lost::Died("it was closed".to_owned());
-        self.end(if orderly { Lost::Goodbye } else { died() });
+        let died = || LossReason::Died("it was closed".to_owned());
+        self.end(if orderly { LossReason::Goodbye } else { died() });
     }
 
     fn is_flushed(&self) -> bool {
@@ -103,7 +103,7 @@ impl Pipe for MemoryPipe {
 
 impl Drop for MemoryPipe {
     fn drop(&mut self) {
-        self.end(Lost::Died("it was dropped".to_owned()));
+        self.end(LossReason::Died("it was dropped".to_owned()));
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::{Options, Relay, Route, WebSocketTransport};
 use super::groups::{GENERATION, TOKEN, connect};
 use crate::store::{TcpStore, TcpStoreOptions, WebSocketStore};
 use crate::transport::suite::world::World;
-use crate::transport::{Lost, Means, Rank, Transport};
+use crate::transport::{Endpoints, LossReason, Rank, Transport};
 use crate::wire::card::Card;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,9 +33,10 @@ fn relay(store: &WebSocketStore) -> Arc<dyn Relay> {
 /// The transports of ranks that reach each other through the server of a store alone.
 fn group(size: u32) -> (Vec<Box<dyn Transport>>, Stores) {
     let (server, stores) = stores(size);
-    let means = stores.iter().map(|store| Means { relay: Some(relay(store)), ..Means::default() });
+    let means =
+        stores.iter().map(|store| Endpoints { relay: Some(relay(store)), ..Endpoints::default() });
     let means: Vec<_> = means.collect();
-    let card = |(rank, means): (u32, &Means)| Card { process_id: rank, ..means.card() };
+    let card = |(rank, means): (u32, &Endpoints)| Card { process_id: rank, ..means.card() };
     let cards = (0..).zip(&means).map(card).collect();
     (connect((means, cards), Options::default()), (server, stores))
 }
@@ -67,7 +68,7 @@ fn a_rank_whose_session_ends_is_dead_for_the_others() {
         !world.lost(0, 1).is_empty() && !world.lost(2, 1).is_empty()
     });
     for lost in [world.lost(0, 1), world.lost(2, 1)] {
-        assert!(matches!(&lost[..], [Lost::Died(_)]), "{lost:?}");
+        assert!(matches!(&lost[..], [LossReason::Died(_)]), "{lost:?}");
     }
     assert!(world.lost(0, 2).is_empty());
     drop(gone);
@@ -104,7 +105,7 @@ fn groups_of_the_same_ranks_do_not_mix() {
     worlds[0].close(0, true);
     let [first, second, _] = &mut worlds;
     first.drive_until("a goodbye", |world| !world.lost(1, 0).is_empty());
-    assert_eq!(first.lost(1, 0), [Lost::Goodbye]);
+    assert_eq!(first.lost(1, 0), [LossReason::Goodbye]);
     second.send(1, 0, 10, 1000);
     second.drive_until_all_arrived();
     assert!(second.lost(1, 0).is_empty() && second.lost(0, 1).is_empty());

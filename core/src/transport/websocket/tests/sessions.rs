@@ -13,7 +13,7 @@ use super::super::{
 };
 use crate::Result;
 use crate::clock::Instant;
-use crate::transport::Lost;
+use crate::transport::LossReason;
 
 /// The network: sockets that were dialled and wait for the server, and whether anything moves.
 #[derive(Clone, Default)]
@@ -159,8 +159,8 @@ fn a_silent_side_is_found_out_and_given_up_after_the_grace() {
     world.pass(13);
     let says = |why: &str| why.contains("silent for 30 s");
     let state = world.server().state();
-    assert!(matches!(&state, PipeState::Lost(Lost::Died(why)) if says(why)), "{state:?}");
-    assert!(matches!(world.client.state(), PipeState::Lost(Lost::Died(_))));
+    assert!(matches!(&state, PipeState::Lost(LossReason::Died(why)) if says(why)), "{state:?}");
+    assert!(matches!(world.client.state(), PipeState::Lost(LossReason::Died(_))));
 }
 
 #[test]
@@ -210,8 +210,8 @@ fn an_orderly_end_comes_behind_what_was_sent() {
         let chunks = std::iter::from_fn(|| server.receive()).count();
         assert_eq!(chunks, 15, "orderly: {orderly}");
         match server.state() {
-            PipeState::Lost(Lost::Goodbye) if orderly => {}
-            PipeState::Lost(Lost::Died(_)) if !orderly => {}
+            PipeState::Lost(LossReason::Goodbye) if orderly => {}
+            PipeState::Lost(LossReason::Died(_)) if !orderly => {}
             state => panic!("{state:?}, orderly: {orderly}"),
         }
     }
@@ -234,5 +234,7 @@ fn nobody_there_is_hopeless_after_a_while() {
     }
     assert!(now >= begin + options.refused_timeout);
     let state = client.state();
-    assert!(matches!(&state, PipeState::Lost(Lost::Unreachable(why)) if why.contains("ws://")));
+    assert!(
+        matches!(&state, PipeState::Lost(LossReason::Unreachable(why)) if why.contains("ws://"))
+    );
 }

@@ -34,7 +34,7 @@ use crate::wire::channel::RelayKind;
 use crate::wire::origin::AllowedOrigins;
 use crate::wire::session::{DEFAULT_GRACE_MS, ResumeToken};
 use sessions::{Fault, Newcomer, Sessions, SocketId};
-use socket::{Carried, End};
+use socket::{End, SessionPackets};
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
 const GREETING: Duration = Duration::from_secs(10);
@@ -200,7 +200,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let end = match greeted {
         Ok(number) => {
-            let carried = Carried { host, number, socket: newcomer.socket, unfinished };
+            let carried = SessionPackets { host, number, socket: newcomer.socket, unfinished };
             let end = socket::run(&mut socket, carried).await;
             over(host, number, newcomer.socket, &end);
             end

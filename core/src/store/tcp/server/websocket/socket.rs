@@ -74,7 +74,7 @@ impl From<Ended<Option<Fault>>> for End {
 }
 
 /// The packets of a session, as long as `socket` is its socket.
-pub(super) struct Carried<'a> {
+pub(super) struct SessionPackets<'a> {
     pub(super) host: &'a Host,
     pub(super) number: u64,
     pub(super) socket: SocketId,
@@ -85,12 +85,12 @@ pub(super) struct Carried<'a> {
 /// Moves `packets` until the socket ends.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut PacketSocket<S>,
-    mut packets: Carried<'_>,
+    mut packets: SessionPackets<'_>,
 ) -> End {
     poll_fn(|context| socket.poll_run(&mut packets, context)).await.into()
 }
 
-impl Packets for Carried<'_> {
+impl Packets for SessionPackets<'_> {
     /// None: the session has another socket.
     type Fault = Option<Fault>;
 

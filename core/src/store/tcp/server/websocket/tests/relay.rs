@@ -1,7 +1,7 @@
 //! Pipes between clients: opened from both sides, closed, and lost with a client.
 
 use super::*;
-use crate::transport::Lost;
+use crate::transport::LossReason;
 use crate::transport::websocket::PipeState;
 use crate::wire::channel::{MAX_PIPES, PIPE_WINDOW_BYTES, RelayHeader, RelayKind};
 use crate::wire::session::{Message, Session};
@@ -25,7 +25,7 @@ fn whoever_asks_first_both_ends_meet() {
         assert_eq!(early.receive().unwrap(), &b"back"[..]);
         early.close(true);
         world.settle();
-        assert_eq!(late.state(), PipeState::Lost(Lost::Goodbye));
+        assert_eq!(late.state(), PipeState::Lost(LossReason::Goodbye));
     }
 }
 
@@ -44,13 +44,13 @@ fn a_dead_rank_is_told_to_those_with_a_pipe_and_those_that_await_one() {
         world.settle();
         for pipe in &pipes {
             let state = pipe.state();
-            assert!(matches!(state, PipeState::Lost(Lost::Died(_))), "{state:?}");
+            assert!(matches!(state, PipeState::Lost(LossReason::Died(_))), "{state:?}");
             assert_eq!(pipe.room(), 0);
         }
         // Whoever asks after that hears the same.
         let late = world.clients[2].client.relay().open(number, 6);
         world.settle();
-        assert!(matches!(late.state(), PipeState::Lost(Lost::Died(_))));
+        assert!(matches!(late.state(), PipeState::Lost(LossReason::Died(_))));
     }
 }
 

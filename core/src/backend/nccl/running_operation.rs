@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use super::communicator::Communicator;
-use crate::backend::bulletin::Bulletin;
+use crate::backend::group_status::GroupStatus;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::tensor::cuda::{Event, Scratch};
@@ -13,7 +13,7 @@ use crate::{Error, Region, Result};
 
 /// The ranks of one group, and the communicator that they have once they used it.
 pub(super) struct Group {
-    pub(super) bulletin: Bulletin,
+    pub(super) status: GroupStatus,
     pub(super) communicator: OnceLock<Arc<Communicator>>,
     /// Operations that have not ended.
     pub(super) in_flight: AtomicUsize,
@@ -24,7 +24,7 @@ pub(super) struct Group {
 impl Group {
     /// Leaves it in order, when nothing is under way.
     pub(super) fn leave(&self) {
-        if self.bulletin.leave()
+        if self.status.leave()
             && let Some(communicator) = self.communicator.get()
         {
             communicator.leave();
@@ -36,7 +36,7 @@ impl Group {
 pub(super) type Memory = (Vec<Region>, Vec<Scratch>);
 
 /// An operation that was enqueued.
-pub(super) struct Running {
+pub(super) struct RunningOperation {
     pub(super) group: Arc<Group>,
     pub(super) name: &'static str,
     /// Its number among the group's collectives, or messages.
@@ -59,19 +59,19 @@ pub(super) struct Running {
 }
 
 /// An operation that is over, to be told without any lock.
-pub(super) struct Over {
+pub(super) struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
 }
 
-impl Over {
+impl FinishedOperation {
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub(super) fn settle(self) {
         self.completion.complete(self.result);
     }
 }
 
-impl Running {
+impl RunningOperation {
     /// Whether it is over.
     ///
     /// # Errors
@@ -83,28 +83,28 @@ impl Running {
     }
 
     /// Ends it well. Lets go of memory, whose owner may run anything then, so no lock may be held.
-    pub(super) fn end(mut self) -> Over {
+    pub(super) fn end(mut self) -> FinishedOperation {
         use std::sync::atomic::Ordering::SeqCst;
         if let Some(finish) = self.finish.take() {
             finish();
         }
         drop(self.memory);
         self.group.in_flight.fetch_sub(1, SeqCst);
-        Over { completion: self.completion, result: Ok(()) }
+        FinishedOperation { completion: self.completion, result: Ok(()) }
     }
 
     /// Ends it for whoever waits, and hands back what the device goes on with.
-    pub(super) fn give_up(mut self, error: Error) -> (Over, Kept) {
+    pub(super) fn give_up(mut self, error: Error) -> (FinishedOperation, AbandonedOperation) {
         use std::sync::atomic::Ordering::SeqCst;
         self.group.in_flight.fetch_sub(1, SeqCst);
         self.finish = None;
-        let over = Over { completion: self.completion, result: Err(error) };
-        (over, Kept { event: Some(self.event), memory: self.memory })
+        let over = FinishedOperation { completion: self.completion, result: Err(error) };
+        (over, AbandonedOperation { event: Some(self.event), memory: self.memory })
     }
 }
 
 /// What a device goes on with after an operation was given up.
-pub(super) struct Kept {
+pub(super) struct AbandonedOperation {
     /// What comes when it is over. None if nobody knows how much was enqueued: then it is over when
     /// the communicator was aborted and its stream is empty.
     pub(super) event: Option<Arc<Event>>,

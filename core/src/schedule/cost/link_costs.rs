@@ -26,7 +26,7 @@ pub enum LinkClass {
 
 /// What a group of ranks costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prices {
+pub struct LinkCosts {
     /// A link between ranks of one host.
     pub within: Link,
     /// A link between ranks of different hosts.
@@ -47,7 +47,7 @@ impl LinkClass {
     pub const ALL: [LinkClass; 4] =
         [LinkClass::Process, LinkClass::SharedMemory, LinkClass::Loopback, LinkClass::Network];
 
-    /// Its name in a file of prices.
+    /// Its name in a file of link costs.
     pub const fn name(self) -> &'static str {
         match self {
             LinkClass::Process => "process",
@@ -76,15 +76,15 @@ impl LinkClass {
     }
 }
 
-impl Prices {
+impl LinkCosts {
     /// Ranks of one host over TCP, on a machine that nobody has measured.
-    pub const LOOPBACK: Prices = Prices::of(LinkClass::Loopback);
+    pub const LOOPBACK: LinkCosts = LinkCosts::of(LinkClass::Loopback);
 
     /// Hosts whose ranks reach each other by `within`, on machines that nobody has measured. f32
     /// sums in the cache went at 10 to 20 GB/s where the links were measured; the crowd is an
     /// estimate.
-    pub const fn of(within: LinkClass) -> Prices {
-        Prices {
+    pub const fn of(within: LinkClass) -> LinkCosts {
+        LinkCosts {
             within: within.link(),
             between: LinkClass::Network.link(),
             wire_byte_s: 0.32e-9,

@@ -19,11 +19,11 @@ const WEB: &[u8] = b"GET ";
 
 /// The connections without a name.
 #[derive(Default)]
-pub(super) struct Strangers {
-    slots: Vec<Option<Stranger>>,
+pub(super) struct PendingConnections {
+    slots: Vec<Option<PendingConnection>>,
 }
 
-struct Stranger {
+struct PendingConnection {
     socket: OwnedFd,
     bytes: [u8; Hello::BYTES],
     have_bytes: usize,
@@ -42,7 +42,7 @@ pub(super) enum Greeting {
     Web(OwnedFd, Vec<u8>),
 }
 
-impl Strangers {
+impl PendingConnections {
     /// Takes in a new connection; its events get the key `key_of(slot)`.
     pub(super) fn admit(
         &mut self,
@@ -65,7 +65,7 @@ impl Strangers {
         }
         let since = Instant::now();
         let bytes = [0; Hello::BYTES];
-        self.slots[slot] = Some(Stranger { socket, bytes, have_bytes: 0, since });
+        self.slots[slot] = Some(PendingConnection { socket, bytes, have_bytes: 0, since });
     }
 
     /// Reads what the stranger in `slot` says; never more than its hello.
@@ -113,7 +113,7 @@ impl Strangers {
 
     /// Drops those who have been silent for `timeout`.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration, readiness: &Readiness) {
-        let is_late = |stranger: &Stranger| now >= stranger.since + timeout;
+        let is_late = |stranger: &PendingConnection| now >= stranger.since + timeout;
         for slot in 0..self.slots.len() {
             if self.slots[slot].as_ref().is_some_and(is_late) {
                 self.forget(slot, readiness);

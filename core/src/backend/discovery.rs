@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::prices;
+use super::link_costs;
 #[cfg(feature = "tcp")]
 use crate::env::TransportEnvironment;
 use crate::env::WebSocketEnvironment;
 use crate::rendezvous;
 use crate::schedule::Topology;
-use crate::schedule::cost::{LinkClass, Prices};
+use crate::schedule::cost::{LinkClass, LinkCosts};
 use crate::store::Store;
 #[cfg(not(feature = "tcp"))]
 use crate::store::grace_to_ms;
@@ -23,13 +23,13 @@ use crate::transport::board::AnyBoard;
 use crate::transport::tcp::{self, Listener, TcpTransport};
 #[cfg(not(feature = "tcp"))]
 use crate::transport::websocket::dialer;
-use crate::transport::{Means, Transport, compose, inproc};
+use crate::transport::{Endpoints, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 use crate::{Error, Result, random};
 
-/// What came of a meeting.
-pub(super) struct Meeting {
+/// What this rank knows of the others, and its connections to them.
+pub(super) struct Discovery {
     /// The way to the others.
     pub(super) transport: Box<dyn Transport>,
     /// What small operations go over, on all ranks or on none.
@@ -39,7 +39,7 @@ pub(super) struct Meeting {
     /// Which ranks share a host.
     pub(super) topology: Topology,
     /// What links cost; the same on all ranks.
-    pub(super) prices: Prices,
+    pub(super) link_costs: LinkCosts,
     /// The ranks that have a session with the store's server, and its number.
     pub(super) sessions: Vec<(u32, u64)>,
 }
@@ -49,32 +49,32 @@ pub(super) struct Meeting {
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that did not come; [`Error::Rendezvous`] if this
 /// rank is there already, or another runs a different version.
-pub(super) async fn meet(
+pub(super) async fn discover(
     store: &Arc<dyn Store>,
     name: &str,
     (rank, size): (u32, u32),
     timeout: Duration,
-) -> Result<Meeting> {
+) -> Result<Discovery> {
     if size == 1 {
         let transport = inproc::connect(1)
             .pop()
             .ok_or_else(|| Error::Network { message: "cannot make a group of one rank".into() })?;
-        return Ok(Meeting {
+        return Ok(Discovery {
             transport: Box::new(transport),
             board: boards::offer()?.and_then(boards::alone),
             ranks_on_host: 1,
             sessions: Vec::new(),
             topology: Topology::one_host(1),
-            prices: Prices::of(LinkClass::Process),
+            link_costs: LinkCosts::of(LinkClass::Process),
         });
     }
     // What is wrong with this rank alone is found before the others count on it.
-    let ready = match Ready::new(&**store, rank) {
+    let ready = match Contribution::new(&**store, rank) {
         Ok(ready) => ready,
         Err(error) => return Err(refuse(store, name, (rank, size), error, timeout).await),
     };
     rendezvous::join_async(&**store, name, rank, size, timeout).await?;
-    meet_with(store, rank, size, timeout, ready).await
+    discover_with(store, rank, size, timeout, ready).await
 }
 
 /// Tells the others why this rank does not join, and returns that.
@@ -91,41 +91,41 @@ pub(super) async fn refuse(
     why
 }
 
-/// What a rank brings to a meeting.
-struct Ready {
-    means: Means,
+/// What a rank brings for the others.
+struct Contribution {
+    means: Endpoints,
     offer: Option<boards::Offer>,
     /// What links cost, as rank 0 tells the others.
-    prices: Option<Vec<u8>>,
+    link_costs: Option<Vec<u8>>,
 }
 
-impl Ready {
-    fn new(store: &dyn Store, rank: u32) -> Result<Ready> {
+impl Contribution {
+    fn new(store: &dyn Store, rank: u32) -> Result<Contribution> {
         // Here all is checked always; a wrong word would go unseen.
         #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
-        super::detail::detail()?;
-        let prices = (rank == 0).then(prices::published).transpose()?;
-        Ok(Ready { means: means(store)?, offer: boards::offer()?, prices })
+        super::debug_level::debug_level()?;
+        let link_costs = (rank == 0).then(link_costs::published).transpose()?;
+        Ok(Contribution { means: means(store)?, offer: boards::offer()?, link_costs })
     }
 }
 
-/// As [`meet`], for a rank that has joined.
-async fn meet_with(
+/// As [`discover`], for a rank that has joined.
+async fn discover_with(
     store: &Arc<dyn Store>,
     rank: u32,
     size: u32,
     timeout: Duration,
-    Ready { means, offer, prices }: Ready,
-) -> Result<Meeting> {
+    Contribution { means, offer, link_costs }: Contribution,
+) -> Result<Discovery> {
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
-    if let Some(prices) = prices {
-        // One rank's prices for all, so that all choose the same algorithms.
-        store.set_async(PRICES, &prices).await?;
+    if let Some(link_costs) = link_costs {
+        // One rank's link costs for all, so that all choose the same algorithms.
+        store.set_async(LINK_COSTS, &link_costs).await?;
         store.set_async(TOKEN, &random::bytes::<16>()?).await?;
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([PRICES, TOKEN]).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).chain([LINK_COSTS, TOKEN]).collect();
     store.wait_async(&keys, Some(timeout)).await?;
     let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
@@ -153,13 +153,13 @@ async fn meet_with(
     let sessions = sessions.filter_map(|(other, card)| Some((other, card.relay?)));
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
-    let prices = prices::of_group(&published, &cards)?;
+    let link_costs = link_costs::of_group(&published, &cards)?;
     let transport = compose(rank, &cards, token, 0, means)?;
-    Ok(Meeting { transport, board, ranks_on_host, sessions, topology, prices })
+    Ok(Discovery { transport, board, ranks_on_host, sessions, topology, link_costs })
 }
 
 /// Where rank 0 publishes what links cost, for all ranks.
-const PRICES: &str = "prices";
+const LINK_COSTS: &str = "link_costs";
 const TOKEN: &str = "token";
 
 fn card_key(rank: u32) -> String {
@@ -167,18 +167,18 @@ fn card_key(rank: u32) -> String {
 }
 
 /// What this rank has to reach the others and to be reached.
-fn means(store: &dyn Store) -> Result<Means> {
+fn means(store: &dyn Store) -> Result<Endpoints> {
     // The others come to a rank that listens, but for those that may open no such connection.
     #[cfg(feature = "tcp")]
-    return Ok(Means {
+    return Ok(Endpoints {
         listener: Some(listen(store)?),
         within_host: WithinHost::open()?,
         relay: store.relay(),
         environment: WebSocketEnvironment::read()?,
-        ..Means::default()
+        ..Endpoints::default()
     });
     #[cfg(not(feature = "tcp"))]
-    return Ok(Means {
+    return Ok(Endpoints {
         dialer: dialer(),
         relay: store.relay(),
         reconnect_grace_ms: grace_to_ms(store.reconnect_grace()),

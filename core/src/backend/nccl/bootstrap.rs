@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::NcclOptions;
+use super::abort_watch::WaitLimit;
 use super::communicator::{Communicator, new_id};
-use super::ear::Patience;
-use super::library::Found;
+use super::library::LoadedLibrary;
 use crate::clock::Instant;
 use crate::store::Store;
 use crate::tensor::cuda::Gpu;
@@ -19,11 +19,11 @@ const SLICE: Duration = Duration::from_millis(200);
 
 /// One rank on its way to the others.
 pub(super) struct Arrival<'a> {
-    pub(super) found: &'static Found,
+    pub(super) found: &'static LoadedLibrary,
     /// A connection of its own: the user's may be waiting.
     pub(super) store: &'a dyn Store,
     pub(super) ranks: (u32, u32),
-    pub(super) patience: Patience<'a>,
+    pub(super) limit: WaitLimit<'a>,
 }
 
 impl Arrival<'_> {
@@ -35,7 +35,7 @@ impl Arrival<'_> {
     pub(super) fn meet(&self, gpu: &Arc<Gpu>, options: &NcclOptions) -> Result<Communicator> {
         self.publish_device(gpu)?;
         let id = self.exchange_id()?;
-        Communicator::join(self.found, gpu, &id, self.ranks, options, self.patience)
+        Communicator::join(self.found, gpu, &id, self.ranks, options, self.limit)
     }
 
     /// Tells the others which device this rank has, and hears of theirs: NCCL hangs, or fails
@@ -100,7 +100,7 @@ impl Arrival<'_> {
     /// # Errors
     /// [`Error::StoreTimeout`]; that the group broke before they were.
     fn wait(&self, keys: &[&str]) -> Result<()> {
-        let Patience { until, ear } = self.patience;
+        let WaitLimit { until, watch } = self.limit;
         loop {
             // Zero would be no limit.
             let left = until.saturating_duration_since(Instant::now());
@@ -109,13 +109,13 @@ impl Arrival<'_> {
                 Err(Error::StoreTimeout { .. }) if Instant::now() < until => {}
                 other => return other,
             }
-            let Err(broke) = ear.listen() else { continue };
+            let Err(broke) = watch.check() else { continue };
             // A rank that has them may have broken the group over what they say. Then this one sees
             // it as well.
             if !self.store.check(keys)? {
                 return Err(broke);
             }
-            drop(ear.heard());
+            drop(watch.take_reason());
             return Ok(());
         }
     }

@@ -40,7 +40,7 @@ const AGAIN_SOON: Duration = Duration::from_millis(20);
 const STORE_LIMIT: Duration = Duration::from_millis(500);
 
 /// One rank's side of it.
-pub(super) struct Bulletin {
+pub(super) struct GroupStatus {
     backend: &'static str,
     group: String,
     rank: u32,
@@ -77,7 +77,7 @@ struct Looks {
 
 /// What came of comparing a collective.
 #[cfg(feature = "mpi")]
-pub(super) enum Compared {
+pub(super) enum ComparisonOutcome {
     /// All ranks run the same.
     Equal,
     /// A rank runs another: the group must break.
@@ -88,14 +88,14 @@ pub(super) enum Compared {
 
 /// Who found why a group must break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundBy {
     /// This rank: the others are to be told.
-    Here,
+    ThisRank,
     /// Another rank, which told all.
-    Elsewhere,
+    OtherRank,
 }
 
-impl Bulletin {
+impl GroupStatus {
     /// That of rank `rank` of the group `group`, whose ranks meet in `store`.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Bulletin {
         group: &str,
         (rank, size): (u32, u32),
         store: &Arc<dyn Store>,
-    ) -> Result<Bulletin> {
+    ) -> Result<GroupStatus> {
         let own = match size {
             // Nobody is to be told anything.
             1 => store.clone(),
@@ -115,7 +115,7 @@ impl Bulletin {
             own.set_timeout(STORE_LIMIT);
         }
         let looks = Looks { next: Some(Instant::now()), elsewhere: (0, Vec::new()) };
-        Ok(Bulletin {
+        Ok(GroupStatus {
             backend,
             group: group.to_owned(),
             rank,
@@ -230,7 +230,7 @@ impl Bulletin {
     /// Looks at the store for the reason why an operation stands still, at most once in a while.
     /// What was found breaks the group: it is for the caller to do so, and to publish it if this
     /// rank found it. `oldest` is the oldest collective that stands still, 0 if there is none.
-    pub(super) fn look(&self, oldest: u64) -> Option<(Abort, Found)> {
+    pub(super) fn look(&self, oldest: u64) -> Option<(Abort, FoundBy)> {
         if self.size == 1 {
             return None;
         }
@@ -252,10 +252,10 @@ impl Bulletin {
 
     /// Finds out which rank is to blame when the library says only that something failed: the one
     /// that told all why, or one that does not answer while the others do.
-    pub(super) fn who_failed(&self, why: &str) -> (Abort, Found) {
-        let blame = |rank: u32, why: String| (Abort::Failed { rank, why }, Found::Here);
+    pub(super) fn who_failed(&self, why: &str) -> (Abort, FoundBy) {
+        let blame = |rank: u32, why: String| (Abort::Failed { rank, why }, FoundBy::ThisRank);
         match self.roll_call() {
-            Ok(Answers { told: Some(abort), .. }) => (abort, Found::Elsewhere),
+            Ok(Answers { told: Some(abort), .. }) => (abort, FoundBy::OtherRank),
             Ok(Answers { missing: Some((rank, how)), .. }) => blame(rank, format!("{how}: {why}")),
             Ok(_) => blame(self.rank, why.to_owned()),
             Err(error) => {
@@ -320,11 +320,11 @@ impl Bulletin {
     /// Waits for a rank to tell why the group broke, as one that breaks it does before its library
     /// fails on the others. None if nobody does within the time of a roll call, or without a store.
     #[cfg(feature = "nccl")]
-    pub(super) fn wait_for_reason(&self) -> Option<(Abort, Found)> {
+    pub(super) fn wait_for_reason(&self) -> Option<(Abort, FoundBy)> {
         let since = Instant::now();
         loop {
             match self.told() {
-                Ok(Some(abort)) => return Some((abort, Found::Elsewhere)),
+                Ok(Some(abort)) => return Some((abort, FoundBy::OtherRank)),
                 Err(error) if !matches!(error, Error::StoreTimeout { .. }) => return None,
                 _ if since.elapsed() >= ROLL_CALL => return None,
                 _ => std::thread::sleep(AGAIN_SOON),
@@ -344,10 +344,10 @@ impl Bulletin {
         })))
     }
 
-    fn ask(&self, oldest: u64) -> Result<Option<(Abort, Found)>> {
+    fn ask(&self, oldest: u64) -> Result<Option<(Abort, FoundBy)>> {
         let store = &self.own;
         if let Some(told) = self.told()? {
-            return Ok(Some((told, Found::Elsewhere)));
+            return Ok(Some((told, FoundBy::OtherRank)));
         }
         if oldest == 0 {
             return Ok(None);
@@ -357,13 +357,13 @@ impl Bulletin {
         let compared = block_on(inspect::compare(&**store, &place, own, &history))?;
         let Comparison { mismatch, elsewhere } = compared;
         if let Some(mismatch) = mismatch {
-            return Ok(Some((mismatch, Found::Here)));
+            return Ok(Some((mismatch, FoundBy::ThisRank)));
         }
         for &rank in &elsewhere {
             let key = self.left_key(rank);
             if store.check(&[&key])? && last_of(&store.get(&key)?) < oldest {
                 let why = "it left the group".to_owned();
-                return Ok(Some((Abort::Failed { rank, why }, Found::Here)));
+                return Ok(Some((Abort::Failed { rank, why }, FoundBy::ThisRank)));
             }
         }
         lock(&self.looks).elsewhere = (oldest, elsewhere);
@@ -399,11 +399,13 @@ impl Bulletin {
         sequence: u64,
         ours: Fingerprint,
         limit: Duration,
-    ) -> Result<Compared> {
+    ) -> Result<ComparisonOutcome> {
         let store = self.comparing_store()?;
         match self.compare_through(&*store, sequence, ours, limit) {
-            Ok(differs) => Ok(differs.map_or(Compared::Equal, Compared::Different)),
-            Err(Error::StoreTimeout { .. }) => Ok(Compared::Unknown),
+            Ok(differs) => {
+                Ok(differs.map_or(ComparisonOutcome::Equal, ComparisonOutcome::Different))
+            }
+            Err(Error::StoreTimeout { .. }) => Ok(ComparisonOutcome::Unknown),
             Err(error) => Err(error),
         }
     }

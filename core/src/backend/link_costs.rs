@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::schedule::cost::{Calibration, Link, LinkClass, Prices};
+use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use crate::wire::card::Card;
 use crate::{Error, Result, env};
 
-/// The name of the line behind the prices that says how many cores the ranks of a host share.
+/// The name of the line behind the costs that says how many cores the ranks of a host share.
 const CORES: &str = "cores";
 
 /// What rank 0 tells the others: the content of its `POLYRANK_LINK_COSTS`, if it has one, and how
@@ -33,22 +33,22 @@ pub(super) fn published() -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// The prices of a group: what rank 0 `published`, for the links that the ranks' `cards` offer.
+/// The link costs of a group: what rank 0 `published`, for the links that the ranks' `cards` offer.
 ///
 /// # Errors
 /// [`Error::Rendezvous`] if what was published is something else.
-pub(super) fn of_group(published: &[u8], cards: &[Card]) -> Result<Prices> {
+pub(super) fn of_group(published: &[u8], cards: &[Card]) -> Result<LinkCosts> {
     let text = String::from_utf8_lossy(published);
     let calibration = Calibration::decode(&text).map_err(|error| Error::Rendezvous {
-        message: format!("the store's entry for the prices of links: {error}"),
+        message: format!("the store's entry for the link costs: {error}"),
     })?;
     let class = link_within(cards);
-    let prices = calibration.prices(class);
+    let link_costs = calibration.link_costs(class);
     let crowding = crowding(&text, cards);
     if class != LinkClass::Loopback || crowding <= 1.0 {
-        return Ok(prices);
+        return Ok(link_costs);
     }
-    Ok(Prices { within: shared(prices.within, crowding), ..prices })
+    Ok(LinkCosts { within: shared(link_costs.within, crowding), ..link_costs })
 }
 
 /// How many ranks there are for each core, on the host that has most.
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::Collective;
     use crate::schedule::Topology;
-    use crate::schedule::select::{Known, Overrides, Selector};
+    use crate::schedule::select::{CallSize, Overrides, Selector};
 
     #[test]
     fn the_groups_links_decide_which_prices_count() {
@@ -110,21 +110,21 @@ mod tests {
         let text = calibration.encode().into_bytes();
         let listens = Card::new("host", 1, vec!["127.0.0.1:80".parse().unwrap()]);
         let other = Card { process_id: 2, ..listens.clone() };
-        let prices = of_group(&text, &[listens, other]).unwrap();
-        assert_eq!((prices.within, prices.between), (measured, LinkClass::Network.link()));
+        let link_costs = of_group(&text, &[listens, other]).unwrap();
+        assert_eq!((link_costs.within, link_costs.between), (measured, LinkClass::Network.link()));
         let page = Card::new("process 1", 1, Vec::new());
-        let prices = of_group(&text, &[page.clone(), page]).unwrap();
-        assert_eq!(prices.within, LinkClass::Process.link());
+        let link_costs = of_group(&text, &[page.clone(), page]).unwrap();
+        assert_eq!(link_costs.within, LinkClass::Process.link());
         let error = of_group(b"hello", &[]).unwrap_err().to_string();
-        assert!(error.contains("polyrank prices"), "{error}");
+        assert!(error.contains("polyrank link costs"), "{error}");
     }
 
     fn allreduce_by_sockets(ranks: u32, published: &str) -> &'static str {
         let address = "127.0.0.1:80".parse().unwrap();
         let cards: Vec<_> = (0..ranks).map(|id| Card::new("host", id, vec![address])).collect();
-        let prices = of_group(published.as_bytes(), &cards).unwrap();
-        let selector = Selector::new(&Topology::one_host(ranks), &prices, Overrides::none());
-        let known = Known { bytes: Some(4), equal_blocks: true };
+        let link_costs = of_group(published.as_bytes(), &cards).unwrap();
+        let selector = Selector::new(&Topology::one_host(ranks), &link_costs, Overrides::none());
+        let known = CallSize { bytes: Some(4), equal_blocks: true };
         Collective::Allreduce.algorithms()[selector.choose(Collective::Allreduce, known)].name
     }
 

@@ -8,23 +8,25 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::group::Group;
-use super::held::Held;
 use super::messages;
-use super::running::{DRAIN, Matched, Over, Receive, Running, test};
+use super::queued_collective::QueuedCollective;
+use super::running_operation::{
+    DRAIN, FinishedOperation, MatchedMessage, PendingReceive, RunningOperation, test,
+};
 use super::world::{FAILED, World};
 use crate::Error;
-use crate::backend::bulletin::{Found, STALL};
+use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
 /// The operations of this process.
-pub(super) struct Active<H: Handle> {
-    running: Vec<Running<H>>,
+pub(super) struct ActiveOperations<H: Handle> {
+    running: Vec<RunningOperation<H>>,
     /// Collectives that wait for the ranks to agree on them, oldest first.
-    held: VecDeque<Held<H>>,
+    held: VecDeque<QueuedCollective<H>>,
     /// Messages that have not come, oldest first.
-    receives: Vec<Receive<H>>,
+    receives: Vec<PendingReceive<H>>,
     /// Requests with memory that lives for ever, and of which nobody waits for the end.
     forgotten: Vec<H>,
     /// No deadline is earlier.
@@ -32,32 +34,32 @@ pub(super) struct Active<H: Handle> {
 }
 
 /// What is to be done when the lock is released.
-pub(super) struct Ended<H: Handle> {
+pub(super) struct DeferredCompletions<H: Handle> {
     /// The first is kept apart, as there is seldom another.
-    first: Option<Over>,
-    more: Vec<Over>,
+    first: Option<FinishedOperation>,
+    more: Vec<FinishedOperation>,
     /// Groups that broke, and whether this rank found why.
-    pub(super) broken: Vec<(Arc<Group<H>>, Found)>,
+    pub(super) broken: Vec<(Arc<Group<H>>, FoundBy)>,
 }
 
-impl<H: Handle> Default for Ended<H> {
-    fn default() -> Ended<H> {
-        Ended { first: None, more: Vec::new(), broken: Vec::new() }
+impl<H: Handle> Default for DeferredCompletions<H> {
+    fn default() -> DeferredCompletions<H> {
+        DeferredCompletions { first: None, more: Vec::new(), broken: Vec::new() }
     }
 }
 
-impl<H: Handle> Ended<H> {
+impl<H: Handle> DeferredCompletions<H> {
     /// Tells whom it concerns. No lock may be held.
     pub(super) fn tell(self) {
         for (group, found) in self.broken {
-            if found == Found::Here {
-                group.bulletin.publish();
+            if found == FoundBy::ThisRank {
+                group.status.publish();
             }
         }
-        self.first.into_iter().chain(self.more).for_each(Over::settle);
+        self.first.into_iter().chain(self.more).for_each(FinishedOperation::settle);
     }
 
-    fn push(&mut self, over: Option<Over>) {
+    fn push(&mut self, over: Option<FinishedOperation>) {
         match over {
             Some(over) if self.first.is_some() => self.more.push(over),
             Some(over) => self.first = Some(over),
@@ -66,9 +68,9 @@ impl<H: Handle> Ended<H> {
     }
 }
 
-impl<H: Handle> Default for Active<H> {
-    fn default() -> Active<H> {
-        Active {
+impl<H: Handle> Default for ActiveOperations<H> {
+    fn default() -> ActiveOperations<H> {
+        ActiveOperations {
             running: Vec::new(),
             held: VecDeque::new(),
             receives: Vec::new(),
@@ -78,23 +80,28 @@ impl<H: Handle> Default for Active<H> {
     }
 }
 
-impl<H: Handle> Active<H> {
+impl<H: Handle> ActiveOperations<H> {
     /// Takes an operation that was issued, and looks whether it is over already.
-    pub(super) fn add(&mut self, world: &World<H>, running: Running<H>, ended: &mut Ended<H>) {
+    pub(super) fn add(
+        &mut self,
+        world: &World<H>,
+        running: RunningOperation<H>,
+        ended: &mut DeferredCompletions<H>,
+    ) {
         running.group.in_flight.fetch_add(1, Ordering::SeqCst);
         running.group.in_library.fetch_add(1, Ordering::SeqCst);
         self.admit(world, running, ended);
     }
 
-    /// As [`Active::add`], for what the group counts already. Of a broken group it ends at once.
+    /// As [`ActiveOperations::add`], for what the group counts already. Of a broken group it ends at once.
     pub(super) fn admit(
         &mut self,
         world: &World<H>,
-        mut running: Running<H>,
-        ended: &mut Ended<H>,
+        mut running: RunningOperation<H>,
+        ended: &mut DeferredCompletions<H>,
     ) {
         let group = running.group.clone();
-        if group.bulletin.is_broken() {
+        if group.status.is_broken() {
             self.note_deadline(running.deadline);
             self.running.push(running);
             return self.sweep(&group, ended);
@@ -117,7 +124,7 @@ impl<H: Handle> Active<H> {
             }
         };
         if let Some(error) = failure {
-            self.break_group(&group, failed(&group, &error), Found::Here, ended);
+            self.break_group(&group, failed(&group, &error), FoundBy::ThisRank, ended);
         }
     }
 
@@ -127,15 +134,15 @@ impl<H: Handle> Active<H> {
         &mut self,
         group: &Arc<Group<H>>,
         error: &Error,
-        ended: &mut Ended<H>,
+        ended: &mut DeferredCompletions<H>,
     ) {
         if matches!(error, Error::Network { .. }) {
-            self.break_group(group, failed(group, error), Found::Here, ended);
+            self.break_group(group, failed(group, error), FoundBy::ThisRank, ended);
         }
     }
 
     /// Takes a collective that waits for the ranks to agree on it.
-    pub(super) fn hold(&mut self, held: Held<H>) {
+    pub(super) fn hold(&mut self, held: QueuedCollective<H>) {
         held.group.in_flight.fetch_add(1, Ordering::SeqCst);
         self.note_deadline(held.deadline);
         self.held.push_back(held);
@@ -153,9 +160,11 @@ impl<H: Handle> Active<H> {
         world: &World<H>,
         group: &Arc<Group<H>>,
         sequence: u64,
-        ended: &mut Ended<H>,
+        ended: &mut DeferredCompletions<H>,
     ) {
-        let is_it = |held: &Held<H>| held.sequence == sequence && Arc::ptr_eq(&held.group, group);
+        let is_it = |held: &QueuedCollective<H>| {
+            held.sequence == sequence && Arc::ptr_eq(&held.group, group)
+        };
         let Some(place) = self.held.iter().position(is_it) else { return };
         let Some(held) = self.held.remove(place) else { return };
         // It stays in flight all the while.
@@ -166,8 +175,8 @@ impl<H: Handle> Active<H> {
             }
             Err((completion, error)) => {
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
-                ended.push(Some(Over::new(completion, Err(error.clone()))));
-                self.break_group(group, failed(group, &error), Found::Here, ended);
+                ended.push(Some(FinishedOperation::new(completion, Err(error.clone()))));
+                self.break_group(group, failed(group, &error), FoundBy::ThisRank, ended);
             }
         }
     }
@@ -176,8 +185,8 @@ impl<H: Handle> Active<H> {
     pub(super) fn add_receive(
         &mut self,
         world: &World<H>,
-        receive: Receive<H>,
-        ended: &mut Ended<H>,
+        receive: PendingReceive<H>,
+        ended: &mut DeferredCompletions<H>,
     ) {
         receive.group.in_flight.fetch_add(1, Ordering::SeqCst);
         self.note_deadline(receive.deadline);
@@ -186,7 +195,7 @@ impl<H: Handle> Active<H> {
     }
 
     /// Takes an operation that MPI has, as its group knows, and of which nobody waits for the end.
-    pub(super) fn abandon(&mut self, running: Running<H>) {
+    pub(super) fn abandon(&mut self, running: RunningOperation<H>) {
         self.running.push(running);
     }
 
@@ -200,7 +209,7 @@ impl<H: Handle> Active<H> {
         &mut self,
         world: &World<H>,
         now: Option<Instant>,
-        ended: &mut Ended<H>,
+        ended: &mut DeferredCompletions<H>,
     ) -> bool {
         let mut moved = false;
         self.forgotten.retain_mut(|request| matches!(test(world, request), Ok(false)));
@@ -221,7 +230,7 @@ impl<H: Handle> Active<H> {
                         let running = self.running.swap_remove(place);
                         ended.push(running.end(world, Err(error.clone())));
                     }
-                    self.break_group(&group, failed(&group, &error), Found::Here, ended);
+                    self.break_group(&group, failed(&group, &error), FoundBy::ThisRank, ended);
                     // The list is another one now.
                     return true;
                 }
@@ -276,10 +285,10 @@ impl<H: Handle> Active<H> {
         &mut self,
         group: &Arc<Group<H>>,
         abort: Abort,
-        found: Found,
-        ended: &mut Ended<H>,
+        found: FoundBy,
+        ended: &mut DeferredCompletions<H>,
     ) -> bool {
-        let is_first = group.bulletin.set_broken(abort);
+        let is_first = group.status.set_broken(abort);
         self.sweep(group, ended);
         if is_first {
             ended.broken.push((group.clone(), found));
@@ -293,12 +302,12 @@ impl<H: Handle> Active<H> {
         &mut self,
         group: &Arc<Group<H>>,
         abort: Abort,
-        ended: &mut Ended<H>,
+        ended: &mut DeferredCompletions<H>,
     ) -> bool {
         if group.in_flight.load(Ordering::SeqCst) == 0 {
-            return group.bulletin.set_broken(abort);
+            return group.status.set_broken(abort);
         }
-        self.break_group(group, abort, Found::Here, ended);
+        self.break_group(group, abort, FoundBy::ThisRank, ended);
         false
     }
 
@@ -314,7 +323,7 @@ impl<H: Handle> Active<H> {
     }
 
     /// Ends everything of a broken group.
-    fn sweep(&mut self, group: &Arc<Group<H>>, ended: &mut Ended<H>) {
+    fn sweep(&mut self, group: &Arc<Group<H>>, ended: &mut DeferredCompletions<H>) {
         let until = Instant::now() + DRAIN;
         for running in &mut self.running {
             if Arc::ptr_eq(&running.group, group) {
@@ -322,21 +331,21 @@ impl<H: Handle> Active<H> {
                 if running.completion.is_some() {
                     FAILED.store(true, Ordering::SeqCst);
                 }
-                let error = group.bulletin.error(running.name, running.sequence);
+                let error = group.status.error(running.name, running.sequence);
                 ended.push(running.fail(error, until));
             }
         }
         for receive in self.receives.extract_if(.., |it| Arc::ptr_eq(&it.group, group)) {
             group.in_flight.fetch_sub(1, Ordering::SeqCst);
-            let error = group.bulletin.error("recv", receive.sequence);
-            ended.push(Some(Over::new(receive.completion, Err(error))));
+            let error = group.status.error("recv", receive.sequence);
+            ended.push(Some(FinishedOperation::new(receive.completion, Err(error))));
         }
         self.held.retain(|held| {
             let stays = !Arc::ptr_eq(&held.group, group);
             if !stays {
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
-                let error = group.bulletin.error(held.call.name, held.sequence);
-                ended.push(Some(Over::new(held.completion.clone(), Err(error))));
+                let error = group.status.error(held.call.name, held.sequence);
+                ended.push(Some(FinishedOperation::new(held.completion.clone(), Err(error))));
             }
             stays
         });
@@ -347,7 +356,7 @@ impl<H: Handle> Active<H> {
         self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
     }
 
-    fn poll_receives(&mut self, world: &World<H>, ended: &mut Ended<H>) -> bool {
+    fn poll_receives(&mut self, world: &World<H>, ended: &mut DeferredCompletions<H>) -> bool {
         let mut moved = false;
         let mut place = 0;
         while place < self.receives.len() {
@@ -366,7 +375,7 @@ impl<H: Handle> Active<H> {
                 }
                 Err(error) => {
                     let group = receive.group.clone();
-                    self.break_group(&group, failed(&group, &error), Found::Here, ended);
+                    self.break_group(&group, failed(&group, &error), FoundBy::ThisRank, ended);
                     return true;
                 }
             }
@@ -378,9 +387,9 @@ impl<H: Handle> Active<H> {
     fn take(
         &mut self,
         world: &World<H>,
-        receive: Receive<H>,
-        matched: Matched<H>,
-        ended: &mut Ended<H>,
+        receive: PendingReceive<H>,
+        matched: MatchedMessage<H>,
+        ended: &mut DeferredCompletions<H>,
     ) {
         let group = receive.group.clone();
         let fits = matched.bytes == receive.memory.len() as u64;
@@ -407,19 +416,24 @@ impl<H: Handle> Active<H> {
                     Ok(true) => drop(running.end(world, Ok(()))),
                     _ => self.abandon(running),
                 }
-                self.break_group(&group, size, Found::Here, ended);
-                let error = group.bulletin.error("recv", sequence);
-                ended.push(Some(Over::new(completion, Err(error))));
+                self.break_group(&group, size, FoundBy::ThisRank, ended);
+                let error = group.status.error("recv", sequence);
+                ended.push(Some(FinishedOperation::new(completion, Err(error))));
             }
             Err(error) => {
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
-                ended.push(Some(Over::new(completion, Err(error.clone()))));
-                self.break_group(&group, failed(&group, &error), Found::Here, ended);
+                ended.push(Some(FinishedOperation::new(completion, Err(error.clone()))));
+                self.break_group(&group, failed(&group, &error), FoundBy::ThisRank, ended);
             }
         }
     }
 
-    fn check_deadlines(&mut self, world: &World<H>, now: Instant, ended: &mut Ended<H>) {
+    fn check_deadlines(
+        &mut self,
+        world: &World<H>,
+        now: Instant,
+        ended: &mut DeferredCompletions<H>,
+    ) {
         let mut late: Vec<(Arc<Group<H>>, Abort)> = Vec::new();
         for running in &self.running {
             match running.failed.as_deref() {
@@ -451,7 +465,7 @@ impl<H: Handle> Active<H> {
             late.push((held.group.clone(), overdue(&held.group, place, true, now)));
         }
         for (group, abort) in late {
-            self.break_group(&group, abort, Found::Here, ended);
+            self.break_group(&group, abort, FoundBy::ThisRank, ended);
         }
         let running = self.running.iter().filter_map(|it| match it.failed.as_deref() {
             Some((_, until)) => Some(*until),
@@ -475,7 +489,7 @@ fn overdue<H: Handle>(
         sequence,
         operation: name.to_owned(),
         waited_ms: since.map_or(0, |since| millis(now - since)),
-        waiting_for: if is_collective { group.bulletin.late(sequence) } else { Vec::new() },
+        waiting_for: if is_collective { group.status.late(sequence) } else { Vec::new() },
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use rustix::net::SendFlags;
 
 use super::memory::{File, Mapping};
-use super::socket::{self, Heard};
+use super::socket::{self, SocketRead};
 use crate::tensor::shared::{Place, Pool};
 
 const WAKE: u8 = 0;
@@ -29,7 +29,7 @@ const GONE_BYTES: usize = 9;
 const MAX_POOLS: usize = 256;
 
 /// One connection.
-pub(super) struct Wire {
+pub(super) struct SideChannel {
     pub(super) socket: OwnedFd,
     /// Bytes that are no messages: an answer whose question has become pointless.
     skipped: usize,
@@ -47,15 +47,15 @@ pub(super) struct Pools {
 
 /// The pools that the peer was told of.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct AnnouncedPools {
     /// Number and pool, which is not kept alive.
     pools: Vec<(u64, Weak<Pool>)>,
 }
 
-impl Wire {
+impl SideChannel {
     /// A connection over which `skipped` bytes come before the first message.
-    pub(super) fn new(socket: OwnedFd, skipped: usize) -> Wire {
-        Wire { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
+    pub(super) fn new(socket: OwnedFd, skipped: usize) -> SideChannel {
+        SideChannel { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
     }
 
     /// Takes in what the peer has said; whether it goes on. The error says what makes no sense.
@@ -63,9 +63,9 @@ impl Wire {
         let mut bytes = [0; 256];
         loop {
             match socket::hear(&self.socket, &mut bytes) {
-                Heard::Nothing => return Ok(true),
-                Heard::End => return Ok(false),
-                Heard::Bytes(heard, file) => {
+                SocketRead::Nothing => return Ok(true),
+                SocketRead::End => return Ok(false),
+                SocketRead::Bytes(heard, file) => {
                     let skipped = heard.min(self.skipped);
                     self.skipped -= skipped;
                     self.heard.extend_from_slice(&bytes[skipped..heard]);
@@ -135,10 +135,10 @@ impl Pools {
     }
 }
 
-impl Told {
+impl AnnouncedPools {
     /// Makes sure that the peer at the other end of `wire` knows the pool of `place`; false if it
     /// cannot be told now.
-    pub(super) fn tell(&mut self, wire: &Wire, place: &Place) -> bool {
+    pub(super) fn tell(&mut self, wire: &SideChannel, place: &Place) -> bool {
         let number = place.pool.number();
         if self.pools.iter().any(|told| told.0 == number) {
             return true;
@@ -158,7 +158,7 @@ impl Told {
     }
 }
 
-fn say(wire: &Wire, code: u8, words: &[u64], file: Option<&File>) -> bool {
+fn say(wire: &SideChannel, code: u8, words: &[u64], file: Option<&File>) -> bool {
     let mut bytes = vec![code];
     words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     socket::tell(&wire.socket, &bytes, file).is_ok()

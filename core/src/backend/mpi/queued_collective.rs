@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::abi::Handle;
-use super::collectives::{self, Ranks, Started};
+use super::collectives::{self, Ranks, StartedRequests};
 use super::group::Group;
-use super::running::Running;
+use super::running_operation::RunningOperation;
 use super::world::World;
 use crate::backend::Call;
-use crate::backend::bulletin::{Compared, Found};
+use crate::backend::group_status::{ComparisonOutcome, FoundBy};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::wire::abort::Abort;
@@ -24,7 +24,7 @@ const SLICE: Duration = Duration::from_millis(200);
 
 /// A collective that was issued and that MPI does not know yet, so that it can be given up at any
 /// time.
-pub(super) struct Held<H: Handle> {
+pub(super) struct QueuedCollective<H: Handle> {
     pub(super) group: Arc<Group<H>>,
     pub(super) call: Call,
     pub(super) sequence: u64,
@@ -34,18 +34,18 @@ pub(super) struct Held<H: Handle> {
     pub(super) completion: Arc<Completion>,
 }
 
-impl<H: Handle> Held<H> {
+impl<H: Handle> QueuedCollective<H> {
     /// Gives it to MPI. What it is then, or its completion and why that failed.
     pub(super) fn start(
         self,
         world: &World<H>,
-    ) -> std::result::Result<Running<H>, (Arc<Completion>, Error)> {
-        let Held { group, call, sequence, since, deadline, completion, .. } = self;
+    ) -> std::result::Result<RunningOperation<H>, (Arc<Completion>, Error)> {
+        let QueuedCollective { group, call, sequence, since, deadline, completion, .. } = self;
         let name = call.name;
         match start(world, &group, call) {
             Ok(started) => {
                 let running = started.running(group, (name, sequence), deadline, completion);
-                Ok(Running { since: Some(since), ..running })
+                Ok(RunningOperation { since: Some(since), ..running })
             }
             Err(error) => Err((completion, error)),
         }
@@ -60,7 +60,7 @@ pub(super) fn start<H: Handle>(
     world: &World<H>,
     group: &Group<H>,
     call: Call,
-) -> Result<Started<H>> {
+) -> Result<StartedRequests<H>> {
     let Group { comm, rank, size, .. } = *group;
     collectives::start(&Ranks { world, comm, rank, size }, call)
 }
@@ -82,16 +82,16 @@ pub(super) fn attend<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>)
 /// Ends when nothing is held, or nothing can be started any more.
 fn compare_all<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) {
     while let Some((sequence, fingerprint)) = next(world, group) {
-        match group.bulletin.compare_for(sequence, fingerprint, SLICE) {
-            Ok(Compared::Equal) => {
+        match group.status.compare_for(sequence, fingerprint, SLICE) {
+            Ok(ComparisonOutcome::Equal) => {
                 world.progress.change(|active, ended| {
                     active.start_held(world, group, sequence, ended);
                 });
             }
-            Ok(Compared::Different(abort)) => {
-                world.progress.break_group(group, abort, Found::Here);
+            Ok(ComparisonOutcome::Different(abort)) => {
+                world.progress.break_group(group, abort, FoundBy::ThisRank);
             }
-            Ok(Compared::Unknown) => {}
+            Ok(ComparisonOutcome::Unknown) => {}
             Err(error) => fail(world, group, format!("the ranks cannot be compared: {error}")),
         }
     }
@@ -100,7 +100,7 @@ fn compare_all<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) {
 /// What is to be compared next. If there is nothing, another thread begins with what comes.
 fn next<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) -> Option<(u64, Fingerprint)> {
     world.progress.change(|active, _| {
-        let can_start = !group.bulletin.is_broken() && world.check_process().is_ok();
+        let can_start = !group.status.is_broken() && world.check_process().is_ok();
         let next = active.first_held(group).filter(|_| can_start);
         if next.is_none() {
             group.comparing.store(false, Ordering::SeqCst);
@@ -111,5 +111,5 @@ fn next<H: Handle>(world: &World<H>, group: &Arc<Group<H>>) -> Option<(u64, Fing
 
 fn fail<H: Handle>(world: &World<H>, group: &Arc<Group<H>>, why: String) {
     let abort = Abort::Failed { rank: group.rank, why };
-    world.progress.break_group(group, abort, Found::Here);
+    world.progress.break_group(group, abort, FoundBy::ThisRank);
 }

@@ -25,7 +25,7 @@ pub(super) enum Requests<H> {
 }
 
 /// What MPI uses until the requests end.
-pub(super) struct Kept<H> {
+pub(super) struct RequestBuffers<H> {
     /// The memory.
     pub(super) regions: Vec<Region>,
     pub(super) lists: Option<Box<Lists<H>>>,
@@ -51,9 +51,9 @@ impl<H> Default for Lists<H> {
     }
 }
 
-impl<H> Kept<H> {
-    pub(super) fn new(regions: Vec<Region>) -> Kept<H> {
-        Kept { regions, lists: None }
+impl<H> RequestBuffers<H> {
+    pub(super) fn new(regions: Vec<Region>) -> RequestBuffers<H> {
+        RequestBuffers { regions, lists: None }
     }
 
     /// Whether somebody waits to have the memory back, so that it cannot be kept.
@@ -63,14 +63,14 @@ impl<H> Kept<H> {
 }
 
 /// An operation that was issued.
-pub(super) struct Running<H: Handle> {
+pub(super) struct RunningOperation<H: Handle> {
     pub(super) group: Arc<Group<H>>,
     pub(super) name: &'static str,
     /// Its number among the group's collectives, or messages.
     pub(super) sequence: u64,
     pub(super) is_collective: bool,
     pub(super) requests: Requests<H>,
-    pub(super) kept: Kept<H>,
+    pub(super) kept: RequestBuffers<H>,
     /// Since when it is known not to be over; operations that are short never are.
     pub(super) since: Option<Instant>,
     pub(super) deadline: Instant,
@@ -84,14 +84,14 @@ pub(super) struct Running<H: Handle> {
 }
 
 /// An operation that is over, to be told without any lock.
-pub(super) struct Over {
+pub(super) struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
 }
 
-impl Over {
-    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> Over {
-        Over { completion, result }
+impl FinishedOperation {
+    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> FinishedOperation {
+        FinishedOperation { completion, result }
     }
 
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
@@ -100,16 +100,16 @@ impl Over {
     }
 }
 
-impl<H: Handle> Running<H> {
+impl<H: Handle> RunningOperation<H> {
     /// What was just started, of this name and number. Nobody is told of its end yet.
     pub(super) fn new(
         group: Arc<Group<H>>,
         (name, sequence): (&'static str, u64),
         requests: Requests<H>,
-        kept: Kept<H>,
+        kept: RequestBuffers<H>,
         deadline: Instant,
-    ) -> Running<H> {
-        Running {
+    ) -> RunningOperation<H> {
+        RunningOperation {
             group,
             name,
             sequence,
@@ -157,7 +157,7 @@ impl<H: Handle> Running<H> {
 
     /// Ends it with `error`: at once, while MPI goes on with memory that is kept, or if it was only
     /// lent, when MPI is done with it, for which it has until `until`. What is to be told.
-    pub(super) fn fail(&mut self, error: Error, until: Instant) -> Option<Over> {
+    pub(super) fn fail(&mut self, error: Error, until: Instant) -> Option<FinishedOperation> {
         if self.completion.is_none() || self.failed.is_some() {
             return None;
         }
@@ -169,7 +169,7 @@ impl<H: Handle> Running<H> {
     }
 
     /// Ends it, when MPI is done with it. What is to be told, if anybody is.
-    pub(super) fn end(mut self, world: &World<H>, result: Result<()>) -> Option<Over> {
+    pub(super) fn end(mut self, world: &World<H>, result: Result<()>) -> Option<FinishedOperation> {
         self.group.in_library.fetch_sub(1, Ordering::SeqCst);
         self.free_types(world);
         let completion = self.completion.take()?;
@@ -181,14 +181,14 @@ impl<H: Handle> Running<H> {
         if let Some(source) = self.source {
             completion.set_source_rank(source);
         }
-        Some(Over::new(completion, result))
+        Some(FinishedOperation::new(completion, result))
     }
 
-    fn give_up(&mut self, error: Error) -> Option<Over> {
+    fn give_up(&mut self, error: Error) -> Option<FinishedOperation> {
         let completion = self.completion.take()?;
         self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.finish = None;
-        Some(Over::new(completion, Err(error)))
+        Some(FinishedOperation::new(completion, Err(error)))
     }
 
     fn free_types(&mut self, world: &World<H>) {
@@ -213,7 +213,7 @@ pub(super) fn test<H: Handle>(world: &World<H>, request: &mut H) -> Result<bool>
 
 /// A message that is awaited and has not come. MPI knows nothing of it yet, so that it can be given
 /// up at any time.
-pub(super) struct Receive<H: Handle> {
+pub(super) struct PendingReceive<H: Handle> {
     pub(super) group: Arc<Group<H>>,
     pub(super) sequence: u64,
     pub(super) peer: Option<u32>,
@@ -226,15 +226,15 @@ pub(super) struct Receive<H: Handle> {
 }
 
 /// A message that came.
-pub(super) struct Matched<H> {
+pub(super) struct MatchedMessage<H> {
     pub(super) message: H,
     pub(super) source: u32,
     pub(super) bytes: u64,
 }
 
-impl<H: Handle> Receive<H> {
+impl<H: Handle> PendingReceive<H> {
     /// Whether a message for `self` could be one for `other`, too.
-    pub(super) fn meets(&self, other: &Receive<H>) -> bool {
+    pub(super) fn meets(&self, other: &PendingReceive<H>) -> bool {
         let peers = match (self.peer, other.peer) {
             (Some(one), Some(other)) => one == other,
             _ => true,
@@ -246,7 +246,7 @@ impl<H: Handle> Receive<H> {
     ///
     /// # Errors
     /// What MPI says of the communicator.
-    pub(super) fn probe(&self, world: &World<H>) -> Result<Option<Matched<H>>> {
+    pub(super) fn probe(&self, world: &World<H>) -> Result<Option<MatchedMessage<H>>> {
         let (functions, constants) = (&world.functions, &world.constants);
         let source = self.peer.map_or(constants.any_source, |peer| peer as c_int);
         let mut status = Status::default();
@@ -273,6 +273,6 @@ impl<H: Handle> Receive<H> {
         };
         world.check(code, "MPI_Get_elements_x")?;
         let source = status.source(world.abi) as u32;
-        Ok(Some(Matched { message, source, bytes: bytes as u64 }))
+        Ok(Some(MatchedMessage { message, source, bytes: bytes as u64 }))
     }
 }

@@ -5,24 +5,24 @@ use crate::{Error, Result};
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
+pub(super) enum DebugLevel {
     /// The store is asked for the reason of what stands still.
-    Little,
+    Off,
     /// All ranks compare through the store what they run.
-    Full,
+    Detail,
 }
 
 /// How much the environment wants to be checked.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for a value that is unknown.
-pub(super) fn detail() -> Result<Detail> {
+pub(super) fn debug_level() -> Result<DebugLevel> {
     let variables = [variable::POLYRANK_DEBUG, variable::TORCH_DISTRIBUTED_DEBUG];
     let said = variables.into_iter().find_map(|variable| Some((variable, variable.text()?)));
-    let Some((name, value)) = said else { return Ok(Detail::Little) };
+    let Some((name, value)) = said else { return Ok(DebugLevel::Off) };
     match value.to_ascii_uppercase().as_str() {
-        "OFF" | "INFO" => Ok(Detail::Little),
-        "DETAIL" => Ok(Detail::Full),
+        "OFF" | "INFO" => Ok(DebugLevel::Off),
+        "DETAIL" => Ok(DebugLevel::Detail),
         _ => Err(Error::InvalidArgument {
             message: format!("{name} is '{value}'; OFF, INFO or DETAIL is expected"),
         }),

@@ -10,27 +10,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::Benchmark;
 use super::build::Build;
-use super::find::Found;
+use super::find::FoundPrograms;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
-use super::measure::{Interrupted, Outcome, measure};
+use super::measure::{Interruption, Outcome, measure};
 use super::messages::{Answer, Case, Command};
 use super::operation::{Extent, Form, Operation};
 use super::pattern::Reduction;
-use super::results::{CaseReport, FORMAT, Measured, MemoryReport, Report};
+use super::results::{CaseReport, FORMAT, MeasuredCase, MemoryReport, Report};
 use super::scripts::Scripts;
 use super::table::{Table, footer, memory_lines};
-use super::team::{Team, Terms, Trouble};
+use super::team::{Limits, Team, TeamError};
 use polyrank::DType;
 
 use crate::sizes;
 
 /// One run.
-pub(super) struct Course {
+pub(super) struct BenchmarkRun {
     benchmark: Benchmark,
     /// Those that were found, with what they need.
-    contenders: Vec<(Contender, Found)>,
-    terms: Terms,
+    contenders: Vec<(Contender, FoundPrograms)>,
+    terms: Limits,
     report: Report,
     failures: Vec<String>,
     /// Contenders that are not there.
@@ -41,7 +41,7 @@ pub(super) struct Course {
 }
 
 /// Why nothing can be measured.
-pub(super) enum Hindrance {
+pub(super) enum StartError {
     /// Nothing of what was asked for is installed.
     Absence,
     /// Something else that was told.
@@ -69,7 +69,7 @@ struct Topic {
     ranks: u32,
 }
 
-impl Course {
+impl BenchmarkRun {
     /// Looks for everything that is needed, and says what is missing.
     ///
     /// # Errors
@@ -77,9 +77,9 @@ impl Course {
     pub(super) fn new(
         benchmark: Benchmark,
         interrupted: Arc<AtomicBool>,
-    ) -> Result<Course, Hindrance> {
+    ) -> Result<BenchmarkRun, StartError> {
         let scripts = Scripts::write().map_err(|error| {
-            Hindrance::Failure(format!("cannot write the script of Python's ranks: {error}"))
+            StartError::Failure(format!("cannot write the script of Python's ranks: {error}"))
         })?;
         let (mut contenders, mut missing) = (Vec::new(), BTreeMap::new());
         let mut absent = Vec::new();
@@ -94,7 +94,7 @@ impl Course {
             }
         }
         let Some((reference, _)) = contenders.first() else {
-            return Err(Hindrance::Absence);
+            return Err(StartError::Absence);
         };
         let report = Report {
             made_by: "polyrank bench",
@@ -110,10 +110,10 @@ impl Course {
             cases: Vec::new(),
             memory: Vec::new(),
         };
-        let terms = Terms { limit: benchmark.limit, interrupted, script: scripts.python() };
+        let terms = Limits { limit: benchmark.limit, interrupted, script: scripts.python() };
         let progress = progress(&benchmark);
         let failures = Vec::new();
-        Ok(Course {
+        Ok(BenchmarkRun {
             benchmark,
             contenders,
             terms,
@@ -129,7 +129,7 @@ impl Course {
     ///
     /// # Errors
     /// The user wants to end; what was measured until then is kept.
-    pub(super) fn run(&mut self) -> Result<(), Interrupted> {
+    pub(super) fn run(&mut self) -> Result<(), Interruption> {
         self.introduce();
         for ranks in self.benchmark.ranks.clone() {
             let mut teams = self.start(ranks)?;
@@ -140,7 +140,7 @@ impl Course {
             }
             self.measure_memory(ranks, &mut teams);
             for team in teams {
-                if let Err(Trouble::Failed(why)) = team.end() {
+                if let Err(TeamError::Failed(why)) = team.end() {
                     self.failures.push(why);
                 }
             }
@@ -172,7 +172,7 @@ impl Course {
     }
 
     /// Starts every contender's ranks. Who does not start is left out.
-    fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interrupted> {
+    fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interruption> {
         let mut teams = Vec::new();
         for (contender, found) in &self.contenders {
             let message = format!("starting {}: {}", sizes::ranks(ranks), contender.name);
@@ -182,14 +182,14 @@ impl Course {
                     self.report.versions.insert(contender.name.clone(), team.versions.clone());
                     teams.push(team);
                 }
-                Err(Trouble::Interrupted) => return Err(Interrupted),
-                Err(Trouble::Failed(why)) => self.failures.push(why),
+                Err(TeamError::Interrupted) => return Err(Interruption),
+                Err(TeamError::Failed(why)) => self.failures.push(why),
             }
         }
         Ok(teams)
     }
 
-    fn measure_topic(&mut self, topic: Topic, teams: &mut Vec<Team>) -> Result<(), Interrupted> {
+    fn measure_topic(&mut self, topic: Topic, teams: &mut Vec<Team>) -> Result<(), Interruption> {
         let Topic { operation, dtype, reduction, ranks } = topic;
         let forms = self.benchmark.forms(operation);
         let widths = teams.iter().map(|team| team.name.chars().count());
@@ -260,7 +260,7 @@ impl Course {
         bytes: u64,
         ranks: u32,
         teams: &mut Vec<Team>,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), Interruption> {
         let operation = case.operation;
         let message = format!("{} {}", operation.name(), sizes::show(bytes));
         self.progress.set_message(message);
@@ -273,7 +273,7 @@ impl Course {
             match outcome {
                 Outcome::Measured(turns) => {
                     let factor = self.bus_factor(name, operation, ranks);
-                    results.push(Measured::new(name, operation, factor, bytes, &turns));
+                    results.push(MeasuredCase::new(name, operation, factor, bytes, &turns));
                 }
                 Outcome::Unsupported(why) => {
                     let what = format!("{name}: {}", operation.name());
@@ -341,8 +341,8 @@ impl Course {
         for team in teams {
             let answers = match team.tell(&Command::Memory) {
                 Ok(answers) => answers,
-                Err(Trouble::Interrupted) => return,
-                Err(Trouble::Failed(why)) => {
+                Err(TeamError::Interrupted) => return,
+                Err(TeamError::Failed(why)) => {
                     self.failures.push(why);
                     continue;
                 }

@@ -1,0 +1,65 @@
+//! Ends a wait for the other ranks when the group breaks: on this rank, or on another, as the store
+//! tells. Knows no library.
+
+use std::cell::RefCell;
+
+use crate::backend::group_status::{FoundBy, GroupStatus};
+use crate::clock::Instant;
+use crate::wire::abort::Abort;
+use crate::{Error, Result};
+
+/// How long a wait may last, and what ends it early.
+#[derive(Clone, Copy)]
+pub(super) struct WaitLimit<'a> {
+    pub(super) until: Instant,
+    pub(super) watch: &'a AbortWatch<'a>,
+}
+
+/// Watches, during one call, for the reason why the group broke. The caller breaks the group for
+/// that reason, without locks.
+pub(super) struct AbortWatch<'a> {
+    status: Option<&'a GroupStatus>,
+    reason: RefCell<Option<(Abort, FoundBy)>>,
+}
+
+impl<'a> AbortWatch<'a> {
+    /// Watches what the ranks of a group publish.
+    pub(super) fn new(status: &'a GroupStatus) -> AbortWatch<'a> {
+        AbortWatch { status: Some(status), reason: RefCell::default() }
+    }
+
+    /// Watches nothing.
+    pub(super) fn none() -> AbortWatch<'static> {
+        AbortWatch { status: None, reason: RefCell::default() }
+    }
+
+    /// Looks whether the group broke; the store is asked only from time to time.
+    ///
+    /// # Errors
+    /// That the group broke. What the call ends with is the reason, which is known now.
+    pub(super) fn check(&self) -> Result<()> {
+        let Some(status) = self.status else { return Ok(()) };
+        let mut reason = self.reason.borrow_mut();
+        if reason.is_none() && !status.is_broken() && status.is_due() {
+            *reason = status.look(0);
+        }
+        match reason.is_some() || status.is_broken() {
+            true => Err(Error::InvalidGroup { message: "the process group broke".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks why the library says that another rank failed, if a rank has published it.
+    pub(super) fn poll_failure(&self) {
+        let Some(status) = self.status.filter(|status| !status.is_broken()) else { return };
+        let mut reason = self.reason.borrow_mut();
+        if reason.is_none() {
+            *reason = status.wait_for_reason();
+        }
+    }
+
+    /// Why the group broke, if another rank published it.
+    pub(super) fn take_reason(&self) -> Option<(Abort, FoundBy)> {
+        self.reason.borrow_mut().take()
+    }
+}
