@@ -1,5 +1,5 @@
-//! Schedules, their timelines and what they cost as JSON and numbers, for pages that draw them. Knows
-//! nothing of how they are drawn, and needs no group and no socket.
+//! Schedules, their timelines and what they cost as JSON and numbers, for pages that draw them.
+//! Knows nothing of how they are drawn, and needs no group and no socket.
 
 use std::fmt::Write;
 

@@ -25,8 +25,8 @@ enum HeldMemory {
     Object(Py<PyAny>),
 }
 
-// SAFETY: the pointers are only followed by `HeldMemory::release`, which runs with the GIL held; until
-// then they are mere numbers that one owner carries from thread to thread.
+// SAFETY: the pointers are only followed by `HeldMemory::release`, which runs with the GIL held;
+// until then they are mere numbers that one owner carries from thread to thread.
 unsafe impl Send for HeldMemory {}
 // SAFETY: as above; a shared reference gives access to nothing.
 unsafe impl Sync for HeldMemory {}

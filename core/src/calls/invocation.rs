@@ -35,8 +35,8 @@ pub struct Entry {
     pub(crate) order: Order,
     /// Whether it may wait for other ranks or for a store.
     pub waits: bool,
-    /// What it does. None for what takes tensors, which [`StagedOperation`](super::Staged) carries out, and
-    /// for what each language does in its own way.
+    /// What it does. None for what takes tensors, which [`StagedOperation`](super::StagedOperation) carries
+    /// out, and for what each language does in its own way.
     pub(crate) run: Option<fn(Invocation) -> AnswerFuture>,
 }
 

@@ -112,9 +112,9 @@ fn bytes_of_mut<T: Element>(elements: &mut [T]) -> (DType, &mut [u8]) {
 
 fn view<T: Element>(elements: &[T]) -> Tensor {
     let bytes = std::mem::size_of_val(elements);
-    // SAFETY: the memory is borrowed as long as the `LendingProof` call's receiver, and this crate, the
-    // only maker of `LendingProof`, drops all regions before that borrow ends. A shared borrow is lent
-    // as input only, which is never written.
+    // SAFETY: the memory is borrowed as long as the `LendingProof` call's receiver, and this crate,
+    // the only maker of `LendingProof`, drops all regions before that borrow ends. A shared borrow
+    // is lent as input only, which is never written.
     let region =
         unsafe { Region::from_raw_parts(elements.as_ptr().cast_mut().cast(), bytes, None) };
     Tensor::contiguous(region, T::DTYPE, vec![elements.len()])

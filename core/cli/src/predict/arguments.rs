@@ -24,8 +24,8 @@ Examples:
       Ranks of one host, and a drawing of the time over all sizes up to 4 MiB.
   polyrank predict broadcast --ranks 4096 --bytes 64K --topology 8x512 --latency 2us
       A network with two microseconds from host to host.
-  polyrank predict allreduce --ranks 8 --bytes 1M --link_costs host.link_costs --json
-      The link_costs that `polyrank bench --calibrate` measured.
+  polyrank predict allreduce --ranks 8 --bytes 1M --link-costs host.costs --json
+      The link costs that `polyrank bench --calibrate` measured.
   polyrank predict allreduce --ranks 4096 --bytes 1K --run
       Not paper alone: the executors of 16, 64, … 4,096 ranks carry it out in one process. Counts
       messages, connections and memory of a rank, and checks the results.

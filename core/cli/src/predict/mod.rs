@@ -1,13 +1,13 @@
-//! `polyrank predict`: what a collective would cost on machines that are not here, by the link costs of
-//! the same schedules that ranks run.
+//! `polyrank predict`: what a collective would cost on machines that are not here, by the link
+//! costs of the same schedules that ranks run.
 //!
 //! ```text
 //!   question ──▶ forecast (every algorithm, over sizes) ──▶ table · JSON · SVG
 //!       └──────▶ scale (ever more ranks) ──▶ rehearsal (imagined network) ──▶ table · JSON
 //! ```
 //!
-//! Knows schedules and link costs, and executors on an imagined network; starts no process, no thread
-//! and opens no socket.
+//! Knows schedules and link costs, and executors on an imagined network; starts no process, no
+//! thread and opens no socket.
 
 mod arguments;
 mod forecast;

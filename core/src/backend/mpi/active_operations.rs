@@ -93,7 +93,8 @@ impl<H: Handle> ActiveOperations<H> {
         self.admit(world, running, ended);
     }
 
-    /// As [`ActiveOperations::add`], for what the group counts already. Of a broken group it ends at once.
+    /// As [`ActiveOperations::add`], for what the group counts already. Of a broken group it ends
+    /// at once.
     pub(super) fn admit(
         &mut self,
         world: &World<H>,

@@ -20,7 +20,7 @@ use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 /// The highest number of elements that one call takes.
 const MOST: usize = c_int::MAX as usize;
 
-/// What was started.
+/// Requests that were posted to MPI.
 pub(super) struct StartedRequests<H> {
     pub(super) requests: Requests<H>,
     pub(super) kept: RequestBuffers<H>,
@@ -72,8 +72,7 @@ pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<S
     Ok(started)
 }
 
-/// Starts a small collective that works in place, on `bytes` bytes at `memory`. They must stay
-/// there until the request has ended.
+/// Starts a small collective in place on `bytes` bytes at `memory`, kept until the request ends.
 ///
 /// # Errors
 /// What MPI says of it.
@@ -441,13 +440,8 @@ impl<H: Handle> StartedRequests<H> {
         let StartedRequests { requests, kept, finish, failed } = self;
         let running = RunningOperation::new(group, place, requests, kept, deadline);
         let failed = failed.map(|error| Box::new((error, Instant::now() + DRAIN)));
-        RunningOperation {
-            is_collective: true,
-            finish,
-            completion: Some(completion),
-            failed,
-            ..running
-        }
+        let completion = Some(completion);
+        RunningOperation { is_collective: true, finish, completion, failed, ..running }
     }
 }
 

@@ -55,8 +55,8 @@ impl ShortCall {
     }
 
     /// Runs it in `group` on `memory`, which lies at `address` and whose elements are of `dtype`.
-    /// None if nothing was done: then [`StagedOperation::prepare`] is the way, which also says what is wrong
-    /// with a call. `scratch` is memory to work in, kept from one call to the next.
+    /// None if nothing was done: then [`StagedOperation::prepare`] is the way, which also says what
+    /// is wrong with a call. `scratch` is memory to work in, kept from one call to the next.
     pub fn run<M: CallerMemory>(
         self,
         group: &ProcessGroup,

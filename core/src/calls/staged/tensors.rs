@@ -81,8 +81,8 @@ impl Foreign {
 
 impl Tensors {
     /// The tensors of these descriptions, with memory for the copies of those that need one. If
-    /// there is none, [`StagedOperation::prepare`](super::Staged::prepare) fails: that is no mistake of the
-    /// call, and the other ranks count on it.
+    /// there is none, [`StagedOperation::prepare`](super::StagedOperation::prepare) fails: that is no
+    /// mistake of the call, and the other ranks count on it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.

@@ -1,5 +1,5 @@
-//! What an algorithm sends, and what that costs. Knows no schedule but to derive the same figures from
-//! it.
+//! What an algorithm sends, and what that costs. Knows no schedule but to derive the same figures
+//! from it.
 
 use super::{Link, LinkCosts, blocks_moved, rounds};
 use crate::schedule::{Action, Schedule, Step, Topology};

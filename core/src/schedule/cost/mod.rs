@@ -1,5 +1,5 @@
-//! What schedules cost: an estimate by a few figures of an algorithm ([`Load`]), and a simulation of
-//! all
+//! What schedules cost: an estimate by a few figures of an algorithm ([`Load`]), and a simulation
+//! of all
 //! ranks' schedules ([`simulate`]). Knows no collective; seconds are model seconds, nothing here
 //! reads a clock.
 //!

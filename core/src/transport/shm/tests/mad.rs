@@ -141,6 +141,8 @@ proptest! {
         write_entry(&ours, &lane, 3, cells, tag, &body);
         world.drive_a_while();
         let lost = world.lost(1, 0);
-        prop_assert!(matches!(&lost[..], [] | [LossReason::Protocol(_) | LossReason::Goodbye]), "{:?}", lost);
+        let is_named =
+            matches!(&lost[..], [] | [LossReason::Protocol(_) | LossReason::Goodbye]);
+        prop_assert!(is_named, "{lost:?}");
     }
 }
