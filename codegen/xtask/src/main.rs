@@ -9,6 +9,7 @@ mod setup;
 mod site;
 mod test;
 mod wasm;
+mod wasm_compiler;
 mod workspace;
 
 use std::process::ExitCode;

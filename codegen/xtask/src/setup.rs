@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress::Progress;
-use crate::wasm;
+use crate::wasm_compiler;
 use crate::workspace::Workspace;
 
 /// The virtual environment that everything here runs in.
@@ -190,7 +190,7 @@ pub(crate) fn node_packages(
 /// One of them is missing and cannot be installed; the message says how to get it.
 pub(crate) fn browser_and_compiler(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !has_chromium(workspace) && !has_wasm_compiler() {
-        let both = [&["chromium"], &wasm::DEBIAN_PACKAGES[..]].concat();
+        let both = [&["chromium"], &wasm_compiler::DEBIAN_PACKAGES[..]].concat();
         install(progress, &both).context(
             "needs a Chromium, which CHROMIUM may name, and a compiler for WebAssembly: \
              rustup target add wasm32-unknown-unknown",
@@ -264,8 +264,8 @@ pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
         return Ok(());
     }
     const HINT: &str = "needs a compiler for WebAssembly: rustup target add wasm32-unknown-unknown";
-    install(progress, &wasm::DEBIAN_PACKAGES).context(HINT)?;
-    let missing = wasm::missing_of_debian();
+    install(progress, &wasm_compiler::DEBIAN_PACKAGES).context(HINT)?;
+    let missing = wasm_compiler::missing_of_debian();
     ensure!(
         missing.is_empty(),
         "{HINT}; Debian's packages were installed and {} is still missing",
@@ -275,7 +275,7 @@ pub(crate) fn wasm_compiler(progress: &Progress) -> Result<()> {
 }
 
 fn has_wasm_compiler() -> bool {
-    wasm::has_target() || wasm::missing_of_debian().is_empty()
+    wasm_compiler::has_target() || wasm_compiler::missing_of_debian().is_empty()
 }
 
 /// A note of what was installed last.

@@ -9,7 +9,7 @@ use clap::Args;
 use clap::Subcommand;
 
 use super::algorithms::{ForcedAlgorithm, force};
-use super::find::Programs;
+use super::find::{Programs, pairs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::measure::Effort;
 use super::operation::{Form, Operation};
@@ -242,7 +242,7 @@ impl BenchArguments {
             root,
             both_forms: self.form == "both",
             contenders,
-            programs: programs(&self.python)?,
+            programs: Programs::of_option(&self.python)?,
             effort: Effort {
                 turns: self.turns,
                 iterations: self.iters,
@@ -361,29 +361,6 @@ impl BenchArguments {
         }
         combinations
     }
-}
-
-/// The programs that `--python` names.
-pub(super) fn programs(python: &[String]) -> Result<Programs, String> {
-    let mut programs = Programs::default();
-    for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
-        if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
-            return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
-        }
-        programs.pythons.insert(name, path.into());
-    }
-    Ok(programs)
-}
-
-/// Names and values of an option of which `example` is one.
-fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
-    let pair = |text: &String| {
-        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-        let pair =
-            pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE, as in {example}"))?;
-        Ok((pair.0.to_owned(), pair.1.to_owned()))
-    };
-    texts.iter().map(pair).collect()
 }
 
 fn measurable() -> impl Iterator<Item = DType> {

@@ -34,6 +34,21 @@ pub(super) struct MissingProgram {
 }
 
 impl Programs {
+    /// Those that `--python` names, as `NAME=PATH`.
+    ///
+    /// # Errors
+    /// What is not of that form, or names something else than a peer with a Python.
+    pub(super) fn of_option(python: &[String]) -> Result<Programs, String> {
+        let mut programs = Programs::default();
+        for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
+            if !["gloo", "openmpi", "mpich", "polyrank"].contains(&name.as_str()) {
+                return Err(format!("--python {name}: expected gloo, openmpi, mpich or polyrank"));
+            }
+            programs.pythons.insert(name, path.into());
+        }
+        Ok(programs)
+    }
+
     /// Looks for everything that `contender` needs, and tries it.
     pub(super) fn find(&self, contender: &Contender) -> Result<FoundPrograms, MissingProgram> {
         match &contender.library {
@@ -156,6 +171,17 @@ fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     let named = errors.clone().find(|line| line.starts_with("Error"));
     let said = named.or(errors.next_back()).map(str::to_owned);
     Err(said.unwrap_or_else(|| format!("it failed without a word, {}", output.status)))
+}
+
+/// Names and values of an option of which `example` is one.
+pub(super) fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let pair =
+            pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE, as in {example}"))?;
+        Ok((pair.0.to_owned(), pair.1.to_owned()))
+    };
+    texts.iter().map(pair).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::messages;
 use super::place::Place;
 use super::queued_collective::{self, QueuedCollective};
 use super::running_operation::{PendingReceive, RunningOperation};
-use super::small;
+use super::small::{self, COPIED};
 use super::world::{FAILED, World};
 use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
@@ -27,10 +27,6 @@ use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::fingerprint::digest;
 use crate::{Error, Region, Result, rendezvous};
-
-/// Bytes of memory that is only lent up to which it is copied, so that an operation that fails can
-/// leave it to MPI.
-pub(super) const COPIED: usize = 64 << 10;
 
 /// One group of ranks over MPI.
 struct MpiBackend<H: Handle> {

@@ -18,6 +18,10 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Collective, Error, Region};
 
+/// Bytes of memory that is only lent up to which it is copied, so that an operation that fails can
+/// leave it to MPI.
+pub(super) const COPIED: usize = 64 << 10;
+
 /// Looks at an operation that the caller waits for before it becomes one among others: as long as
 /// a small one takes, if all ranks are there.
 const LOOKS: u32 = 400;
@@ -38,7 +42,7 @@ pub(super) fn attempt<'a, H: Handle>(
         call.collective,
         Collective::Allreduce | Collective::Broadcast | Collective::Barrier
     );
-    if !is_one || bytes.len() > super::backend::COPIED {
+    if !is_one || bytes.len() > COPIED {
         return Attempt::Declined;
     }
     // As long as it is held, nobody finalises MPI.

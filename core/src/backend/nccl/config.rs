@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::ptr;
 
 use super::NcclConfig;
-use super::library::Version;
+use super::version::Version;
 use crate::{Error, Result};
 
 /// How a communicator is made: `ncclConfig_t` of 2.28. An older one is its beginning: the library

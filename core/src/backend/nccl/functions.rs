@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libloading::os::unix::Library;
 
 use super::config::Config;
-use super::library::Version;
+use super::version::Version;
 
 /// A communicator: `ncclComm_t`.
 pub(super) type Comm = *mut c_void;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::functions::Functions;
+use super::version::Version;
 use crate::env::variable::{self, Variable};
 
 /// Names a library; nothing else is looked for then.
@@ -23,18 +24,6 @@ const IN_PACKAGES: &str = "nvidia/nccl/lib/libnccl.so.2";
 
 /// The oldest version that has all that is used: splitting of communicators is the newest of it.
 const LEAST: Version = Version(2_18_01);
-
-/// A version as the library counts: 2.18.1 is 21801.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version(pub(super) i32);
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Before 2.9 a version was counted otherwise; the same formula is near enough.
-        let Version(code) = self;
-        write!(f, "{}.{}.{}", code / 10_000, code / 100 % 100, code % 100)
-    }
-}
 
 /// A library that was found and can be used.
 pub(super) struct LoadedLibrary {
@@ -171,6 +160,5 @@ mod tests {
         };
         assert!(why("libc.so.6").contains("lacks ncclGetVersion"));
         assert!(why("/nowhere/libnccl.so.2").contains("No such file"));
-        assert_eq!(Version(23203).to_string(), "2.32.3");
     }
 }

@@ -22,6 +22,7 @@ mod options;
 mod progress;
 mod reductions;
 mod running_operation;
+mod version;
 
 use std::sync::OnceLock;
 

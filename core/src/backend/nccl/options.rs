@@ -1,7 +1,7 @@
 //! What users may choose about communicators: whether it can be had. Knows no library.
 
 use super::config::needed;
-use super::library::Version;
+use super::version::Version;
 use super::{NcclConfig, NcclOptions};
 use crate::{Error, Result};
 

@@ -7,6 +7,8 @@
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
+mod streaming;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use self::portable::Portable;

@@ -34,7 +34,7 @@ impl Instructions for Portable {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: by the rule of the trait; every x86-64 processor has SSE2.
         unsafe {
-            super::x86_64::stream_sse2(into, block);
+            super::streaming::stream_sse2(into, block);
         }
         #[cfg(not(target_arch = "x86_64"))]
         // SAFETY: by the rule of the trait.
@@ -46,7 +46,7 @@ impl Instructions for Portable {
     #[inline(always)]
     fn finish_streaming() {
         #[cfg(target_arch = "x86_64")]
-        super::x86_64::fence();
+        super::streaming::fence();
     }
 }
 

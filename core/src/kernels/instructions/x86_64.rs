@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 use std::is_x86_feature_detected as has;
 
 use super::portable::Portable;
-use super::{BLOCK_BYTES, Block, Halves, Instructions, LANES, Loop, Set};
+use super::streaming::{fence, stream_avx2, stream_avx512};
+use super::{Block, Halves, Instructions, LANES, Loop, Set};
 
 /// The best set that the processor has.
 #[inline(always)]
@@ -46,33 +47,6 @@ pub(super) struct Avx512;
 /// See [`Set::Avx512Bf16`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512Bf16;
-
-/// Stores past the cache, by vectors of one type.
-macro_rules! streaming {
-    ($name:ident: $vector:ty, $load:ident, $stream:ident) => {
-        /// # Safety
-        /// The processor has the instructions, `into` may be written to and begins a line.
-        #[inline(always)]
-        pub(super) unsafe fn $name(into: *mut Block, block: &Block) {
-            let into = into.cast::<$vector>();
-            let from = (&raw const *block).cast::<$vector>();
-            for at in 0..BLOCK_BYTES / size_of::<$vector>() {
-                // SAFETY: `at` is inside of both blocks, which are aligned for every vector.
-                unsafe { $stream(into.add(at), $load(from.add(at))) };
-            }
-        }
-    };
-}
-
-streaming!(stream_sse2: __m128i, _mm_load_si128, _mm_stream_si128);
-streaming!(stream_avx2: __m256i, _mm256_load_si256, _mm256_stream_si256);
-streaming!(stream_avx512: __m512i, _mm512_load_si512, _mm512_stream_si512);
-
-#[inline(always)]
-pub(super) fn fence() {
-    // SAFETY: every x86-64 processor has SSE.
-    unsafe { _mm_sfence() };
-}
 
 impl Instructions for Avx2 {
     #[inline(always)]

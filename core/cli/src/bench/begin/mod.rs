@@ -10,10 +10,9 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::programs;
 use super::build::Build;
 use super::files;
-use super::find::FoundPrograms;
+use super::find::{FoundPrograms, Programs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::machine::{self, Machine};
 use super::messages::{Answer, Command};
@@ -159,7 +158,7 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
 
 /// Measures, and returns the names of contenders that are not there.
 fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<String>, TeamError> {
-    let programs = programs(&arguments.python).map_err(TeamError::Failed)?;
+    let programs = Programs::of_option(&arguments.python).map_err(TeamError::Failed)?;
     let scripts = Scripts::write().map_err(|error| {
         TeamError::Failed(format!("cannot write the script of Python's ranks: {error}"))
     })?;
