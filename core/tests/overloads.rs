@@ -141,10 +141,11 @@ fn gathering() {
         group.all_gather_single(&mut flat, &mine(group), AllgatherOptions::default()).unwrap();
         assert_eq!(flat, both.concat());
 
-        let mut lists = vec![vec![0f32; 2], vec![0f32; 2], vec![0f32; 1], vec![0f32; 1]];
+        // By rank, and of each rank by input.
+        let mut lists = vec![vec![0f32; 2], vec![0f32; 1], vec![0f32; 2], vec![0f32; 1]];
         let inputs = [mine(group), vec![group.rank() as f32]];
         group.allgather_coalesced(&mut lists, &inputs, ()).unwrap();
-        assert_eq!(lists, [vec![1.0, 10.0], vec![2.0, 20.0], vec![0.0], vec![1.0]]);
+        assert_eq!(lists, [vec![1.0, 10.0], vec![0.0], vec![2.0, 20.0], vec![1.0]]);
 
         let mut flats = [vec![0f32; 4], vec![0f32; 2]];
         group.all_gather_single_coalesced(&mut flats, &inputs, ()).unwrap();

@@ -163,8 +163,9 @@ fn a_rank_leaves_although_another_was_killed_or_stays() {
                 store.wait(&["left"], Some(Duration::from_secs(60))).unwrap();
             }
             1 => {
+                let store = group.get_group_store();
                 group.shutdown().unwrap();
-                group.get_group_store().set("left", b"").unwrap();
+                store.set("left", b"").unwrap();
             }
             _ => polyrank_tests::processes::die(),
         }

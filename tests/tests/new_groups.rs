@@ -117,6 +117,21 @@ fn calls_that_wait_for_one_another_in_a_circle_are_all_named() {
 }
 
 #[test]
+fn no_group_is_made_out_of_one_that_was_aborted() {
+    let errors = over_tcp(3, |group| {
+        if group.rank() == 0 {
+            group.abort();
+        }
+        // The others come before they hear of it, or after.
+        split(group, &[0, 1, 2], "late").unwrap_err()
+    });
+    for (rank, error) in errors.iter().enumerate() {
+        assert!(matches!(error, Error::Aborted { .. }), "rank {rank}: {error}");
+        assert!(error.to_string().contains("rank 0 called abort()"), "rank {rank}: {error}");
+    }
+}
+
+#[test]
 fn a_rank_that_does_not_come_is_named_with_the_call() {
     let errors = over_tcp(3, |group| {
         if group.rank() == 1 {

@@ -13,6 +13,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::ProcessGroup;
+use super::failure_watch::FailureWatch;
 use crate::clock::Instant;
 use crate::rendezvous::{self, JoinObserver, LookAgain};
 use crate::store::Store;
@@ -80,7 +81,8 @@ impl GroupCall {
 
 impl ProcessGroup {
     /// Waits, as member `rank` of the new group of `call`, until all members are there. `store` is
-    /// a connection of this call's own: others may wait in that of the group.
+    /// a connection of this call's own: others may wait in that of the group. `watch` looks out for
+    /// failures of this one.
     ///
     /// # Errors
     /// [`Error::RankFailed`], as of an operation of this group; [`Error::RendezvousTimeout`] naming
@@ -92,6 +94,7 @@ impl ProcessGroup {
         call: &GroupCall,
         rank: u32,
         timeout: Duration,
+        watch: &FailureWatch,
     ) -> Result<()> {
         let size = call.ranks.len() as u32;
         if size == 1 {
@@ -99,7 +102,6 @@ impl ProcessGroup {
         }
         let pending = PendingCall::begin(&self.inner.group_calls);
         let observer = CrossingObserver { group: self, store, call, found: Mutex::default() };
-        let watch = self.watch_for_failure(&call.neighbours(rank));
         let (began, meeting) = (Instant::now(), call.meeting());
         let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);
         let joined = watch.or_failure(joined).await;

@@ -23,7 +23,8 @@ const EXPLANATION_LIMIT: Duration = Duration::from_secs(1);
 /// what this thread waits for in a store.
 pub(super) struct FailureWatch {
     backend: Arc<dyn Backend>,
-    /// None where the group was broken before, or its backend cannot tell.
+    /// None where a rank failed before, without which the others may go on, or where the backend
+    /// cannot tell.
     failure: Option<Arc<Completion>>,
     _interrupt: Option<InterruptCondition>,
 }
@@ -32,11 +33,18 @@ impl ProcessGroup {
     /// Begins to look out for `peers` among others, which a backend may have no connection to yet.
     pub(super) fn watch_for_failure(&self, peers: &[u32]) -> FailureWatch {
         let backend = self.cpu();
-        let failure = (!backend.is_broken()).then(|| backend.await_failure(peers)).flatten();
+        let was_broken = backend.is_broken();
+        let failure = backend.await_failure(peers);
+        let failure = failure.filter(|failure| !was_broken || was_aborted(failure));
         let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
         let interrupt = interrupts.map(|failure| interrupt_when(move || failure.is_done()));
         FailureWatch { backend, failure, _interrupt: interrupt }
     }
+}
+
+/// Whether the group is over, on all ranks.
+fn was_aborted(failure: &Completion) -> bool {
+    matches!(failure.error(), Some(Error::Aborted { .. }))
 }
 
 impl FailureWatch {
