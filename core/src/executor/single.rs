@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
-    Envelope, Executor, FinishedOperation, Message, Operation, SmallCollective, SpinPolicy,
-    StallReport,
+    Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallCollective,
+    SpinBudget, SpinPolicy, StallReport,
 };
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
