@@ -875,7 +875,7 @@ export interface TCPStoreOptions extends WaitOptions {
   useLibuv?: boolean | undefined;
 }
 
-/** What carries out a group's operations on one kind of device. */
+/** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   private constructor();
 }
@@ -900,7 +900,7 @@ export class ProcessGroup {
   readonly boundDeviceId: string | null;
   /** Whether symmetric memory exchanges its handles through this group. */
   usePgForSymmMemRendezvous: boolean;
-  /** Limit of each operation that has none of its own; 0 is no limit. In ms. */
+  /** Limit of each operation that has none of its own; 0 means no limit. In ms. */
   readonly timeout: number;
   /** Whether the group can be reconfigured. */
   readonly supportsReconfigure: boolean;
@@ -948,7 +948,7 @@ export class ProcessGroup {
    */
   getBackend(device: unknown): DeviceBackend;
   /**
-   * Sets the limit of all later operations that have none of their own; 0 is no limit.
+   * Sets the limit of all later operations that have none of their own; 0 means no limit.
    *
    * @param timeout - The limit. In ms.
    */
@@ -1675,11 +1675,11 @@ export class ProcessGroup {
  * timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class
  * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
  *
- * Where several calls of one store are not awaited, each is carried out after those before it,
- * also those through a `PrefixStore`. Only a request that has to wait for another one holds up
- * none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries
- * one request at a time, though: what shall not stand behind a request that waits is called on
- * a `clone`.
+ * Where several calls of one store are not awaited, each runs after those before it, also
+ * those through a `PrefixStore`. Only a request that has to wait for another one holds up none
+ * behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
+ * request at a time, though: what shall not stand behind a request that waits is called on a
+ * `clone`.
  */
 export class Store {
   protected constructor();
@@ -1707,7 +1707,7 @@ export class Store {
    *
    * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
    * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
-   * which says the result: it was carried out all the same.
+   * which says the result: it took effect all the same.
    *
    * @param key - The key.
    * @param amount - What is added; it may be negative.
@@ -1831,9 +1831,9 @@ export class Store {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Promise<void>;
-  /** Lets go of the store: `using store = …`. */
+  /** Releases the store: `using store = …`. */
   [Symbol.dispose](): void;
-  /** Lets go of the store: `await using store = …`. */
+  /** Releases the store: `await using store = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** The name of the class. */
   readonly [Symbol.toStringTag]: string;
@@ -1911,9 +1911,9 @@ export class TCPStore extends Store {
  * A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
  * WebSockets on its port; one of PyTorch does not.
  *
- * A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until
- * then the other ranks wait for this one, for a grace of 1.5 s unless it asks for another;
- * longer than that, and it is taken to be dead.
+ * A WebSocket that breaks is opened again, and no request is lost or run twice. Until then the
+ * other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
+ * that, and it is taken to be dead.
  */
 export class WebSocketStore extends Store {
   private constructor();

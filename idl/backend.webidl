@@ -1,4 +1,4 @@
-// Who carries operations out.
+// Who runs operations.
 
 /// The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`.
 [Numbers="0 1 2 3 4 5 6", Since=0.1]
@@ -82,7 +82,7 @@ dictionary NcclOptions : BackendOptions {
   NcclConfig config = {};
 };
 
-/// What carries out a group's operations on one kind of device.
+/// What runs a group's operations on one kind of device.
 [Unbuilt, Since=0.1]
 interface DeviceBackend {
   /// The backend's name, lower case.

@@ -54,7 +54,7 @@ dictionary DuplicateBackend {
 
 /// No backend has this name.
 [Error, Python=UnknownBackendError, Bases=(ValueError),
- Message="Unknown backend type '{name}'; known are: {known}"]
+ Message="Unknown backend type '{name}'; expected one of: {known}"]
 dictionary UnknownBackend {
   /// The name.
   required DOMString name;

@@ -48,10 +48,10 @@ interface ProcessGroup {
   /// The backend that serves a device.
   [Unbuilt] DeviceBackend get_backend(Object device);
 
-  /// Limit of each operation that has none of its own; 0 is no limit.
+  /// Limit of each operation that has none of its own; 0 means no limit.
   readonly attribute Duration timeout;
 
-  /// Sets the limit of all later operations that have none of their own; 0 is no limit.
+  /// Sets the limit of all later operations that have none of their own; 0 means no limit.
   undefined set_timeout(Duration timeout);
 
   /// The global ranks of the members, by rank in this group.

@@ -6,7 +6,7 @@
 /// timeout, 300 s unless set, and then raise `StoreTimeout`. This is the base class of all
 /// stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
 ///
-/// Where several calls of one store are not awaited, each is carried out after those before it,
+/// Where several calls of one store are not awaited, each runs after those before it,
 /// also those through a `PrefixStore`. Only a request that has to wait for another one holds up
 /// none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
 /// request at a time, though: what shall not stand behind a request that waits is called on a
@@ -155,7 +155,7 @@ interface TCPStore : Store {
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
 /// WebSockets on its port; one of PyTorch does not.
 ///
-/// A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until then
+/// A WebSocket that breaks is opened again, and no request is lost or run twice. Until then
 /// the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
 /// that, and it is taken to be dead.
 [Since=0.1]

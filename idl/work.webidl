@@ -22,7 +22,7 @@ interface Work {
   /// Waits until the operation is complete; true. Raises what the operation failed with.
   ///
   /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
-  /// on, and a later `wait` may succeed. None, or zero, is no limit of its own.
+  /// on, and a later `wait` may succeed. None, or zero, means no limit of its own.
   [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   boolean wait(optional Duration? timeout = null);
 

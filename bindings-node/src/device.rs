@@ -19,7 +19,7 @@ use crate::threads;
 #[napi]
 pub fn cuda_upload<'env>(env: Env, bytes: Unknown<'_>, index: u32) -> Result<Unknown<'env>> {
     let view = View::of(Js::of(bytes))?;
-    let bytes = view.ok_or_else(|| invalid(env, "what is copied is no Uint8Array"))?.to_vec();
+    let bytes = view.ok_or_else(|| invalid(env, "what is copied is not a Uint8Array"))?.to_vec();
     make(env, move || cuda::upload(&bytes, index))
 }
 
@@ -38,7 +38,7 @@ pub fn cuda_allocate<'env>(
         }
         let mut zeros: Vec<u8> = Vec::new();
         let reserved = zeros.try_reserve_exact(bytes);
-        let message = format!("there is no memory for {bytes} bytes");
+        let message = format!("not enough memory for {bytes} bytes");
         reserved.map_err(|_| Error::InvalidArgument { message })?;
         zeros.resize(bytes, 0);
         cuda::upload(&zeros, index)
@@ -111,7 +111,7 @@ fn count(env: Env, number: f64) -> Result<usize> {
     const MOST: f64 = 9_007_199_254_740_991.0;
     let is_count = number.fract() == 0.0 && (0.0..=MOST).contains(&number);
     let count = if is_count { usize::try_from(number as u64).ok() } else { None };
-    count.ok_or_else(|| invalid(env, &format!("{number} is no number of bytes")))
+    count.ok_or_else(|| invalid(env, &format!("{number} is not a number of bytes")))
 }
 
 /// What the driver calls something by.

@@ -36,7 +36,7 @@ impl NativeMemory {
         BigInt::from(self.region.borrow().address() as u64)
     }
 
-    /// Lets go of it before the collector does. Operations under way keep it.
+    /// Releases it before the collector does. Operations under way keep it.
     #[napi]
     pub fn release(&self) {
         let region = self.region.replace(Region::zeroed(0));
@@ -69,11 +69,11 @@ impl NativeMemory {
     /// Zeroed memory for elements of any type.
     pub(crate) fn new(env: Env, bytes: f64) -> napi::Result<NativeMemory> {
         // More than this no array of JavaScript can have.
-        const MOST_BYTES: f64 = (1_u64 << 53) as f64;
-        let is_number = bytes.fract() == 0.0 && (0.0..MOST_BYTES).contains(&bytes);
+        const MAX_BYTES: f64 = (1_u64 << 53) as f64;
+        let is_number = bytes.fract() == 0.0 && (0.0..MAX_BYTES).contains(&bytes);
         let region = if is_number { Region::for_elements(bytes as usize) } else { None };
         let region = region.ok_or_else(|| {
-            let message = format!("there is no memory for {bytes} bytes");
+            let message = format!("not enough memory for {bytes} bytes");
             raise(env, &Error::InvalidArgument { message })
         })?;
         Ok(NativeMemory::of(region))

@@ -142,7 +142,7 @@ impl Realm {
         Ok(id)
     }
 
-    /// Lets go of a value that was kept.
+    /// Releases a value that was kept.
     fn forget(&self, owner: u32) {
         let kept = self.state.borrow_mut().owners.remove(&owner);
         kept.into_iter().for_each(Reference::forget);

@@ -165,8 +165,8 @@ fn this(work: Unknown<'_>) -> Result<&NativeWork> {
 }
 
 impl NativeWork {
-    /// An operation that is prepared. It is begun at once if no more than `start_within` bytes are
-    /// to be copied in; a negative number is none.
+    /// An operation that is prepared. It is begun immediately if no more than `start_within` bytes
+    /// are to be copied in; a negative number is none.
     pub(crate) fn new(
         env: Env,
         staged: StagedOperation,

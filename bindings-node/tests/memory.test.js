@@ -93,7 +93,7 @@ test("an operation for whose copy there is no memory fails the group", async () 
   assert.equal(one.ended.length, 2);
   for (const error of [...zero.ended, ...one.ended]) {
     assert.equal(error?.kind, "Aborted");
-    assert.match(error.message, /rank 0: could not take part in .*: there is no memory for a copy/);
+    assert.match(error.message, /rank 0: could not take part in .*: not enough memory for a copy/);
   }
   assert.deepEqual([...zero.next, ...one.next], [0, 0, 0, 0, 0, 0, 0, 0]);
 });

@@ -90,7 +90,7 @@ pub(crate) struct TCPStore;
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
 /// WebSockets on its port; one of PyTorch does not.
 ///
-/// A WebSocket that breaks is opened again, and no request is lost or carried out twice.
+/// A WebSocket that breaks is opened again, and no request is lost or run twice.
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
 pub(crate) struct WebSocketStore;
 

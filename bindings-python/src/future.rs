@@ -101,7 +101,7 @@ pub(crate) fn then(future: &Bound<'_, Future>, callback: Py<PyAny>) -> Future {
     Future { source: Source::Callback(work, promise) }
 }
 
-/// Calls `f` when `future` is done, at once if it is. On any thread, with the GIL.
+/// Calls `f` when `future` is done, immediately if it is. On any thread, with the GIL.
 pub(crate) fn when_done(
     future: &Bound<'_, Future>,
     f: impl FnOnce(Python<'_>, Py<Future>) + Send + 'static,

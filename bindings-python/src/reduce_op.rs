@@ -177,7 +177,9 @@ impl DType {
         polyrank::DType::ALL.into_iter().find(|dtype| dtype.name() == name).map(DType).ok_or_else(
             || {
                 let known = polyrank::DType::ALL.map(polyrank::DType::name).join(", ");
-                PyValueError::new_err(format!("no dtype is called '{name}'; known are {known}"))
+                PyValueError::new_err(format!(
+                    "no dtype is called '{name}'; expected one of {known}"
+                ))
             },
         )
     }

@@ -286,7 +286,7 @@ def send(turn, tensor, receiver, tag):
 
 
 def messages(turn):
-    """Those who wait at once take them in order; others may ask for one tag before another."""
+    """Those who wait immediately take them in order; others may ask for one tag before another."""
     own = [(n, m) for n, m in enumerate(turn.messages()) if turn.rank in m[:2]]
     if turn.later:
         order = turn.dice.sample(range(TAGS), TAGS)

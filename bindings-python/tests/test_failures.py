@@ -161,7 +161,7 @@ def survive(here, dead, collective):
     assert error.rank == dead, str(error)
     assert f"rank {dead}" in str(error)
     assert error.collective, str(error)
-    # Later calls fail at once, with the same error.
+    # Later calls fail immediately, with the same error.
     with pytest.raises(polyrank.RankFailedError):
         here.group.barrier().wait()
     return time.monotonic() - started

@@ -149,7 +149,7 @@ def some_are_late(here, wait_all_ranks):
         here.store.set(f"failed{wait_all_ranks}{here.rank}", "")
     else:
         here.store.wait([f"failed{wait_all_ranks}{rank}" for rank in (0, 1, 4)])
-        # Who comes when the others gave up fails at once.
+        # Who comes when the others gave up fails immediately.
         started = time.monotonic()
         with pytest.raises(polyrank.MonitoredBarrierError, match=text):
             group.monitored_barrier(20, wait_all_ranks)

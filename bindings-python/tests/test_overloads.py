@@ -81,7 +81,7 @@ def wrong_calls(here):
         lambda: group.allreduce(np.array(["text"])),
         lambda: group.allreduce(np.array([object()])),
         lambda: group.allreduce(np.zeros(2, "datetime64[s]")),
-        lambda: group.allreduce(b"bytes are no tensor"),
+        lambda: group.allreduce(b"bytes are not a tensor"),
     ]
     for call in wrong:
         with pytest.raises(TypeError):
@@ -135,7 +135,7 @@ def test_signatures_name_parameters_and_defaults():
     assert list(shown.parameters) == ["tensor", "op", "group", "async_op"]
     assert shown.parameters["group"].default is None
     assert shown.parameters["async_op"].default is False
-    # An operator is no literal: the signature only says that there is a default.
+    # An operator is not a literal: the signature only says that there is a default.
     assert shown.parameters["op"].default is ...
     assert "`op` is `ReduceOp.SUM` by default." in polyrank.all_reduce.__doc__
     codec = inspect.signature(polyrank.all_gather_object).parameters["codec"]

@@ -168,7 +168,7 @@ def test_websocket_and_tcp_clients_share_a_server():
 
 def test_a_store_without_a_websocket_side_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # PyTorch's server closes a connection whose first byte is no request's.
+        # PyTorch's server closes a connection whose first byte is not a request's.
         def hang_up():
             for _ in range(3):
                 listener.accept()[0].close()

@@ -2,8 +2,8 @@
 
 What all ranks must agree on comes from dice that they share: the operation, dtype, operator, sizes,
 root. What is each rank's own affair comes from its own dice: which memory its tensors lie in, which
-form of the call it takes, whether it waits at once. Knows nothing of sequences, and of operations
-only that they are functions that take a `Turn`.
+form of the call it takes, whether it waits immediately. Knows nothing of sequences, and of
+operations only that they are functions that take a `Turn`.
 """
 
 import random
@@ -34,7 +34,7 @@ COUNTS = [0, 1, *POWERS, 300_001]
 SEGMENT = 256 << 10
 RESTS = [0, *range(1, 9), 4096, 4097]
 # What one rank takes part with in one operation, so that eight ranks fit into small machines.
-MOST_BYTES = 5 << 20
+MAX_BYTES = 5 << 20
 # Of messages whose sender is known; greater ones are for those whose sender is not.
 TAGS = 3
 
@@ -126,7 +126,7 @@ class Turn:
             count = (SEGMENT * self.shared.randint(1, 2) + rest) // itemsize
         else:
             count = self.shared.choice(FEW if self.shared.random() < 0.6 else COUNTS)
-        count = min(count, MOST_BYTES // (itemsize * parts))
+        count = min(count, MAX_BYTES // (itemsize * parts))
         self.sizes.append(count)
         return count
 

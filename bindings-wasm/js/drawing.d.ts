@@ -3,7 +3,7 @@
  * them. Needs no group and no network.
  */
 
-/** A collective and the ways to carry it out. */
+/** A collective and the ways to run it. */
 export interface Collective {
   /** `allreduce`, `reduce_scatter`, … */
   name: string;
@@ -14,7 +14,7 @@ export interface Collective {
   algorithms: Algorithm[];
 }
 
-/** One way to carry out a collective. */
+/** One way to run a collective. */
 export interface Algorithm {
   /** The name that `POLYRANK_ALGORITHM` takes. */
   name: string;
@@ -92,7 +92,7 @@ export function collectives(): Collective[];
  * The schedules of all ranks with their timeline. `bytes` is the whole: of the tensor, or of all
  * blocks together.
  *
- * @throws Error for unknown names, a root that is no rank, and more than 64 ranks.
+ * @throws Error for unknown names, a root that is not a rank, and more than 64 ranks.
  */
 export function schedule(
   collective: string,

@@ -5,7 +5,7 @@ import init, * as module from "./wasm/polyrank.js";
 
 const place = new URL("./wasm/polyrank_bg.wasm", import.meta.url);
 
-/** The bytes of the module, where they are no web page's to fetch. */
+/** The bytes of the module, where they are not a web page's to fetch. */
 async function read(file) {
   const fileSystem = "node:fs/promises";
   const { readFile } = await import(/* @vite-ignore */ fileSystem);

@@ -1,5 +1,5 @@
-//! Calls of methods by name: at once, or as promises that can be cancelled. Knows nothing of what
-//! they do.
+//! Calls of methods by name: immediately, or as promises that can be cancelled. Knows nothing of
+//! what they do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub fn invoke(
     answer.map(convert::answer).map_err(|error| convert::error(&error))
 }
 
-/// Calls a method that takes time. Wrong arguments raise at once.
+/// Calls a method that takes time. Wrong arguments raise immediately.
 ///
 /// # Errors
 /// Those of the resolver; the promise is rejected with the others.
@@ -169,7 +169,7 @@ impl Future for Cancellable {
                 })
             })
         });
-        // One that is cancelled at once takes its number all the same, as on the other ranks.
+        // One that is cancelled immediately takes its number all the same, as on the other ranks.
         match self.running.as_mut().poll(context) {
             Poll::Pending if cancelled => Poll::Ready(None),
             other => other.map(Some),

@@ -39,7 +39,7 @@ pub fn collectives() -> String {
 /// whole: of the tensor, or of all blocks together.
 ///
 /// # Errors
-/// Unknown names, a root that is no rank, more ranks than can be drawn.
+/// Unknown names, a root that is not a rank, more ranks than can be drawn.
 #[wasm_bindgen(js_name = drawSchedule)]
 pub fn schedule(
     collective: &str,

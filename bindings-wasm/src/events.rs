@@ -98,7 +98,7 @@ pub fn time_out() {
     turn();
 }
 
-/// Has [`turn`] called soon; not at once, so that this may be called in the middle of things.
+/// Has [`turn`] called soon; not immediately, so that this may be called in the middle of things.
 pub(crate) fn request_turn() {
     EVENTS.with(|events| {
         if let (false, Some(post)) = (events.posted.replace(true), &*events.post.borrow()) {

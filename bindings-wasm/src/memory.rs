@@ -45,7 +45,7 @@ impl NativeMemory {
         Ok(Uint8Array::new_with_byte_offset_and_length(&memory.buffer(), start, bytes))
     }
 
-    /// Lets go of the memory; whoever has a view of it must not use that any more.
+    /// Releases the memory; whoever has a view of it must not use that any more.
     pub fn release(&mut self) {
         MEMORIES.with_borrow_mut(|memories| memories.remove(&self.id));
         self.region = Region::zeroed(0);
@@ -65,7 +65,7 @@ impl Drop for NativeMemory {
 #[wasm_bindgen]
 pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
     let refused = || {
-        let message = format!("there is no memory for {bytes} bytes");
+        let message = format!("not enough memory for {bytes} bytes");
         convert::error(&Error::InvalidArgument { message })
     };
     let fits = bytes >= 0.0 && bytes.fract() == 0.0 && bytes <= f64::from(i32::MAX);
@@ -78,7 +78,7 @@ pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
     Ok(NativeMemory { id, region })
 }
 
-/// The memory of this number, if its handle has not let go of it.
+/// The memory of this number, if its handle has not released it.
 pub(crate) fn find(id: u32) -> Option<Region> {
     MEMORIES.with_borrow(|memories| memories.get(&id).cloned())
 }

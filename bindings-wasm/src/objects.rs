@@ -42,7 +42,7 @@ impl NativeObject {
         self.slot
     }
 
-    /// Lets go of the object. Later calls on this handle fail.
+    /// Releases the object. Later calls on this handle fail.
     pub fn release(&self) {
         OBJECTS.with_borrow_mut(|objects| objects.remove(&self.slot));
     }

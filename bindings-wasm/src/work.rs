@@ -29,7 +29,7 @@ pub struct NativeWork {
 /// `start_within` bytes are to be copied in, it also copies them and issues it.
 ///
 /// # Errors
-/// Those of the core, at once. An operation that was prepared and cannot be begun is given up.
+/// Those of the core, immediately. An operation that was prepared and cannot be begun is given up.
 #[wasm_bindgen]
 pub fn prepare(
     group: &JsValue,

@@ -120,10 +120,10 @@ test("what one attempt has shown, a later one does not hide", { timeout: 60_000 
   assert.match(await asked(listener, LONG_MS), /says nothing that a store would/);
 });
 
-test("a WebSocket that says something else is none at once", { timeout: 60_000 }, async () => {
+test("a WebSocket that says something else is none immediately", { timeout: 60_000 }, async () => {
   for (const text of [Buffer.from([9, 9, 9]), Buffer.alloc(48, 2)]) {
     const chatty = webSocket((socket) => socket.send(text));
-    assert.match(await asked(chatty, LONG_MS), /what answers there is not a store/);
+    assert.match(await asked(chatty, LONG_MS), /the server that answers there is not a store/);
   }
 });
 

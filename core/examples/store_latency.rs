@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 
 const OPERATIONS: [&str; 4] = ["set", "get", "add", "set+get"];
-const MOST_SAMPLES: usize = 400_000;
+const MAX_SAMPLES: usize = 400_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -97,16 +97,16 @@ fn client(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
         for _ in 0..50 {
             run()?;
         }
-        let mut samples = Vec::with_capacity(MOST_SAMPLES);
+        let mut samples = Vec::with_capacity(MAX_SAMPLES);
         let begin = Instant::now();
         let mut last = begin;
-        while last - begin < limit && samples.len() < MOST_SAMPLES {
+        while last - begin < limit && samples.len() < MAX_SAMPLES {
             run()?;
             let now = Instant::now();
             samples.push((now - last).as_nanos() as u64);
             last = now;
         }
-        // Sets have no reply: the rate counts until all were carried out.
+        // Sets have no reply: the rate counts until all were run.
         store.get(&key)?;
         let rate = samples.len() as f64 / begin.elapsed().as_secs_f64();
         samples.sort_unstable();

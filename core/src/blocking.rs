@@ -102,7 +102,7 @@ pub(crate) async fn unblock<T: Send + 'static>(
         theirs.complete(catch_unwind(AssertUnwindSafe(run)));
     });
     started.map_err(|error| Error::Network {
-        message: format!("the system gives no thread for a call that waits: {error}"),
+        message: format!("cannot start a thread for a call that waits: {error}"),
     })?;
     let task = AwaitingTask(handoff);
     match std::future::poll_fn(|context| task.0.poll(context.waker())).await {

@@ -196,7 +196,7 @@ impl Work {
         self.inner.as_ref().is_none_or(|inner| inner.whole.is_done())
     }
 
-    /// Lets go of the tensors that hold the result.
+    /// Releases the tensors that hold the result.
     pub(crate) fn release_outputs(&self) {
         if let Some(inner) = &self.inner {
             drop(std::mem::take(&mut *inner.outputs()));
@@ -212,10 +212,10 @@ impl Work {
         }
     }
 
-    /// Calls `callback` when it is done; at once if it is. The callback may run on any thread, and
-    /// may wait for other operations; if it does so on the thread that moves what nobody waits for,
-    /// other groups of this process stand still meanwhile, unless somebody waits for them. A panic
-    /// in it, of which the panic hook tells, ends nothing but the callback.
+    /// Calls `callback` when it is done; immediately if it is. The callback may run on any thread,
+    /// and may wait for other operations; if it does so on the thread that moves what nobody waits
+    /// for, other groups of this process stand still meanwhile, unless somebody waits for them. A
+    /// panic in it, of which the panic hook tells, ends nothing but the callback.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
             Some(inner) => inner.whole.on_done(callback),

@@ -177,7 +177,7 @@ def prepare(adapter, operation, size, rank, world):
         adapter.allgather(whole, own)
         assert (gathered == numpy.repeat(numpy.arange(1, world + 1), part.size)).all()
         return repeated(lambda _: adapter.allgather(whole, own))
-    raise SystemExit(f"no operation {operation!r}; there are {', '.join(OPERATIONS)}")
+    raise SystemExit(f"no operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
 
 
 def repeated(once):

@@ -1,5 +1,5 @@
 // Calls in which one rank gives several tensors, in JavaScript: README.md says what they are.
-// Knows nothing of how a collective is carried out.
+// Knows nothing of how a collective is run.
 
 const SENTINEL = -7;
 

@@ -1,6 +1,6 @@
 """Calls in which one rank gives several tensors, in Python: README.md says what they are.
 
-Knows nothing of how a collective is carried out.
+Knows nothing of how a collective is run.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 // The conformance cases in JavaScript: one rank of a group, in Node or in a browser alike.
 //
-// README.md says how a case is read. Knows nothing of how a collective is carried out.
+// README.md says how a case is read. Knows nothing of how a collective is run.
 
 import { OnDevice } from "./device.mjs";
 import { lists } from "./lists.mjs";
@@ -270,7 +270,7 @@ function nested(slots, parameter, isList) {
   return value;
 }
 
-/** The value of a parameter or field that is no tensor. */
+/** The value of a parameter or field that is not a tensor. */
 function plain(pr, call, role) {
   if (role === "Op") {
     return call.op === "PREMUL_SUM" ? pr.premulSum(call.file.factor) : pr.ReduceOp[call.op];

@@ -1,6 +1,6 @@
 """The conformance cases in Python: one rank of a group that `polyrank run` starts.
 
-README.md says how a case is read. Knows nothing of how a collective is carried out.
+README.md says how a case is read. Knows nothing of how a collective is run.
 """
 
 import json
@@ -49,7 +49,7 @@ def place(case, data):
     step = 2 if case.strided else 1
     memory = bytearray([UNTOUCHED]) * (len(data) * step)
     tensor = np.frombuffer(memory, dtype)[::step]
-    # Through bytes: a bool of a5 is no value.
+    # Through bytes: a bool of a5 is not a value.
     tensor.view(f"V{dtype.itemsize}")[:] = np.frombuffer(data, f"V{dtype.itemsize}")
     return memory, tensor
 
@@ -179,7 +179,7 @@ def argument(case, operations, parameter):
 
 
 def plain(case, role):
-    """The value of a parameter or field that is no tensor."""
+    """The value of a parameter or field that is not a tensor."""
     if role == "Op":
         is_premul = case.op == "PREMUL_SUM"
         return pr.premul_sum(FILE["factor"]) if is_premul else getattr(pr.ReduceOp, case.op)

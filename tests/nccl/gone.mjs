@@ -17,7 +17,7 @@ export async function main(pr, here) {
     await store.wait(Array.from({ length: size }, (_, other) => `through/${other}`));
     process.exit(0);
   }
-  // It is thrown at once if the group knows it by then.
+  // It is thrown immediately if the group knows it by then.
   const call = async () => group.allreduce(tensor, { timeout: 1000 });
   const error = await call().then(() => assert.fail("the last rank was gone"), (error) => error);
   const kinds = ["CollectiveTimeout", "RankFailed", "Aborted"];

@@ -1,6 +1,6 @@
 //! The conformance cases of `cases/cases.json`: reads them, gives a rank its tensors, and says
 //! what must stand in them afterwards. `cases/README.md` is the description; the other languages'
-//! readers stand beside it. Knows nothing of how a collective is carried out.
+//! readers stand beside it. Knows nothing of how a collective is run.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -133,7 +133,7 @@ fn every_variable_of_the_table_is_used() {
     let is_used = |row: &Row| {
         let name = row.variable.name();
         sources.iter().any(|source| {
-            // Rust takes the constant of the table; what is no Rust, and a build script, the name.
+            // Rust takes the constant of the table; what is not Rust, and a build script, the name.
             let by_name = !source.is_rust() || source.is_build_script();
             let uses = if by_name { name.to_owned() } else { format!("variable::{name}") };
             source.text.match_indices(&uses).any(|(at, _)| {

@@ -147,7 +147,7 @@ fn groups_of_some_ranks_and_many_one_after_the_other() {
     });
 }
 
-/// As Node does it: what is called on one thread is carried out on another, where the library must
+/// As Node does it: what is called on one thread is run on another, where the library must
 /// not be initialised.
 #[test]
 fn a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called() {

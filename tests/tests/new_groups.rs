@@ -156,7 +156,11 @@ fn a_rank_that_does_not_come_is_named_with_the_call() {
         let call = format!("split_group of ranks [0, 1, 2] (group 'all') on rank {rank}: ");
         assert!(text.starts_with(&call), "{text}");
         assert!(text.contains("of 3 did not join within 50 ms"), "{text}");
-        assert_eq!(text.ends_with("when the time of another rank was up"), rank != 0, "{text}");
+        assert_eq!(
+            text.ends_with("when the timeout of another rank had passed"),
+            rank != 0,
+            "{text}"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values that are no tensors, from rank to rank.
+//! Values that are not tensors, from rank to rank.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Short messages of a group that ended: what cannot be sent or received at once is not, and the
-//! longer way says why. Ranks are threads.
+//! Short messages of a group that ended: what cannot be sent or received immediately is not, and
+//! the longer way says why. Ranks are threads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -27,7 +27,7 @@ fn send_until_it_fails(group: &ProcessGroup, peer: u32) -> Error {
     }
 }
 
-/// Nothing goes at once, and every longer way ends with an error that `is_right`.
+/// Nothing goes immediately, and every longer way ends with an error that `is_right`.
 fn assert_all_fail(group: &ProcessGroup, peer: u32, is_right: impl Fn(&Error) -> bool) {
     let with = |peer| Envelope { peer, tag: 1, dtype: DType::U8 };
     assert!(!group.send_short(&[1], with(Some(peer))));

@@ -15,7 +15,7 @@ const DESTROY = {
 };
 
 
-/** What carries out a group's operations on one kind of device. */
+/** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   constructor() {
     calls.unbuilt("DeviceBackend");

@@ -33,7 +33,7 @@ export function invoke(spec, self, given) {
 }
 
 /** A call that waits: wrong arguments throw here, what fails later rejects. `watch` is given what
- * the native half promises, which a signal does not end at once. */
+ * the native half promises, which a signal does not end immediately. */
 export function invokeAsync(spec, self, given, watch) {
   const call = split(spec, given);
   const signal = signalOf(call.options);
@@ -208,7 +208,7 @@ function exactNumber(spec, value) {
   const number = Number(value);
   if (Number.isSafeInteger(number)) return number;
   throw new InvalidArgumentError(
-    `${spec.name}(): this was carried out, and the result is ${value}: that is beyond 2^53, ` +
+    `${spec.name}(): this took effect, and the result is ${value}: that is beyond 2^53, ` +
       "where numbers are not exact integers; give a BigInt to get one",
   );
 }

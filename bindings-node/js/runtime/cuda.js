@@ -59,7 +59,7 @@ export class CudaTensor {
     const { bytes, code } = DTYPES.get(source.dtype);
     const sizes = shape === undefined ? source.shape : counts(shape, "shape");
     if (product(sizes) !== source.size) {
-      const text = `[${sizes}] is no shape of the ${source.size} elements that 'data' has`;
+      const text = `[${sizes}] is not a shape of the ${source.size} elements that 'data' has`;
       throw new InvalidArgumentError(`CudaTensor.from(): ${text}`);
     }
     const dense = gathered(bytesOf(source.data), info, bytes);

@@ -30,7 +30,7 @@ export type MarkedArg =
 
 /** An object that travels as CBOR. */
 export interface ObjectPayload {
-  /** For a list: how many places it has; -1: what was given is no list. */
+  /** For a list: how many places it has; -1: what was given is not a list. */
   length?: number;
   /** The encoding, of the object or of the whole list. */
   bytes?: Uint8Array;
@@ -57,7 +57,7 @@ export interface NativeMemory {
   view(): Uint8Array;
   /** Of a device's: where it begins. */
   readonly address?: bigint;
-  /** Of a device's: lets go of it, which operations under way have all the same. */
+  /** Of a device's: releases it, which operations under way have all the same. */
   release?(): void;
 }
 
@@ -67,7 +67,7 @@ export interface NativeObject {
   readonly type: string;
   /** Equal for handles on the same thing, if handles of this type can be on the same thing. */
   readonly id?: number;
-  /** Lets go of it; later calls of it throw. */
+  /** Releases it; later calls of it throw. */
   release?(): void;
 }
 
@@ -195,7 +195,7 @@ export interface Native {
     args: Arg[],
     keywords: Record<string, Arg> | null,
   ): unknown;
-  /** A call that waits. Wrong arguments throw at once; `cancel` ends the wait. */
+  /** A call that waits. Wrong arguments throw immediately; `cancel` ends the wait. */
   invokeAsync(
     self: NativeObject | null,
     method: string,

@@ -105,7 +105,7 @@ async function messages(call, { cancellation, signal, direction }) {
   return answer;
 }
 
-/** What `begin` gives, when all of `before` are over; at once if there is none. */
+/** What `begin` gives, when all of `before` are over; immediately if there is none. */
 async function behind(before, begin) {
   if (before.length > 0) await Promise.all(before);
   return begin();

@@ -58,7 +58,7 @@ export class Operation {
     return (this.#endedAt ?? performance.now()) - this.#began;
   }
 
-  /** Calls `listener` once with the failure or null, at once if it has ended. */
+  /** Calls `listener` once with the failure or null, immediately if it has ended. */
   whenEnded(listener) {
     if (this.state === "ended") listener(this.failure);
     else (this.#listeners ??= new Set()).add(listener);
@@ -164,7 +164,7 @@ export class Operation {
 
 /** The operation of a call, on its way. `group` is the native half of its group, null for the
  * default group. `prepare` makes its own native half; it is given how many bytes that may copy in
- * at once, -1: it must not start yet. */
+ * immediately, -1: it must not start yet. */
 export function start(call, group, prepare) {
   const shared = findOverlaps(call);
   const isNext = shared.length === 0 && isFree(group);

@@ -36,7 +36,7 @@ export function parseBackend(name) {
   const lower = String(name).toLowerCase();
   if (known.includes(lower)) return lower;
   const names = known.join(", ");
-  throw new UnknownBackendError(`Unknown backend type '${name}'; known are: ${names}`, {
+  throw new UnknownBackendError(`Unknown backend type '${name}'; expected one of: ${names}`, {
     name: String(name),
     known: names,
   });

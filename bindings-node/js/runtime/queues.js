@@ -19,8 +19,8 @@ export function whenReady(callback) {
   notifyReady = callback;
 }
 
-/** Whether an operation may be issued at once: nobody stands before it in its group. The group's
- * native half is asked only if it matters; null: it is not known here. */
+/** Whether an operation may be issued immediately: nothing is queued before it in its group. The
+ * group's native half is asked only if it matters; null: it is not known here. */
 export function isFree(group) {
   if (ready.size > 0 || blocked.size > 0) return false;
   return held.size === 0 || (group !== null && !held.has(group.id));

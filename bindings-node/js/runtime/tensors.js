@@ -75,7 +75,7 @@ export function spanOf(tensorBytes, info) {
 
 /** What the native half is told of an array that looks at memory of polyrank: which elements of
  * that it is, to be used in place. `info` is what it were told of any other array. Null: it looks
- * at no such memory, or that is no list of such elements. */
+ * at no such memory, or that is not a list of such elements. */
 export function inPlace(tensorBytes, info) {
   const home = homeOf(tensorBytes);
   if (home === null) return null;
@@ -174,7 +174,7 @@ export function tensor(data, options = {}) {
   const { bytes, code } = DTYPES.get(dtype);
   const dataBytes = byteLengthOf(data);
   if (dataBytes % bytes !== 0) {
-    const text = `tensor(): ${dataBytes} bytes are no whole number of ${dtype} elements`;
+    const text = `tensor(): ${dataBytes} bytes are not a whole number of ${dtype} elements`;
     throw new InvalidArgumentError(text);
   }
   const elements = dataBytes / bytes;
@@ -212,7 +212,7 @@ export function dtypeOf(name, called) {
   if (known !== undefined) return known.name;
   const names = [...new Set([...DTYPES.values()].map((dtype) => dtype.name))].join(", ");
   throw new InvalidArgumentError(
-    `${called}(): no dtype is called '${String(name)}'; known are ${names}`,
+    `${called}(): no dtype is called '${String(name)}'; expected one of ${names}`,
   );
 }
 

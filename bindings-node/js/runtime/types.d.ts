@@ -61,7 +61,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * An array is copied to native memory at the call and back when the operation is complete; do not
  * touch it in between. One that is detached or resized meanwhile rejects the operation, and is not
  * written; if it was not copied yet, as a large one or one behind others, the group is aborted on
- * all ranks, which count on this one. Operations on one array are carried out one after the other,
+ * all ranks, which count on this one. Operations on one array are run one after the other,
  * in the order of the calls. Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor | CudaTensor;
@@ -356,7 +356,7 @@ export class Work<R = unknown> implements PromiseLike<R> {
    * Waits until the operation is complete, no longer than `timeout`. When that has passed, the
    * operation goes on, and a later wait may succeed.
    *
-   * @param options - `timeout` in ms; none, or zero, is no limit of its own.
+   * @param options - `timeout` in ms; none, or zero, means no limit of its own.
    * @throws {@link WaitTimeoutError}
    * @throws {@link CollectiveTimeoutError}
    * @throws {@link CollectiveMismatchError}

@@ -171,7 +171,7 @@ export const NOTHING_TO_DO = Object.freeze({
 });
 
 /** Timers take no longer time than this. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 function limitOf(timeout) {
   if (timeout === undefined || timeout === null || timeout === 0) return null;
@@ -179,7 +179,7 @@ function limitOf(timeout) {
     throw new InvalidTypeError("wait(): 'timeout' must be a number of milliseconds");
   }
   if (!(timeout > 0)) throw new InvalidArgumentError("wait(): 'timeout' must not be negative");
-  return timeout > LONGEST_TIMER_MS ? null : timeout;
+  return timeout > MAX_TIMER_MS ? null : timeout;
 }
 
 function codeOf(failure) {

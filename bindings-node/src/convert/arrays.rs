@@ -65,7 +65,7 @@ impl<'a> View<'a> {
         let Some(dtype) = element_type(kind) else { return Ok(None) };
         let bytes = if start.is_null() { 0 } else { elements * dtype.size_bytes() };
         let mut alone = false;
-        // SAFETY: as above; the buffer is Node's. A SharedArrayBuffer is no ArrayBuffer to it.
+        // SAFETY: as above; the buffer is Node's. A SharedArrayBuffer is not an ArrayBuffer to it.
         check(unsafe { sys::napi_is_arraybuffer(env, buffer, &mut alone) })?;
         let view = View { start: start.cast(), bytes, shared: !alone, _call: PhantomData };
         Ok(Some((kind, view)))
@@ -145,7 +145,7 @@ fn element_type(kind: sys::napi_typedarray_type) -> Option<DType> {
     })
 }
 
-/// The views of a list of arrays; what is no `Uint8Array` has no bytes.
+/// The views of a list of arrays; what is not a `Uint8Array` has no bytes.
 pub(crate) fn views<'a>(list: Js<'a>) -> Result<Vec<View<'a>>> {
     if list.is_nothing()? {
         return Ok(Vec::new());

@@ -339,7 +339,7 @@ impl Reference {
         Ok(Js::new(self.env, value))
     }
 
-    /// Lets go of the value. Without this it is kept until the environment ends.
+    /// Releases the value. Without this it is kept until the environment ends.
     pub(crate) fn forget(self) {
         // SAFETY: as in `get`; the reference is not used again. There is nothing to do about a
         // failure.
@@ -405,7 +405,7 @@ impl<'a> Js<'a> {
     /// The value that JavaScript carries, which is a `T`: this package makes no others.
     pub(crate) fn carried<T: 'static>(&self) -> Result<&'a T> {
         let mut data = ptr::null_mut();
-        // SAFETY: as in `kind`; a value that is no external one is refused.
+        // SAFETY: as in `kind`; a value that is not an external one is refused.
         check(unsafe { sys::napi_get_value_external(self.env, self.value, &mut data) })?;
         // SAFETY: an external value that the JavaScript half of this package has is one that
         // `carrying` made, of the only type that it is used with; it lives as long as the value,

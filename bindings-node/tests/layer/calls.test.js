@@ -171,7 +171,7 @@ test("stores take bytes of any kind and give numbers that are exact", async () =
   assert.equal(await store.add("k", 1n), 41n);
   native.answers.set("STORE_ADD", 2n ** 53n + 1n);
   assert.equal(await store.add("k", 1n), 2n ** 53n + 1n);
-  const rounded = /carried out.* 9007199254740993:.*BigInt/;
+  const rounded = /took effect.* 9007199254740993:.*BigInt/;
   const refused = { name: "InvalidArgumentError", message: rounded };
   await assert.rejects(store.add("k", 1), refused);
   const count = native.calls.length;

@@ -112,7 +112,7 @@ test("mistakes are told to those who would wait, or to the caller", async () => 
   });
 });
 
-test("what is no list is refused at the call, and nothing is sent", () => {
+test("what is not a list is refused at the call, and nothing is sent", () => {
   const before = native.calls.length;
   const wrong = [
     () => pr.broadcastObjectList("x", { src: 1 }),

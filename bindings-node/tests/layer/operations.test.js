@@ -73,7 +73,7 @@ test("a prepared operation is one call after another, also if nobody waits", asy
   assert.throws(() => new pr.PreparedOperation(), pr.InvalidTypeError);
 });
 
-test("a small operation that ends at once needs no turn of the event loop", async () => {
+test("a small operation that ends immediately needs no turn of the event loop", async () => {
   const before = turns.count;
   const work = (await group(1)).allreduce(new Float32Array(4));
   assert.equal(last().isWatched, false);
@@ -273,7 +273,7 @@ test("arrays that are detached or shrink in flight are not written", () =>
     assert.deepEqual([...new Uint8Array(memory)], [...Array(64).fill(6), ...Array(64).fill(0)]);
   }));
 
-test("a call that cannot be carried out is given up on all ranks, with the reason", async () => {
+test("a call that cannot run is given up on all ranks, with the reason", async () => {
   const pg = await group(11);
   const other = await group(12);
   const transfer = ({ buffer }) => structuredClone(buffer, { transfer: [buffer] });

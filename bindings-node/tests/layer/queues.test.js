@@ -54,7 +54,7 @@ test("calls of one group follow one another, whatever comes of them", async () =
   const pg = await group(3);
   const [first, second] = [pg.monitoredBarrier(), pg.splitGroup([0])];
   assert.deepEqual([barriers.begun, splits.begun], [1, 0]);
-  // Wrong arguments throw at once all the same.
+  // Wrong arguments throw immediately all the same.
   native.resolve = () => {
     throw nativeError("InvalidType", "no");
   };

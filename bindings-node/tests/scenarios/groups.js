@@ -99,7 +99,7 @@ export async function signals({ group, store, rank }) {
   const got = {};
   if (rank === 0) {
     got.get = await ended((signal) => store.get("never", { signal }));
-    // The connection is free again at once: nobody else waits for what was given up.
+    // The connection is free again immediately: nobody else waits for what was given up.
     await store.set("after", "1");
     got.after = new TextDecoder().decode(await store.get("after"));
     const other = new pr.PrefixStore("alone", store);

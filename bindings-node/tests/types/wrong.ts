@@ -8,7 +8,7 @@ declare const store: pr.Store;
 const array = new Float32Array(1);
 
 export async function arguments_(): Promise<void> {
-  // @ts-expect-error: lists of numbers are no tensors
+  // @ts-expect-error: lists of numbers are not tensors
   group.allreduce([1, 2, 3]);
   // @ts-expect-error: nor are numbers
   group.allreduce(5);
@@ -18,7 +18,7 @@ export async function arguments_(): Promise<void> {
   group.allreduce(array, { opp: pr.ReduceOp.SUM });
   // @ts-expect-error: an option of the list form
   group.allreduce(array, { reduceOp: pr.ReduceOp.SUM });
-  // @ts-expect-error: an operator is no text
+  // @ts-expect-error: an operator is not text
   group.allreduce(array, { op: "SUM" });
   // @ts-expect-error: a length of time is a number of ms
   group.allreduce(array, { timeout: "5s" });
@@ -34,7 +34,7 @@ export async function arguments_(): Promise<void> {
   pr.allReduce(array, { asyncOp: true });
   // @ts-expect-error: names are in camelCase
   pr.all_reduce(array);
-  // @ts-expect-error: a store is no group
+  // @ts-expect-error: a store is not a group
   pr.getRank(store);
   // @ts-expect-error: no pickle in JavaScript
   pr.broadcastObjectList([1], { codec: "pickle" });
@@ -49,7 +49,7 @@ export async function results(): Promise<void> {
   group.allreduce(array).length;
   // @ts-expect-error: a new group may be one that this process is not in
   const half: pr.ProcessGroup = await pr.newGroup([0]);
-  // @ts-expect-error: a promise is no number
+  // @ts-expect-error: a promise is not a number
   const count: number = store.add("n", 1);
   // @ts-expect-error: a BigInt comes for a BigInt
   const sum: number = await store.add("n", 1n);

@@ -38,7 +38,7 @@ class Backend(StrEnum):
             raise ValueError(f"Backend name must be a string, but got: {value!r}")
         known = {member.value: member for member in cls}
         if value.lower() not in known:
-            raise ValueError(f"Unknown backend type '{value}'; known are: {', '.join(known)}")
+            raise ValueError(f"Unknown backend type '{value}'; expected one of: {', '.join(known)}")
         return known[value.lower()]
 
     @staticmethod

@@ -995,7 +995,7 @@ class ReconfigureOptions(Options):
 
 @final
 class DeviceBackend:
-    """What carries out a group's operations on one kind of device."""
+    """What runs a group's operations on one kind of device."""
 
 
 
@@ -1085,7 +1085,7 @@ class ProcessGroup:
     def use_pg_for_symm_mem_rendezvous(self, value: bool) -> None: ...
     @property
     def timeout(self) -> timedelta:
-        """Limit of each operation that has none of its own; 0 is no limit."""
+        """Limit of each operation that has none of its own; 0 means no limit."""
     @property
     def supports_reconfigure(self) -> bool:
         """Whether the group can be reconfigured."""
@@ -1119,7 +1119,7 @@ class ProcessGroup:
         Not built in this version: raises `UnsupportedError`.
         """
     def set_timeout(self, timeout: _Duration) -> None:
-        """Sets the limit of all later operations that have none of their own; 0 is no limit."""
+        """Sets the limit of all later operations that have none of their own; 0 means no limit."""
     def ranks(self) -> list[int]:
         """The global ranks of the members, by rank in this group."""
     def abort(self) -> None:
@@ -1502,7 +1502,7 @@ class Store:
     timeout, 300 s unless set, and then raise `StoreTimeoutError`. This is the base class of all
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
 
-    Where several calls of one store are not awaited, each is carried out after those before it,
+    Where several calls of one store are not awaited, each runs after those before it,
     also those through a `PrefixStore`. Only a request that has to wait for another one holds up
     none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
     request at a time, though: what shall not stand behind a request that waits is called on a
@@ -1671,7 +1671,7 @@ class WebSocketStore(Store):
     """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
     WebSockets on its port; one of PyTorch does not.
 
-    A WebSocket that breaks is opened again, and no request is lost or carried out twice. Until then
+    A WebSocket that breaks is opened again, and no request is lost or run twice. Until then
     the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
     that, and it is taken to be dead.
     """
@@ -1712,7 +1712,7 @@ class Work:
         """Waits until the operation is complete; true. Raises what the operation failed with.
 
         With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
-        on, and a later `wait` may succeed. None, or zero, is no limit of its own.
+        on, and a later `wait` may succeed. None, or zero, means no limit of its own.
 
         Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """

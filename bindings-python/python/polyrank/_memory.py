@@ -56,13 +56,13 @@ def empty(
         order = "" if element.isnative else " of another machine's byte order"
         known = ", ".join(ELEMENTS.values())
         raise TypeError(
-            f"no collective takes an array of dtype {element.name}{order}; there are {known}"
+            f"no collective takes an array of dtype {element.name}{order}; expected one of {known}"
         )
     if 0 in lengths:
         return numpy.empty(lengths, element)
     length = math.prod(lengths) * element.itemsize
     if length > sys.maxsize:
-        raise ValueError(f"there is no memory for {length} bytes")
+        raise ValueError(f"not enough memory for {length} bytes")
     memory = getattr(_core, "_Memory")(length)
     array: numpy.ndarray[Any, Any] = numpy.frombuffer(memory, dtype=numpy.uint8).view(element)
     return array.reshape(lengths)

@@ -96,7 +96,7 @@ fn in_elements(strides: &[isize], item_bytes: isize) -> PyResult<Vec<isize>> {
         |&stride: &isize| (item_bytes > 0 && stride % item_bytes == 0).then(|| stride / item_bytes);
     strides.iter().map(element_stride).collect::<Option<_>>().ok_or_else(|| {
         PyValueError::new_err(format!(
-            "strides {strides:?} are no multiples of the element size {item_bytes}; pass a \
+            "strides {strides:?} are not multiples of the element size {item_bytes}; pass a \
              contiguous copy"
         ))
     })

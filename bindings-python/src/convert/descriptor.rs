@@ -14,7 +14,7 @@ pub(crate) fn listener_from_fd(fd: i32) -> io::Result<TcpListener> {
     // SAFETY: the descriptor is borrowed for the next line only, which fails if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let listener = TcpListener::from(borrowed.try_clone_to_owned()?);
-    // Fails if it is no socket.
+    // Fails if it is not a socket.
     listener.local_addr()?;
     Ok(listener)
 }

@@ -1,6 +1,6 @@
-//! Calls of the usual shape: contiguous NumPy arrays, arguments by position. Few bytes are carried
-//! out at once, more are issued as they are. What they mean is what the resolver finds; whatever is
-//! unusual goes there.
+//! Calls of the usual shape: contiguous NumPy arrays, arguments by position. Those of few bytes run
+//! immediately, larger ones are issued as they are. The resolver decides what a call means; calls
+//! of any other shape go there.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sends and receives of the usual shape, carried out at once: a contiguous NumPy array of few
+//! Sends and receives of the usual shape, run immediately: a contiguous NumPy array of few
 //! bytes, ranks and tags that are numbers. What they mean is what the resolver finds; whatever is
 //! unusual goes there.
 
@@ -13,8 +13,8 @@ use super::fast_call::{readable, writable};
 use super::lease::releasing;
 use crate::classes::ProcessGroup as PyProcessGroup;
 
-/// The answer of `method`, a free function that waits for one message, if it could be carried out
-/// at once. None if nothing was done.
+/// The answer of `method`, a free function that waits for one message, if it could be run
+/// immediately. None if nothing was done.
 pub(crate) fn message_at_once<'py>(
     py: Python<'py>,
     method: &'static Method,

@@ -24,7 +24,7 @@ impl Memory {
     #[new]
     fn new(py: Python<'_>, bytes: usize) -> PyResult<Memory> {
         let region = Region::for_elements(bytes).ok_or_else(|| {
-            let message = format!("there is no memory for {bytes} bytes");
+            let message = format!("not enough memory for {bytes} bytes");
             raise(py, &Error::InvalidArgument { message })
         })?;
         Ok(Memory { region })

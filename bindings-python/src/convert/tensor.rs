@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use super::kind::{Kind, kind_of};
 use super::{buffer, dlpack};
 
-/// The tensor that `object`, of this kind, is, sharing its memory; `None` if it is no tensor.
+/// The tensor that `object`, of this kind, is, sharing its memory; `None` if it is not a tensor.
 pub(super) fn tensor_of_kind(object: &Bound<'_, PyAny>, kind: Kind) -> PyResult<Option<Tensor>> {
     let (layout, lease) = match kind {
         Kind::Buffer => buffer::from_buffer(object)?,

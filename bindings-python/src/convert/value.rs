@@ -16,8 +16,8 @@ use crate::reduce_op::{DType, ReduceOp};
 
 /// Lists inside lists inside lists: more than any call takes, and a list may contain itself.
 const DEEPEST_LIST: usize = 4;
-/// More ranks than any group has; a longer range is no list of ranks.
-const LONGEST_RANGE: usize = 1 << 24;
+/// More ranks than any group has; a longer range is not a list of ranks.
+const MAX_RANGE: usize = 1 << 24;
 
 /// What stands behind the values of one call and only Python knows: tensors' objects, so that they
 /// can be handed back, and values that the resolver only passes through.
@@ -117,7 +117,7 @@ fn value_at_depth<'py>(
     })
 }
 
-/// The value of an object of a built-in type that is no collection.
+/// The value of an object of a built-in type that is not a collection.
 fn plain_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     Ok(Some(if object.is_none() {
         Value::None
@@ -177,7 +177,7 @@ fn range_value<'py>(
     opaque_objects: &mut OpaqueObjects<'py>,
 ) -> PyResult<Value> {
     let range = object.cast::<PyRange>()?;
-    if range.len()? > LONGEST_RANGE {
+    if range.len()? > MAX_RANGE {
         return opaque_objects.keep(object, &[]);
     }
     let values = object.try_iter()?.map(|item| integer(&item?));

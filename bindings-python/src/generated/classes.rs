@@ -140,7 +140,7 @@ impl ProcessGroup {
         Err(convert::unbuilt(py, "ProcessGroup.get_backend"))
     }
 
-    /// Sets the limit of all later operations that have none of their own; 0 is no limit.
+    /// Sets the limit of all later operations that have none of their own; 0 means no limit.
     #[pyo3(name = "set_timeout", signature = (*positional, **keywords), text_signature = "($self, timeout)")]
     fn py_set_timeout<'py>(
         slf: &Bound<'py, Self>,
@@ -880,7 +880,7 @@ impl ProcessGroup {
         Err(convert::unbuilt(slf.py(), "ProcessGroup.use_pg_for_symm_mem_rendezvous"))
     }
 
-    /// Limit of each operation that has none of its own; 0 is no limit.
+    /// Limit of each operation that has none of its own; 0 means no limit.
     #[getter(timeout)]
     fn get_timeout<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_TIMEOUT")
@@ -1233,7 +1233,7 @@ impl Work {
     /// Waits until the operation is complete; true. Raises what the operation failed with.
     ///
     /// With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
-    /// on, and a later `wait` may succeed. None, or zero, is no limit of its own.
+    /// on, and a later `wait` may succeed. None, or zero, means no limit of its own.
     ///
     /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
@@ -1412,7 +1412,7 @@ impl Future {
     }
 }
 
-/// What carries out a group's operations on one kind of device.
+/// What runs a group's operations on one kind of device.
 ///
 /// Not built in this version.
 #[pyclass(frozen, module = "polyrank")]

@@ -155,7 +155,7 @@ export const local = {
     await leave(groups);
   },
 
-  async "wrong calls throw at once and name what they take"(pr) {
+  async "wrong calls throw immediately and name what they take"(pr) {
     const groups = await join(pr, 1);
     await fails("InvalidType", "allreduce", () => groups[0].allreduce("text"));
     await fails("InvalidArgument", "root", () => groups[0].broadcast(new Int8Array(1), 5));

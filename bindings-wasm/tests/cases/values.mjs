@@ -51,7 +51,7 @@ const REFUSED = [
   ["a handle that is missing", () => ({ kind: "handle" }), "InvalidType",
     "'handle' of a value must be a value"],
   ["a handle of something else", () => ({ kind: "handle", handle: {} }), "InvalidType",
-    "a handle of this package is expected"],
+    "expected a handle of this package"],
   ["a duration that is not a number", () => ({ kind: "duration", ms: "1" }), "InvalidType",
     "'ms' of a value must be a number"],
 ];
@@ -129,7 +129,7 @@ export const values = {
     equal(ofTensor(native, four, []), ["InvalidArgument",
       "1 arrays came for 0 descriptions of tensors"]);
     equal(ofTensor(native, [new Int8Array(4)], [0]), ["InvalidType",
-      "a tensor comes as a Uint8Array of its bytes"]);
+      "expected a tensor as a Uint8Array of its bytes"]);
     equal(ofTensor(native, four, [99]), ["InvalidArgument",
       "99 is not the number of an element type"]);
     equal(of({ shape: 4 }), ["InvalidType",
@@ -142,6 +142,6 @@ export const values = {
       "'strides' of a value must be an integer, not NaN"]);
     equal(of({ offset: -2 }), ["InvalidType",
       "'offset' of a value must be an integer in range, not -2"]);
-    equal(of({ memory: {} }), ["InvalidType", "a handle of this package is expected"]);
+    equal(of({ memory: {} }), ["InvalidType", "expected a handle of this package"]);
   },
 };

@@ -75,7 +75,7 @@ impl Lexer<'_> {
             self.push(start, TokenKind::Symbol(first));
         } else {
             self.at += first.len_utf8();
-            let message = format!("the character `{}` has no place here", first.escape_debug());
+            let message = format!("the character `{}` is not allowed here", first.escape_debug());
             self.report(Rule::StrayCharacter, start, message, "remove it");
         }
         true

@@ -197,7 +197,7 @@ impl<'a> Attributes<'a> {
                 continue;
             }
             if let Some(first) = by_name.insert(known.name, attribute) {
-                let message = format!("`{}` stands here twice", known.name);
+                let message = format!("`{}` is given twice", known.name);
                 let diagnostic = Diagnostic::new(Rule::RepeatedAttribute, attribute.span, message);
                 diagnostics.push(diagnostic.related(first.span, "first here").advice("keep one"));
             }
@@ -289,7 +289,7 @@ fn find(
     if !known.places.contains(&place) {
         let message = format!("`{name}` means nothing on {}", place.name());
         let places: Vec<&str> = known.places.iter().map(|place| place.name()).collect();
-        let advice = format!("it stands on {}", places.join(", "));
+        let advice = format!("it applies to {}", places.join(", "));
         let diagnostic = Diagnostic::new(Rule::MisplacedAttribute, attribute.name.span, message);
         diagnostics.push(diagnostic.advice(advice));
         return None;

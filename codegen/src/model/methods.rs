@@ -76,7 +76,7 @@ pub(super) fn parameters<'a>(
         let attributes = builder.attributes(Place::Parameter, &parameter.attributes);
         if let Some(span) = attributes.span("Positional").filter(|_| !parameter.optional) {
             let message =
-                format!("`{}` is required: it stands before the options anyway", name.text);
+                format!("`{}` is required: it comes before the options in any case", name.text);
             let advice = "take `Positional` away, or make the parameter optional";
             builder.report(Rule::PositionalRequired, span, message, advice);
         }

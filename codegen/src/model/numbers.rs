@@ -212,7 +212,7 @@ fn values<'a>(
     let mut values = Vec::new();
     for (member, _) in members {
         if !matches!(member.kind, MemberKind::Attribute { readonly: true, .. }) {
-            let message = format!("`{}` is no value", member.name.text);
+            let message = format!("`{}` is not a value", member.name.text);
             let advice = "write `readonly attribute`: this namespace lists values";
             builder.report(Rule::MisplacedType, member.name.span, message, advice);
             continue;

@@ -114,7 +114,8 @@ pub(super) fn complete(
             Role::FlatIn => Role::InSplits,
             Role::FlatOut => Role::OutSplits,
             _ => {
-                let message = format!("`{}` is no flat buffer, so that nothing cuts it", name.text);
+                let message =
+                    format!("`{}` is not a flat buffer, so that nothing cuts it", name.text);
                 builder.report(Rule::UnknownSplits, span, message, "write `[In, Flat, Splits=…]`");
                 continue;
             }

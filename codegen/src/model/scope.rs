@@ -212,7 +212,7 @@ impl<'a> Scope<'a> {
             DefinitionKind::Typedef { .. } if has("Opaque") => opaque(name),
             DefinitionKind::Typedef { ty } => {
                 if typedefs.contains(&key) {
-                    let message = format!("`{name}` stands for itself");
+                    let message = format!("`{name}` is defined by itself");
                     let diagnostic = Diagnostic::new(Rule::Cycle, ty.span, message);
                     diagnostics.push(diagnostic.advice("write the type that is meant"));
                     return Type::Object;

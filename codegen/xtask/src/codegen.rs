@@ -82,7 +82,7 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
     let Some(api) = read(&workspace)? else { return Ok(ExitCode::FAILURE) };
     match api.find(&arguments.name) {
         Ok(json) => {
-            // A reader that closes early, as `head` does, is no failure.
+            // A reader that closes early, as `head` does, is not a failure.
             let _ = writeln!(std::io::stdout(), "{json}");
             Ok(ExitCode::SUCCESS)
         }

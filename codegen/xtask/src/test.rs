@@ -52,7 +52,7 @@ struct Outcome {
 /// Runs the steps; the exit code is 0 if nothing failed.
 ///
 /// # Errors
-/// An unknown step, or logs that cannot be written. A step that fails is no error but a line of
+/// An unknown step, or logs that cannot be written. A step that fails is not an error but a line of
 /// the table.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
@@ -87,7 +87,7 @@ fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
     while let Some(name) = open.pop() {
         let Some(step) = steps.iter().find(|step| step.name == name) else {
             let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
-            bail!("no step is called {name:?}; there are {}", names.join(", "));
+            bail!("no step is called {name:?}; expected one of {}", names.join(", "));
         };
         if !chosen.contains(&step.name) {
             chosen.push(step.name);

@@ -2,9 +2,9 @@
 //! another. Knows nothing of what the sizes are for, nor of who measures or predicts them.
 
 /// Bytes of the largest tensor: more than any machine holds, and few enough to reckon with.
-const MOST_BYTES: u64 = 1 << 44;
+const MAX_BYTES: u64 = 1 << 44;
 /// More sizes than this in one run are a typing mistake.
-const MOST_SIZES: usize = 10_000;
+const MAX_SIZES: usize = 10_000;
 
 /// Reads a size in bytes. K, M, G and T are powers of 1024, as in nccl-tests; "KiB" and "KB" are
 /// the same as "K".
@@ -14,17 +14,17 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let number: f64 = digits
         .trim()
         .parse()
-        .map_err(|_| format!("`{text}` is no size; write 4, 64K, 1.5M or 1G"))?;
+        .map_err(|_| format!("`{text}` is not a size; write 4, 64K, 1.5M or 1G"))?;
     let shift = match &lower[digits.len()..] {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        unit => return Err(format!("`{unit}` is no unit; there are K, M, G and T")),
+        unit => return Err(format!("`{unit}` is not a unit; expected one of K, M, G and T")),
     };
     let bytes = number * (1u64 << shift) as f64;
-    match (0.0..=MOST_BYTES as f64).contains(&bytes) {
+    match (0.0..=MAX_BYTES as f64).contains(&bytes) {
         true => Ok(bytes as u64),
         false => Err(format!("{text} is not between 0 and 16T")),
     }
@@ -75,8 +75,8 @@ pub(crate) fn ladder(first: u64, last: u64, step: Step) -> Result<Vec<u64>, Stri
         if next > last {
             return Ok(sizes);
         }
-        if sizes.len() == MOST_SIZES {
-            return Err(format!("more than {MOST_SIZES} sizes; take larger steps"));
+        if sizes.len() == MAX_SIZES {
+            return Err(format!("more than {MAX_SIZES} sizes; take larger steps"));
         }
         sizes.push(next);
         size = next;

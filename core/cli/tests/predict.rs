@@ -52,7 +52,7 @@ fn a_run_says_what_it_leaves_out() {
     let output = predict("alltoall --ranks 4096 --bytes 128K --algorithm direct,bruck --run");
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(out.contains("4096  not carried out: it has more than"), "{out}");
+    assert!(out.contains("4096  not run: it has more than"), "{out}");
     assert_eq!(predict("allreduce -n 64 -b 1G --run").status.code(), Some(1));
 }
 
@@ -94,7 +94,7 @@ fn wrong_command_lines_are_refused() {
         ("allreduce -n 8 --run --svg x.svg", "cannot be used with"),
         ("allreduce -n 8 -t 3x3", "has 9 ranks"),
         ("allreduce -n 8 --latency 5us", "all ranks are on one; say which are on which"),
-        ("allreduce -n 8 -t 4x2 --bandwidth fast", "`fast` is no unit; there are Gbit/s"),
+        ("allreduce -n 8 -t 4x2 --bandwidth fast", "`fast` is not a unit; expected one of Gbit/s"),
         ("allreduce -n 8 -b 1P", "there are K, M, G and T"),
         ("allreduce -n -8", "-8 is not in 1..="),
     ] {

@@ -24,7 +24,7 @@ pub(super) fn debug_level() -> Result<DebugLevel> {
         "OFF" | "INFO" => Ok(DebugLevel::Off),
         "DETAIL" => Ok(DebugLevel::Detail),
         _ => Err(Error::InvalidArgument {
-            message: format!("{name} is '{value}'; OFF, INFO or DETAIL is expected"),
+            message: format!("{name} is '{value}'; expected OFF, INFO or DETAIL"),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! What the ranks of a group tell one another through the store, where the library that carries out
+//! What the ranks of a group tell one another through the store, where the library that runs
 //! their operations tells nothing: why the group broke, who left, what each is about to run. Knows
 //! no library.
 //!
@@ -373,7 +373,7 @@ impl GroupStatus {
     /// Compares a collective with that of the other ranks. Waits for all of them.
     ///
     /// # Errors
-    /// Those of the store; a mismatch is no error here, but the reason why the group breaks.
+    /// Those of the store; a mismatch is not an error here, but the reason why the group breaks.
     #[cfg(feature = "nccl")]
     pub(super) fn compare_with_all(
         &self,

@@ -1,4 +1,4 @@
-//! Who carries operations out: the trait that every backend implements, and the registry of them.
+//! Who runs operations: the trait that every backend implements, and the registry of them.
 //! Knows no particular backend.
 
 use std::any::Any;
@@ -42,8 +42,8 @@ pub mod registry;
 pub mod scheduled;
 mod stall;
 
-/// Most bytes that a rank gives to what [`Backend::try_small`] carries out.
-pub const AT_ONCE_BYTES: usize = BOARD_BYTES;
+/// Most bytes that a rank gives to what [`Backend::try_small`] runs.
+pub const FAST_PATH_BYTES: usize = BOARD_BYTES;
 
 /// What all ranks know of a collective, and must agree on.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +109,7 @@ impl Deref for Call {
 pub struct SmallCall {
     /// What all ranks know of it.
     pub agreed: CallFacts,
-    /// Whether the caller waits for it at once.
+    /// Whether the caller waits for it immediately.
     pub waiting: WaitIntent,
 }
 
@@ -133,7 +133,7 @@ pub struct PersistentBuffers {
     pub finish: Option<Outcome>,
 }
 
-/// What came of trying to carry out a small collective at once.
+/// What came of trying to run a small collective immediately.
 pub enum Attempt<'a> {
     /// Nothing was done: it has to be issued as any other.
     Declined,
@@ -183,7 +183,7 @@ pub struct IssuedOperation {
     pub completion: Arc<Completion>,
 }
 
-/// Carries out operations of one group on one kind of device.
+/// Runs operations of one group on one kind of device.
 pub trait Backend: Send + Sync + 'static {
     /// Lower-case name: `tcp`.
     fn name(&self) -> &str;
@@ -192,14 +192,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Issues a collective.
     ///
     /// # Errors
-    /// Those of a broken group, at once.
+    /// Those of a broken group, immediately.
     fn collective(
         &self,
         call: Call,
         deadline: Instant,
         waiting: WaitIntent,
     ) -> Result<IssuedOperation>;
-    /// Tries to carry out a small collective at once, in the memory of the caller.
+    /// Tries to run a small collective immediately, in the memory of the caller.
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let _ = (call, memory);
         Attempt::Declined
@@ -207,7 +207,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Issues a message to `transfer.peer`.
     ///
     /// # Errors
-    /// Those of a broken group, at once.
+    /// Those of a broken group, immediately.
     fn send(
         &self,
         transfer: Transfer,
@@ -217,7 +217,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Issues the receiving of a message.
     ///
     /// # Errors
-    /// Those of a broken group, at once.
+    /// Those of a broken group, immediately.
     fn recv(
         &self,
         transfer: Transfer,

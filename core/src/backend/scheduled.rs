@@ -374,7 +374,7 @@ impl ScheduledBackend {
     }
 
     /// As [`ScheduledBackend::issuing`], unless another thread has it, perhaps for longer than what
-    /// is done at once takes.
+    /// is done immediately takes.
     fn try_issuing(&self) -> Option<MutexGuard<'_, IssueState>> {
         match self.issuing.try_lock() {
             Ok(issuing) => Some(issuing),

@@ -1,8 +1,9 @@
-//! Calls that are no operations on tensors, for languages without generated code of their own:
-//! found by name, resolved, and carried out. Knows nothing of what any of them does.
+//! Calls that are not operations on tensors, for languages without generated code of their own:
+//! found by name, resolved, and run. Knows nothing of what any of them does.
 //!
-//! A call is resolved at once, so that wrong arguments raise where they are given; what it does is
-//! a future. On a platform with threads [`Invocation::run`] has its result, and blocks meanwhile.
+//! A call is resolved immediately, so that wrong arguments raise where they are given; what it does
+//! is a future. On a platform with threads [`Invocation::run`] has its result, and blocks
+//! meanwhile.
 
 use std::future::Future;
 use std::net::TcpListener;
@@ -35,8 +36,8 @@ pub struct Entry {
     pub(crate) order: Order,
     /// Whether it may wait for other ranks or for a store.
     pub waits: bool,
-    /// What it does. None for what takes tensors, which [`StagedOperation`](super::StagedOperation) carries
-    /// out, and for what each language does in its own way.
+    /// What it does. None for calls on tensors, which [`StagedOperation`](super::StagedOperation)
+    /// runs, and for those that each language implements in its own way.
     pub(crate) run: Option<fn(Invocation) -> AnswerFuture>,
 }
 
@@ -296,7 +297,7 @@ impl Invocation {
     fn this(&self) -> Result<&Object> {
         self.this.as_ref().ok_or_else(|| {
             let Method { interface, name, .. } = self.entry.method;
-            Error::InvalidType { message: format!("{name}() is called on no {interface}") }
+            Error::InvalidType { message: format!("{name}() must be called on a {interface}") }
         })
     }
 }

@@ -86,14 +86,14 @@ impl Object {
 
     /// What is said of a value where a handle is expected.
     pub fn not_a_handle() -> Error {
-        Error::InvalidType { message: "a handle of this package is expected".to_owned() }
+        Error::InvalidType { message: "expected a handle of this package".to_owned() }
     }
 
     /// The group that it is.
     ///
     /// # Errors
     /// [`Error::InvalidGroup`] if this process is not a member of it; [`Error::InvalidType`] if it
-    /// is no group.
+    /// is not a group.
     pub fn group(&self) -> Result<&ProcessGroup> {
         match self {
             Object::Group(group) => Ok(group),

@@ -291,7 +291,7 @@ fn payload<V: ScriptValue>(value: &V) -> Result<Value, V::Failure> {
     if let Some(bytes) = value.member(c"bytes")? {
         return match bytes.content()? {
             Content::Bytes(bytes) => Ok(Value::Bytes(bytes)),
-            _ => Err(value.failure(invalid_type("an object comes as a Uint8Array".to_owned()))),
+            _ => Err(value.failure(invalid_type("expected an object as a Uint8Array".to_owned()))),
         };
     }
     Ok(length.map_or(Value::None, |length| Value::Int(length as i64)))

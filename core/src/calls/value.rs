@@ -59,7 +59,7 @@ pub struct Arguments {
     pub positional: Vec<Value>,
     /// Values by name, in the order in which they came.
     pub keywords: Vec<(String, Value)>,
-    /// Whether a value whose name is no parameter's but that of a member of an options record is
+    /// Whether a value whose name is not a parameter's but that of a member of an options record is
     /// that member: one object of options stands for both, as in JavaScript.
     pub spread_options: bool,
     /// What a number stands for where a length of time is meant.

@@ -13,7 +13,7 @@ type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
 #[derive(Default)]
 pub struct Completion {
     done: AtomicBool,
-    /// Sender of a received message, -1 if this is no receive or it is not here yet.
+    /// Sender of a received message, -1 if this is not a receive or it is not here yet.
     source_rank: AtomicI64,
     state: Mutex<State>,
 }

@@ -285,7 +285,10 @@ mod tests {
         let error = read(&[("POLYRANK_RECONNECT_GRACE_MS", "soon")]).unwrap_err().to_string();
         assert!(error.contains("POLYRANK_RECONNECT_GRACE_MS"), "{error}");
         let error = read(&[("POLYRANK_ALLOWED_ORIGINS", "example.org")]).unwrap_err().to_string();
-        assert!(error.contains("POLYRANK_ALLOWED_ORIGINS: 'example.org' is no origin"), "{error}");
+        assert!(
+            error.contains("POLYRANK_ALLOWED_ORIGINS: 'example.org' is not an origin"),
+            "{error}"
+        );
     }
 
     #[test]

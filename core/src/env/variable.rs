@@ -158,7 +158,7 @@ variables! {
         }
         /// As `POLYRANK_RUN_ID`, under torchrun.
         TORCHELASTIC_RUN_ID {
-            values: "any text; `none` is no name",
+            values: "any text; `none` is not a name",
             unset: "as for `POLYRANK_RUN_ID`",
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
@@ -495,7 +495,7 @@ variables! {
         /// What a rank of a benchmark has to do, as JSON: the benchmark's own word to it.
         POLYRANK_BENCH {
             values: "not for users",
-            unset: "the process is no rank of a benchmark",
+            unset: "the process is not a rank of a benchmark",
             reader: "ranks of `polyrank bench`"
         }
         /// The commit that the command is built from, for the results of `polyrank bench`. Read

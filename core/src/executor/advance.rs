@@ -383,7 +383,7 @@ impl Executor {
         }
     }
 
-    /// Closes everything at once, after [`Executor::leave`].
+    /// Closes everything immediately, after [`Executor::leave`].
     pub fn close(&mut self, now: Instant) {
         self.leave(now);
         self.transport.close(false);

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_micros(100);
 
 /// The same, after operations that were all waited for within their grace: in a loop that starts
 /// and waits, being told of each operation would cost more than many an operation.
-const LONGEST_GRACE: Duration = Duration::from_millis(1);
+const MAX_GRACE: Duration = Duration::from_millis(1);
 
 /// How long an idle group must be left alone until its connections are watched: watching a group
 /// that a thread drives would wake this thread with every message.
@@ -82,7 +82,7 @@ impl Background {
                 Some(found) if found.process_id == crate::clock::process_id() => return Ok(found),
                 Some(ancestor) => place = &ancestor.heir,
                 None => {
-                    let message = "the background thread has no place".to_owned();
+                    let message = "the background thread cannot be registered".to_owned();
                     return Err(Error::Network { message });
                 }
             }
@@ -111,7 +111,7 @@ impl Background {
         self.refresh();
     }
 
-    /// Has the thread let go of what groups have closed since it fell asleep.
+    /// Has the thread release what groups have closed since it fell asleep.
     pub(super) fn refresh(&self) {
         if self.started.load(Ordering::SeqCst) {
             self.bell.ring();
@@ -177,7 +177,7 @@ impl Background {
                 self.in_grace.store(false, Ordering::SeqCst);
                 grace = match entries.iter().any(Entry::is_left_alone) {
                     true => GRACE,
-                    false => LONGEST_GRACE.min(2 * grace),
+                    false => MAX_GRACE.min(2 * grace),
                 };
             } else if woken {
                 fruitless += 1;

@@ -27,7 +27,7 @@ impl State {
             self.finished.push(FinishedOperation::new(operation.completion, Err(error)));
             return;
         }
-        // What was tried at once is issued already.
+        // What was tried immediately is issued already.
         let tried = operation.slot_progress.is_some_and(|slot_progress| slot_progress.shown);
         if (sequence <= self.issued && !(tried && sequence == self.issued))
             || (!self.in_flight.is_empty() && sequence > self.issued + MAX_GAP)

@@ -94,9 +94,9 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once if `waiting` does not leave that
-    /// to others. What is over by then is told when the caller drops the result, which it does when
-    /// it holds no lock.
+    /// Starts a collective, and moves it as far as it goes immediately if `waiting` does not leave
+    /// that to others. What is over by then is told when the caller drops the result, which it does
+    /// when it holds no lock.
     pub fn submit(&self, operation: Operation, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
@@ -203,7 +203,7 @@ impl Driver {
     }
 
     /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
-    /// operations fail at once. Done when the others were told why it broke, if it did, or at
+    /// operations fail immediately. Done when the others were told why it broke, if it did, or at
     /// `until`; [`Driver::end`] then ends it.
     pub fn leave(&self, until: Instant) -> Arc<Completion> {
         self.change(Executor::leave);

@@ -26,7 +26,7 @@ impl InFlight {
         if self.operations.is_empty() {
             self.first = running.sequence;
         }
-        // Numbers that failed at once leave a gap; `State::submit` keeps gaps small.
+        // Numbers that failed immediately leave a gap; `State::submit` keeps gaps small.
         while self.first + (self.operations.len() as u64) < running.sequence {
             self.operations.push_back(None);
         }

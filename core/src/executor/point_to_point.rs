@@ -1,9 +1,9 @@
 //! Point-to-point messages: matched by peer and tag, first come, first served.
 //!
-//! A small message goes at once; a larger one, or one for which the window has no room, is offered
-//! and goes when the receiver has a buffer for it. Where asking takes long, the offer carries the
-//! first of its bytes, as far as the window has room: a receiver holds no more of them than of
-//! small messages.
+//! A small message goes immediately; a larger one, or one for which the window has no room, is
+//! offered and goes when the receiver has a buffer for it. Where asking takes long, the offer
+//! carries the first of its bytes, as far as the window has room: a receiver holds no more of them
+//! than of small messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -301,7 +301,7 @@ impl State {
             broken.error_named(&self.group, name, self.messages.last_number + 1)
         } else if peer.is_some_and(|peer| peer >= self.size || peer == self.rank) {
             let message = format!(
-                "{name}: rank {} is no other rank of this group of {}",
+                "{name}: rank {} is not another rank of this group of {}",
                 peer.unwrap_or_default(),
                 self.size
             );

@@ -162,7 +162,7 @@ impl RunningOperation {
             Buffer::Output => &self.bindings.output,
             Buffer::Scratch => &self.scratch,
         };
-        blocks.get(block.index as usize).ok_or_else(|| format!("no memory stands for {block}"))
+        blocks.get(block.index as usize).ok_or_else(|| format!("no memory is bound to {block}"))
     }
 
     /// The bytes of its block that a chunk covers. Blocks are cut between elements.
@@ -301,7 +301,7 @@ impl RunningOperation {
         }
     }
 
-    /// Carries out `bytes` bytes at `offset` of a step that needs no peer.
+    /// Runs `bytes` bytes at `offset` of a step that needs no peer.
     pub(super) fn run_locally(&self, step: u32, offset: usize, bytes: usize) {
         if bytes == 0 {
             return;
@@ -350,7 +350,7 @@ impl RunningOperation {
         (0..self.steps.len() as u32).filter(|&step| !self.steps[step as usize].done)
     }
 
-    /// Lets go of all memory; hands back what can be used again.
+    /// Releases all memory; hands back what can be used again.
     pub(super) fn release(mut self, pool: &mut ScratchPool) -> ReleasedOperation {
         self.bindings = Bindings::default();
         pool.give_back(&mut self.scratch);

@@ -35,7 +35,7 @@ const NAP: Duration = Duration::from_micros(200);
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
 /// Moves whatever can be moved, and wakes who sleeps until `now`. When to call it again at the
-/// latest, even if no socket has anything new; `now` if there is more to do at once.
+/// latest, even if no socket has anything new; `now` if there is more to do immediately.
 pub fn drive_all(now: Instant) -> Option<Instant> {
     let drivers: Vec<Arc<Driver>> = {
         let mut known = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,8 +79,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes at once. What is over by then is told
-    /// when the caller drops the result, which it does when it holds no lock.
+    /// Starts a collective, and moves it as far as it goes immediately. What is over by then is
+    /// told when the caller drops the result, which it does when it holds no lock.
     pub fn submit(&self, operation: Operation, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.submit(operation, now))
     }
@@ -90,7 +90,7 @@ impl Driver {
         self.lock().has_board()
     }
 
-    /// Tries to run a small operation at once; without a board, that does nothing.
+    /// Tries to run a small operation immediately; without a board, that does nothing.
     pub fn try_small(
         &self,
         sequence: u64,
@@ -104,12 +104,12 @@ impl Driver {
         (attempt, DeferredCompletions(Vec::new()))
     }
 
-    /// Sends a short message at once; without threads, that does nothing.
+    /// Sends a short message immediately; without threads, that does nothing.
     pub fn send_short(&self, _: Envelope, _: &[u8]) -> (bool, DeferredCompletions) {
         (false, DeferredCompletions(Vec::new()))
     }
 
-    /// Receives a short message at once; without threads, that does nothing.
+    /// Receives a short message immediately; without threads, that does nothing.
     pub fn receive_short(&self, _: Envelope, _: &mut [u8]) -> (Option<Rank>, DeferredCompletions) {
         (None, DeferredCompletions(Vec::new()))
     }
@@ -214,14 +214,14 @@ impl Driver {
     }
 
     /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
-    /// operations fail at once. Done when the others were told why it broke, if it did, or at
+    /// operations fail immediately. Done when the others were told why it broke, if it did, or at
     /// `until`; [`Driver::end`] then ends it.
     pub fn leave(&self, until: Instant) -> Arc<Completion> {
         self.change(Executor::leave);
         self.idle(until)
     }
 
-    /// Leaves the group at once.
+    /// Leaves the group immediately.
     pub fn end(&self) {
         self.change(Executor::close);
     }

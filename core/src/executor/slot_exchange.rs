@@ -113,7 +113,7 @@ impl SlotExchange {
         self.sequences.push_back(sequence);
     }
 
-    /// Lets go of all operations, as the group broke: others cannot end well what failed here.
+    /// Releases all operations, as the group broke: others cannot end well what failed here.
     pub(super) fn give_up(&mut self) {
         self.sequences.clear();
         self.unchecked.clear();
@@ -192,7 +192,7 @@ impl SlotExchange {
                 }
                 Slot::Empty | Slot::Corrupt => {}
             }
-            let why = "it broke the protocol: what it shows on the board cannot be".to_owned();
+            let why = "it broke the protocol: its entry on the board is not valid".to_owned();
             return Err(Abort::Failed { rank: source, why });
         }
         Ok(TakeOutcome::All)

@@ -43,7 +43,7 @@ impl UnexpectedFrames {
         self.frames.is_empty()
     }
 
-    /// Lets go of all.
+    /// Releases all.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
     }

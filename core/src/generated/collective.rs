@@ -208,7 +208,7 @@ impl Collective {
         }
     }
 
-    /// The algorithms that can carry out this collective.
+    /// The algorithms that can run this collective.
     pub fn algorithms(self) -> &'static [Algorithm] {
         match self {
             Collective::Allreduce => schedule::allreduce::ALGORITHMS,

@@ -63,7 +63,7 @@ pub enum Error {
         name: String,
     },
     /// No backend has this name.
-    #[error("Unknown backend type '{name}'; known are: {known}")]
+    #[error("Unknown backend type '{name}'; expected one of: {known}")]
     UnknownBackend {
         /// The name.
         name: String,

@@ -10,7 +10,7 @@ use super::processor::as_ieee;
 use super::quotient::Quotient;
 use crate::{DType, ReduceOp};
 
-/// Carries out one reduction.
+/// Runs one reduction.
 pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
     match dtype {
         DType::Bool => truth(op, memory),

@@ -166,7 +166,7 @@ impl Exchange<'_> {
         Ok((single(work.into_result()?)?, sender))
     }
 
-    /// Carries out a collective; its output tensors.
+    /// Runs a collective; its output tensors.
     async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
         let request: Request = call.request(self.group.rank(), self.group.size())?;
         let work: Work = self.group.issue_as(request, WaitMode::current().waiting())?;
@@ -223,7 +223,7 @@ fn zeroed([_, announced]: Header) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let length = usize::try_from(announced).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(length).is_err() {
-        let message = format!("there is no memory for an object of {announced} bytes");
+        let message = format!("not enough memory for an object of {announced} bytes");
         return Err(Error::InvalidArgument { message });
     }
     bytes.resize(length, 0);

@@ -17,7 +17,7 @@ impl ProcessGroup {
     /// All ranks get the object of `root`, in place of theirs.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if it cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`Error::InvalidType`] if it cannot be encoded, on all ranks, or is not a `T`; those of
     /// [`ProcessGroup::broadcast`].
     pub fn broadcast_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -44,7 +44,7 @@ impl ProcessGroup {
     /// All ranks get every rank's object, by rank.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is not a `T`; those of
     /// [`ProcessGroup::allgather`].
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         decode_all(&self.all_gather_payloads(encode(object))?)
@@ -64,7 +64,7 @@ impl ProcessGroup {
     /// `root` gets every rank's object, by rank; the others get nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is no `T`; those of
+    /// [`Error::InvalidType`] if one cannot be encoded, on all ranks, or is not a `T`; those of
     /// [`ProcessGroup::gather`].
     pub fn gather_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -133,7 +133,7 @@ impl ProcessGroup {
     /// Receives an object from `peer`, or from whoever sends first; the sender with it.
     ///
     /// # Errors
-    /// [`Error::InvalidType`] if it could not be encoded, or is no `T`; those of
+    /// [`Error::InvalidType`] if it could not be encoded, or is not a `T`; those of
     /// [`ProcessGroup::recv`].
     pub fn recv_object<T: DeserializeOwned>(&self, peer: Option<u32>) -> Result<(T, u32)> {
         let (payload, peer) = self.recv_payload(peer)?;
@@ -187,7 +187,7 @@ fn encode<T: Serialize>(object: &T) -> EncodedObject {
 fn decode<T: DeserializeOwned>(payload: &Payload, rank: u32) -> Result<T> {
     let wrong = |why: String| {
         let wanted = std::any::type_name::<T>();
-        let message = format!("the object of rank {rank} is no {wanted}: {why}");
+        let message = format!("the object of rank {rank} is not a {wanted}: {why}");
         Error::InvalidType { message }
     };
     match payload.codec {

@@ -144,7 +144,7 @@ impl ProcessGroup {
                 Error::Aborted { group, rank, why, collective: function, sequence: number }
             }
             Error::RendezvousTimeout { message } if is_early => Error::RendezvousTimeout {
-                message: told(format!("{message}, when the time of another rank was up")),
+                message: told(format!("{message}, when the timeout of another rank had passed")),
             },
             Error::RendezvousTimeout { message } => {
                 Error::RendezvousTimeout { message: told(message) }

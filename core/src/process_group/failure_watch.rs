@@ -74,7 +74,7 @@ impl FailureWatch {
                 Err(self.error().unwrap_or(error))
             }
             None => Err(self.error().unwrap_or_else(|| Error::InvalidGroup {
-                message: "the group failed, and does not say why".to_owned(),
+                message: "the group failed for an unknown reason".to_owned(),
             })),
         }
     }

@@ -43,7 +43,7 @@ pub struct PendingFastPath<'a> {
 }
 
 impl ProcessGroup {
-    /// Carries out a small collective at once, if the backend can, in `memory` and without taking
+    /// Runs a small collective immediately, if the backend can, in `memory` and without taking
     /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
     /// is wrong with a call.
     pub fn try_plain(
@@ -121,7 +121,7 @@ impl ProcessGroup {
         self.run_kept(&plain, tried, kept)
     }
 
-    /// As [`ProcessGroup::run`] of a call without tensors, if it can be carried out at once.
+    /// As [`ProcessGroup::run`] of a call without tensors, if it can be run immediately.
     pub(crate) fn run_without(&self, plain: Option<SingleTensorRequest>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut LentMemory::InPlace(&mut []))?;
         Some(tried.wait(|| HeldBuffers { input: None, output: Region::zeroed(0) }))
@@ -172,8 +172,8 @@ impl ProcessGroup {
         let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;
         let facts = collective.facts();
         let size = self.size();
-        let is_usual = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
-        if (facts.reduces && !is_usual) || (facts.rooted && root >= size) {
+        let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
+        if (facts.reduces && !is_simple) || (facts.rooted && root >= size) {
             return None;
         }
         let (given, taken) = (given / dtype.size_bytes(), taken / dtype.size_bytes());

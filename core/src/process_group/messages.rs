@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{AT_ONCE_BYTES, Backend, Direction, Envelope, IssuedOperation, Transfer};
+use crate::backend::{FAST_PATH_BYTES, Backend, Direction, Envelope, IssuedOperation, Transfer};
 use crate::completion::WaitIntent;
 use crate::{Error, Region, Result, Tensor, Work};
 
@@ -27,14 +27,14 @@ impl ProcessGroup {
     /// immediately: whether it has gone. If not, nothing was done, and
     /// [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
-        payload.len() <= AT_ONCE_BYTES && self.inner.cpu.send_short(to, payload)
+        payload.len() <= FAST_PATH_BYTES && self.inner.cpu.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
     /// nothing was received: then [`ProcessGroup::issue_recv`] is the way, which also says what is
     /// wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
-        match memory.len() <= AT_ONCE_BYTES {
+        match memory.len() <= FAST_PATH_BYTES {
             true => self.inner.cpu.receive_short(from, memory),
             false => None,
         }

@@ -252,7 +252,7 @@ impl ProcessGroup {
         self.issue_as(request, WaitIntent::Later)
     }
 
-    /// As [`ProcessGroup::issue`], for a caller who says whether it waits at once: then the
+    /// As [`ProcessGroup::issue`], for a caller who says whether it waits immediately: then the
     /// background thread is left asleep.
     ///
     /// # Errors
@@ -477,7 +477,7 @@ impl ProcessGroup {
     }
 }
 
-/// When `timeout` from now has passed; zero is no limit.
+/// When `timeout` from now has passed; zero means no limit.
 fn deadline(timeout: Duration) -> Instant {
     clock::after(if timeout.is_zero() { Duration::MAX } else { timeout })
 }

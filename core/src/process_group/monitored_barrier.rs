@@ -69,7 +69,7 @@ impl ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// The group's timeout, where zero is no limit.
+    /// The group's timeout, where zero means no limit.
     fn limit(&self) -> Duration {
         if self.timeout().is_zero() { Duration::MAX } else { self.timeout() }
     }

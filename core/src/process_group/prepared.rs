@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fast_path::{FastPathResult, HeldBuffers};
 use super::{ProcessGroup, check};
 use crate::arguments::AllreduceArguments;
-use crate::backend::AT_ONCE_BYTES;
+use crate::backend::FAST_PATH_BYTES;
 use crate::completion::WaitIntent;
 use crate::request::{Role, SingleTensorRequest, TypedCall, tables};
 use crate::tensor::{LentMemory, single_tensor};
@@ -31,12 +31,12 @@ pub struct PreparedOperation {
 /// What was started of a prepared operation.
 #[derive(Default)]
 struct PreparedRun {
-    /// What was started last, unless it succeeded at once.
+    /// What was started last, unless it succeeded immediately.
     last: Option<Work>,
     /// Whether a thread is in between: nobody holds the lock while callbacks may run.
     starting: bool,
-    /// Where what can be done at once is done, as long as the tensor's bytes: other operations on
-    /// the same memory may have to move meanwhile.
+    /// Where what can be done immediately is done, as long as the tensor's bytes: other operations
+    /// on the same memory may have to move meanwhile.
     scratch: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ impl PreparedOperation {
     }
 
     /// Starts the operation for a caller that waits for it next, in its own way; none if it
-    /// succeeded at once.
+    /// succeeded immediately.
     ///
     /// # Errors
     /// As [`PreparedOperation::start`].
@@ -109,7 +109,7 @@ impl PreparedOperation {
         last.map_or(Ok(()), |work| work.wait(timeout))
     }
 
-    /// What was started last, unless it succeeded at once.
+    /// What was started last, unless it succeeded immediately.
     pub fn last_started(&self) -> Option<Work> {
         self.started().last.clone()
     }
@@ -158,7 +158,7 @@ impl PreparedOperation {
     }
 
     fn try_at_once(&self, waiting: WaitIntent, scratch: &mut Vec<u8>) -> Option<Work> {
-        let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= AT_ONCE_BYTES)?;
+        let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= FAST_PATH_BYTES)?;
         let plain = SingleTensorRequest { waiting, ..*plain };
         scratch.resize(region.len(), 0);
         region.read(|bytes| scratch.copy_from_slice(bytes));

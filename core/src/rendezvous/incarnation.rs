@@ -47,7 +47,7 @@ pub(crate) async fn meet(
     }
 }
 
-/// What is left of `timeout`. Zero is no limit at all, so a limit that is used up is not zero.
+/// What is left of `timeout`. Zero means no limit at all, so a limit that is used up is not zero.
 pub(crate) fn remaining(timeout: Duration, start: Instant) -> Duration {
     if timeout.is_zero() {
         return timeout;

@@ -20,7 +20,7 @@ const JOINED: &[u8] = b"joined";
 const TIMED_OUT: u8 = b't';
 /// First byte of a verdict: a mistake.
 const MISTAKE: u8 = b'm';
-/// The verdict when a rank of the group is gone, and has come anew: to another one.
+/// The verdict when a rank of the group is gone and has joined again, as a member of another one.
 const SUPERSEDED: &[u8] = b"superseded";
 /// First byte of a verdict: a rank cannot join, and said why.
 const REFUSED: u8 = b'r';
@@ -119,7 +119,7 @@ pub(crate) async fn join_observed(
     let (kind, message) = match verdict.split_first() {
         _ if verdict == JOINED => return Ok(()),
         _ if verdict == SUPERSEDED => {
-            let message = format!("a rank of group '{group_name}' is gone, and has come anew");
+            let message = format!("a rank of group '{group_name}' is gone, and has joined again");
             return Err(Error::Rendezvous { message });
         }
         Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),

@@ -81,7 +81,7 @@ pub struct RendezvousRequest<'a> {
     pub timeout: Duration,
 }
 
-/// What carries out the URLs of one scheme.
+/// What runs the URLs of one scheme.
 pub type RendezvousHandler = Arc<dyn Fn(RendezvousRequest<'_>) -> Result<Rendezvous> + Send + Sync>;
 
 /// The schemes that are built in.
@@ -333,9 +333,7 @@ const MAX_WORLD_SIZE: u32 = 1 << 20;
 
 fn check_rank(rank: u32, world_size: u32) -> Result<()> {
     if world_size == 0 {
-        return Err(failed(
-            "world size 0 makes no group; it is the number of ranks, 1 or more".into(),
-        ));
+        return Err(failed("world size 0 is not a number of ranks; expected 1 or more".into()));
     }
     if world_size > MAX_WORLD_SIZE {
         return Err(failed(format!(

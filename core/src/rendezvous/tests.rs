@@ -130,7 +130,9 @@ fn a_large_group_is_given_up_as_soon_as_a_small_one() {
     assert_eq!(error.to_string(), expected);
     let asked = store.asked.load(Ordering::Relaxed);
     assert!(asked < 300, "{asked} requests");
-    for (size, says) in [(0, "world size 0 makes no group"), (MAX_WORLD_SIZE + 1, "the most")] {
+    for (size, says) in
+        [(0, "world size 0 is not a number of ranks"), (MAX_WORLD_SIZE + 1, "the most")]
+    {
         let error = join(&store, "h", 0, size, SHORT).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }

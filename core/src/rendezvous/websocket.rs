@@ -77,7 +77,10 @@ pub(crate) async fn open_web_socket_store(
 fn grace(url: &Url<'_>) -> Result<Option<Duration>> {
     let Some(text) = url.parameter("reconnect_grace_ms") else { return Ok(None) };
     let number = text.parse::<u64>().map_err(|_| {
-        rejected(url.scheme, &format!("reconnect_grace_ms '{text}' is no number of milliseconds"))
+        rejected(
+            url.scheme,
+            &format!("reconnect_grace_ms '{text}' is not a number of milliseconds"),
+        )
     });
     number.map(|ms| Some(Duration::from_millis(ms)))
 }
@@ -183,7 +186,7 @@ mod tests {
         for (url, part) in [
             ("ws://localhost:1", "rank parameter missing"),
             ("ws://localhost:1?rank=0", "world size parameter missing"),
-            ("wss://x:1?rank=0&world_size=1&reconnect_grace_ms=soon", "'soon' is no number"),
+            ("wss://x:1?rank=0&world_size=1&reconnect_grace_ms=soon", "'soon' is not a number"),
             ("ws://?rank=0&world_size=1", "host missing"),
             ("ws://localhost:99999?rank=0&world_size=1", "99999"),
             ("wss://localhost:99999?rank=1&world_size=2", "ws://host:port"),

@@ -18,7 +18,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out an allgather.
+/// The ways to run an allgather.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "direct",

@@ -21,7 +21,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out an allreduce.
+/// The ways to run an allreduce.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "one_shot",

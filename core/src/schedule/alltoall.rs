@@ -17,7 +17,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out an alltoall.
+/// The ways to run an alltoall.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "direct",

@@ -8,7 +8,7 @@ use super::{Algorithm, Build, Chunk, Contract, Place, Rank, Schedule, Team, Topo
 pub const CONTRACT: Contract =
     Contract { before: |_| (vec![], vec![]), after: |_| vec![], in_place: |_| None, barrier: true };
 
-/// The ways to carry out a barrier.
+/// The ways to run a barrier.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "direct",

@@ -18,7 +18,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out a broadcast.
+/// The ways to run a broadcast.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "binomial",

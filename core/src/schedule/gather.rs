@@ -22,7 +22,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out a gather.
+/// The ways to run a gather.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "linear",

@@ -50,7 +50,7 @@ pub struct Place {
     pub root: Rank,
 }
 
-/// One way to carry out a collective. Every algorithm works for every number of ranks, every root
+/// One way to run a collective. Every algorithm works for every number of ranks, every root
 /// and every topology.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {

@@ -22,7 +22,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out a reduce.
+/// The ways to run a reduce.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "linear",

@@ -24,7 +24,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out a reduce-scatter.
+/// The ways to run a reduce-scatter.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "direct",

@@ -20,7 +20,7 @@ pub const CONTRACT: Contract = Contract {
     barrier: false,
 };
 
-/// The ways to carry out a scatter.
+/// The ways to run a scatter.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "linear",

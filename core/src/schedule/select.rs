@@ -188,7 +188,7 @@ impl fmt::Display for OverrideError {
             }
             OverrideError::UnknownCollective { collective } => {
                 let known = Collective::ALL.iter().map(|c| c.facts().name).collect();
-                write!(f, "there is no collective `{collective}`; there are {}", list(known))
+                write!(f, "there is no collective `{collective}`; expected one of {}", list(known))
             }
             OverrideError::UnknownAlgorithm { collective, algorithm } => {
                 let known = collective.algorithms().iter().map(|a| a.name).collect();

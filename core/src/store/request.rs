@@ -365,6 +365,8 @@ impl StoreReply {
             StoreReply::Values(_) => "values",
             StoreReply::Keys(_) => "names of keys",
         };
-        Error::Store { message: format!("the store answers {kind} to a request for another thing") }
+        Error::Store {
+            message: format!("the store answered {kind}, which does not fit the request"),
+        }
     }
 }

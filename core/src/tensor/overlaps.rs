@@ -127,8 +127,8 @@ fn share<V: View>(one: &V, other: &V) -> bool {
     shared
 }
 
-/// Whether views are seen at once to lie between one another, as columns of a matrix do: each stays
-/// within its own part of a step that all of them repeat with.
+/// Whether views are seen immediately to lie between one another, as columns of a matrix do: each
+/// stays within its own part of a step that all of them repeat with.
 fn interleave<V: View>(views: &[V], chain: &[usize]) -> bool {
     let runs: Vec<Runs> = chain.iter().map(|&index| views[index].runs()).collect();
     let step = runs.iter().fold(0, |step, runs| greatest_common_divisor(step, runs.step));

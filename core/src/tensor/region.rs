@@ -70,7 +70,7 @@ impl Region {
             return None;
         }
         #[cfg(all(feature = "tcp", target_os = "linux"))]
-        if len >= super::shared::LEAST_BYTES
+        if len >= super::shared::MIN_BYTES
             && let Some(region) = super::shared::allocate(len)
         {
             return Some(region);

@@ -49,13 +49,13 @@ impl Tensor {
     /// it, so that operations copy less, see [`Region::for_elements`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is not so much memory.
+    /// [`Error::InvalidArgument`] if there is not enough memory.
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Tensor> {
         let times = |bytes: usize, length: &usize| bytes.checked_mul(*length);
         let bytes = shape.iter().try_fold(dtype.size_bytes(), times);
         let region = bytes.and_then(Region::for_elements).ok_or_else(|| {
             let name = dtype.name();
-            let message = format!("zeros: there is no memory for {name} of shape {shape:?}");
+            let message = format!("zeros: not enough memory for {name} of shape {shape:?}");
             Error::InvalidArgument { message }
         })?;
         Ok(Tensor::contiguous(region, dtype, shape.to_vec()))

@@ -135,7 +135,7 @@ fn route(
             Route::Dialed(websocket::dialed(dialer.clone(), urls, options, now))
         }
         (None, _, _) if !card.websocket.is_empty() => {
-            Route::Unreachable("nothing here opens WebSockets".to_owned())
+            Route::Unreachable("nothing here can open WebSockets".to_owned())
         }
         (_, None, _) => {
             let why = "neither side listens, and the store has no relay between them";

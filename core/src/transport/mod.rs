@@ -185,15 +185,15 @@ pub trait Transport: Send {
     fn rank(&self) -> Rank;
     /// The number of ranks.
     fn size(&self) -> u32;
-    /// Queues a frame for `peer` (connecting to it if need be) and tries to send it at once.
+    /// Queues a frame for `peer` (connecting to it if need be) and tries to send it immediately.
     /// Frames to one peer arrive in the order in which they were queued. To a lost peer: dropped.
     ///
     /// The payload has at most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES), and
     /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
     /// once in the next [`Transport::advance`]: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
-    /// Sends a short frame to `peer` at once, or does nothing: whether it has left. The sink does
-    /// not hear of it.
+    /// Sends a short frame to `peer` immediately, or does nothing: whether it has left. The sink
+    /// does not hear of it.
     fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
         let _ = (peer, header, payload);
         false
@@ -227,7 +227,7 @@ pub trait Transport: Send {
     fn deadline(&self) -> Option<crate::clock::Instant> {
         None
     }
-    /// Lets go of all memory of operations while the connections stay: drops the frames that were
+    /// Releases all memory of operations while the connections stay: drops the frames that were
     /// not begun, finishes a frame that has left in part from a copy, and discards what is still to
     /// come of a frame that has come in part. What becomes of these frames need not be told.
     fn abandon(&mut self);

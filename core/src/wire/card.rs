@@ -64,7 +64,7 @@ pub struct SharedMemory {
     pub user: u32,
 }
 
-/// Why a text is no card, or why its rank cannot be talked to.
+/// Why a text is not a card, or why its rank cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CardError {

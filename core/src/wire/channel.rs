@@ -73,12 +73,12 @@ pub struct StoreHeader {
 pub enum StoreFlag {
     /// More of the request or reply follows.
     More = 0,
-    /// The end of the request, or of the reply to a request that was carried out.
+    /// The end of the request, or of the reply to a request that was run.
     Last = 1,
     /// To the server: the asker waits no longer. From it: the end of the reply; from the WAIT on
-    /// that was under way, nothing was carried out.
+    /// that was under way, nothing was run.
     Cancelled = 2,
-    /// From the server: the end of the reply; ADD met a value that is no number, or
+    /// From the server: the end of the reply; ADD met a value that is not a number, or
     /// one to which so much cannot be added.
     NotANumber = 3,
     /// From the server: the end of the reply; the store is full.

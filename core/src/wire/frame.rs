@@ -45,7 +45,7 @@ pub enum Kind {
     Accept = 7,
     /// The group is broken; the payload says why.
     Abort = 8,
-    /// The sender leaves in order; an end of the stream after it is no failure.
+    /// The sender leaves in order; an end of the stream after it is not a failure.
     Goodbye = 9,
     /// The sender waits for the receiver in operation `sequence`, which stands still.
     Inquiry = 10,
@@ -82,7 +82,7 @@ pub struct Header {
 /// any memory is reserved for it.
 pub const MAX_PAYLOAD_BYTES: u32 = 4 << 20;
 
-/// Stands in every header, so that a reader that lost its place notices at once.
+/// Stands in every header, so that a reader that lost its place notices immediately.
 const MARKER: [u8; 3] = *b"plr";
 
 /// Why bytes are not a header.
@@ -90,7 +90,7 @@ const MARKER: [u8; 3] = *b"plr";
 #[non_exhaustive]
 pub enum FrameError {
     /// There are fewer bytes than [`Header::BYTES`].
-    #[error("{bytes} bytes are no frame header")]
+    #[error("{bytes} bytes are not a frame header")]
     Short {
         /// How many there are.
         bytes: usize,

@@ -82,7 +82,7 @@ pub enum Refusal {
     Lost = 9,
 }
 
-/// Why bytes are no message of a handshake.
+/// Why bytes are not a message of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
@@ -90,7 +90,7 @@ pub enum HandshakeError {
     #[error("the handshake is cut short")]
     Short,
     /// Not polyrank.
-    #[error("what answers there is no polyrank rank")]
+    #[error("the process that answers there is not a polyrank rank")]
     Magic,
     /// Another version of the protocol, whose messages this one cannot read.
     #[error("it speaks version {version} of the protocol, this rank version {WIRE_VERSION}")]

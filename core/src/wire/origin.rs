@@ -1,11 +1,11 @@
 //! Which web pages may open a WebSocket to this process. Pure; knows nothing of sockets or HTTP.
 //!
 //! A browser lets any page connect to any address, this host's loopback too, and says in the
-//! header `Origin` where the page came from. Programs that are no browser send none.
+//! header `Origin` where the page came from. Programs that are not browsers send none.
 
 use std::net::IpAddr;
 
-/// Who may connect, beside programs that are no browser and pages of this very host.
+/// Who may connect, beside programs that are not browsers and pages of this very host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedOrigins {
     all: bool,
@@ -15,7 +15,7 @@ pub struct AllowedOrigins {
 /// A text that no browser would send as a page's origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{given}' is no origin of web pages: a scheme and a host are expected, and no path, as in \
+    "'{given}' is not an origin of web pages: expected a scheme and a host without a path, as in \
      https://example.org or http://10.0.0.5:8080; * is for all pages"
 )]
 pub struct WrongOrigin {
@@ -28,7 +28,7 @@ impl AllowedOrigins {
     /// `http://10.0.0.5:8080`), separated by commas or blanks; `*` allows every page.
     ///
     /// # Errors
-    /// One of them is no origin, so that no page would ever match it.
+    /// One of them is not an origin, so that no page would ever match it.
     pub fn parse(list: &str) -> Result<AllowedOrigins, WrongOrigin> {
         let origins = list.split(|letter: char| letter == ',' || letter.is_whitespace());
         AllowedOrigins::new(origins.filter(|origin| !origin.is_empty()))

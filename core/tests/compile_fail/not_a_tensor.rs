@@ -1,4 +1,4 @@
-//! A map is no tensor.
+//! A map is not a tensor.
 
 use polyrank::ProcessGroup;
 

@@ -1,4 +1,4 @@
-//! Strings are no tensor elements.
+//! Strings are not tensor elements.
 
 use polyrank::ProcessGroup;
 

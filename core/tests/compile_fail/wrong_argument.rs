@@ -1,4 +1,4 @@
-//! A string is no reduction operator.
+//! A string is not a reduction operator.
 
 use polyrank::ProcessGroup;
 

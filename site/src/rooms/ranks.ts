@@ -71,7 +71,7 @@ export function useRanks(program: Program, newWishes: () => Wishes) {
     }
   }
 
-  /** Ends all workers at once, as closing the tab would. */
+  /** Ends all workers immediately, as closing the tab would. */
   function clear(): void {
     workers.forEach((worker) => worker.terminate());
     workers.clear();

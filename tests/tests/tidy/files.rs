@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const MOST_LINES: usize = 600;
-const MOST_COLUMNS: usize = 100;
+const MAX_LINES: usize = 600;
+const MAX_COLUMNS: usize = 100;
 
 /// What a file is written in, as far as a rule asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(crate) fn tracked() -> Vec<File> {
     paths.sort_unstable();
     paths.dedup();
     let read = |path: &str| {
-        // A file that is deleted but not yet committed, and what is no text, has no rules.
+        // A file that is deleted but not yet committed, and what is not text, has no rules.
         let text = std::fs::read_to_string(root().join(path)).ok()?;
         Some(File { path: path.to_owned(), text })
     };
@@ -76,10 +76,10 @@ pub(crate) fn tracked() -> Vec<File> {
 
 pub(crate) fn too_long(file: &File) -> Vec<String> {
     let lines = file.text.lines().count();
-    if file.language() == Language::Other || lines <= MOST_LINES {
+    if file.language() == Language::Other || lines <= MAX_LINES {
         return Vec::new();
     }
-    vec![format!("{}: {lines} lines, {MOST_LINES} are allowed", file.path)]
+    vec![format!("{}: {lines} lines, {MAX_LINES} are allowed", file.path)]
 }
 
 pub(crate) fn too_wide(file: &File) -> Vec<String> {
@@ -90,7 +90,7 @@ pub(crate) fn too_wide(file: &File) -> Vec<String> {
     let may_be_wide = |line: &str| file.language() == Language::Idl && line.contains('"');
     let lines = file.text.lines().enumerate().filter(|(_, line)| !may_be_wide(line));
     let columns = lines.map(|(at, line)| (at, line.chars().count()));
-    let wide = columns.filter(|(_, columns)| *columns > MOST_COLUMNS);
+    let wide = columns.filter(|(_, columns)| *columns > MAX_COLUMNS);
     wide.map(|(at, columns)| format!("{}:{}: {columns} columns", file.path, at + 1)).collect()
 }
 

@@ -6,7 +6,7 @@ use syn::visit::{self, Visit};
 use crate::files::{File, Language};
 use crate::rules::parse;
 
-const MOST_LINES: usize = 70;
+const MAX_LINES: usize = 70;
 
 pub(crate) fn too_long(file: &File) -> Vec<String> {
     let functions = match file.language() {
@@ -15,9 +15,9 @@ pub(crate) fn too_long(file: &File) -> Vec<String> {
         Language::JavaScript => javascript(&file.text),
         _ => return Vec::new(),
     };
-    let long = functions.into_iter().filter(|function| function.lines > MOST_LINES);
+    let long = functions.into_iter().filter(|function| function.lines > MAX_LINES);
     long.map(|Function { name, first, lines }| {
-        format!("{}:{first}: {name} has {lines} lines, {MOST_LINES} are allowed", file.path)
+        format!("{}:{first}: {name} has {lines} lines, {MAX_LINES} are allowed", file.path)
     })
     .collect()
 }

@@ -10,6 +10,7 @@ mod functions;
 mod imports;
 mod rules;
 mod unsafety;
+mod words;
 
 use files::{File, Language};
 
@@ -81,4 +82,11 @@ fn rooms_of_core_import_only_what_stands_below_them() {
 #[test]
 fn no_path_of_a_machine_is_written_down() {
     expect_none(check(files::machine_paths), "Use a path inside the repository, or ask for one.");
+}
+
+#[test]
+fn retired_words_stay_away() {
+    let advice = "Use the word that words.rs gives in its place. Whoever retires a name adds its line \
+                  there.";
+    expect_none(check(words::retired), advice);
 }

@@ -112,9 +112,9 @@ const EXTRA: &[(&str, &str)] = &[
     ),
     (
         "Store",
-        "  /** Lets go of the store: `using store = …`. */
+        "  /** Releases the store: `using store = …`. */
   [Symbol.dispose](): void;
-  /** Lets go of the store: `await using store = …`. */
+  /** Releases the store: `await using store = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** The name of the class. */
   readonly [Symbol.toStringTag]: string;",

@@ -8,7 +8,7 @@ use crate::model::{Api, Method, Parameter, Role, Type};
 /// What becomes of integers that a number of JavaScript cannot be.
 const EXACT: &str = "For a BigInt the result is a BigInt. For a number it is a number; where that \
     would not be exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with \
-    {@link InvalidArgumentError}, which says the result: it was carried out all the same.";
+    {@link InvalidArgumentError}, which says the result: it took effect all the same.";
 
 /// A doc comment in its parts.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ pub(super) fn comment(lines: &[String], indent: &str) -> String {
     let lines: Vec<String> = lines[..end].iter().flat_map(|line| broken(line)).collect();
     match lines.as_slice() {
         [] => String::new(),
-        [only] if only.len() < MOST_COLUMNS => format!("{indent}/** {only} */"),
+        [only] if only.len() < MAX_COLUMNS => format!("{indent}/** {only} */"),
         all => {
             let line = |line: &String| format!("{indent} * {line}").trim_end().to_owned() + "\n";
             let body: String = all.iter().map(line).collect();
@@ -127,13 +127,13 @@ pub(super) fn comment(lines: &[String], indent: &str) -> String {
 }
 
 /// How long the lines of a comment are, without what stands before them.
-const MOST_COLUMNS: usize = 92;
+const MAX_COLUMNS: usize = 92;
 
 fn broken(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split(' ') {
         let columns = lines.last().map_or(0, |last| last.chars().count());
-        if columns > 0 && columns + word.chars().count() >= MOST_COLUMNS {
+        if columns > 0 && columns + word.chars().count() >= MAX_COLUMNS {
             lines.push(String::new());
         }
         if let Some(last) = lines.last_mut() {

@@ -65,7 +65,7 @@ struct Function {
     path: String,
     table: String,
     kind: Kind,
-    /// Whether it is over when one message is: a short one can be tried at once.
+    /// Whether it is over when one message is: a short one can be tried immediately.
     waits_for_message: bool,
     /// The function that is written by hand: `work::wait`.
     implementation: String,

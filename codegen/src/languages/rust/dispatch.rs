@@ -1,4 +1,4 @@
-//! The view of the dispatcher: what each call does that is no operation on tensors.
+//! The view of the dispatcher: what each call does that is not an operation on tensors.
 
 use askama::Template;
 

@@ -37,7 +37,7 @@ pub(super) fn functions(api: &Api) -> Functions {
     }
 }
 
-/// Nothing for a function that is no method of groups.
+/// Nothing for a function that is not a method of groups.
 fn view(api: &Api, function: &model::Method) -> Option<Function> {
     let method = typed(api).find(|method| is_same(method, function))?;
     let parameters = tensors(function);

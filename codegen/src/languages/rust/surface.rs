@@ -120,7 +120,7 @@ fn view(api: &Api, method: &model::Method) -> Method {
     }
 }
 
-/// What carries the call out at once, if its tensors are what the short way takes.
+/// What runs the call immediately, if its tensors are what the short way takes.
 fn at_once(buffers: &[Buffer]) -> String {
     let roles: Vec<String> = buffers.iter().map(|it| format!("Role::{}", it.role)).collect();
     let flats = buffers.iter().map(|it| match it.lend {

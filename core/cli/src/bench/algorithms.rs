@@ -1,5 +1,5 @@
 //! Algorithms that the command line forces: which operations have them, and how ranks are told.
-//! Knows nothing of how an algorithm is carried out.
+//! Knows nothing of how an algorithm is run.
 
 use super::operation::Operation;
 

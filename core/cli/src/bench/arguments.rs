@@ -18,10 +18,10 @@ use crate::sizes::{self, Step};
 use polyrank::DType;
 use polyrank::env::variable;
 
-/// More ranks than this are no measurement of one host; sums of small integers would not fit.
-const MOST_RANKS: u32 = 120;
+/// More ranks than this are not a measurement of one host; sums of small integers would not fit.
+const MAX_RANKS: u32 = 120;
 /// More than this at once is a typing mistake.
-const MOST_CONTENDERS: usize = 16;
+const MAX_CONTENDERS: usize = 16;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -87,7 +87,7 @@ pub(crate) struct BenchArguments {
     sizes: Option<Vec<u64>>,
     /// Numbers of ranks
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: Vec<u32>,
     /// Element types: u8 … i64, f16, bf16, f32, f64
     #[arg(short = 'd', long, alias = "datatype", value_name = "TYPE,…", value_delimiter = ',')]
@@ -206,7 +206,7 @@ impl BenchArguments {
         }
         let root = match self.root.as_str() {
             "all" => None,
-            text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is no rank"))?),
+            text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is not a rank"))?),
         };
         if let Some((root, ranks)) =
             root.zip(self.ranks.iter().copied().min()).filter(|(a, b)| a >= b)
@@ -216,13 +216,16 @@ impl BenchArguments {
         let named = |name: &String| {
             measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
                 let known: Vec<_> = measurable().map(DType::name).collect();
-                format!("there are no values of the type `{name}`; there are {}", known.join(", "))
+                format!(
+                    "there are no values of the type `{name}`; expected one of {}",
+                    known.join(", ")
+                )
             })
         };
         let reduction = |name: &String| {
             let known = Reduction::ALL.map(Reduction::name).join(", ");
             let found = Reduction::from_name(name);
-            found.ok_or_else(|| format!("there is no reduction `{name}`; there are {known}"))
+            found.ok_or_else(|| format!("there is no reduction `{name}`; expected one of {known}"))
         };
         let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
         let notes = notes.collect();
@@ -266,7 +269,7 @@ impl BenchArguments {
             }
             let known = Operation::ALL.map(Operation::name).join(", ");
             let found = Operation::from_name(name);
-            found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
+            found.ok_or_else(|| format!("there is no operation `{name}`; expected one of {known}"))
         };
         self.operations.split(',').map(one).collect()
     }
@@ -326,8 +329,8 @@ impl BenchArguments {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("`{}` is to be measured twice", twice[0]));
         }
-        if contenders.len() > MOST_CONTENDERS {
-            return Err(format!("more than {MOST_CONTENDERS} groups at once"));
+        if contenders.len() > MAX_CONTENDERS {
+            return Err(format!("more than {MAX_CONTENDERS} groups at once"));
         }
         Ok(contenders)
     }

@@ -58,7 +58,7 @@ pub(super) struct Measurement {
 }
 
 /// So many sizes that are not those that were asked for are named.
-const MOST_ROUNDED: usize = 4;
+const MAX_ROUNDED: usize = 4;
 
 /// What a table is about.
 #[derive(Clone, Copy)]
@@ -248,8 +248,8 @@ impl BenchmarkRun {
         if rounded.is_empty() {
             return (extents, rounded);
         }
-        let etc = if rounded.len() > MOST_ROUNDED { ", …" } else { "" };
-        rounded.truncate(MOST_ROUNDED);
+        let etc = if rounded.len() > MAX_ROUNDED { ", …" } else { "" };
+        rounded.truncate(MAX_ROUNDED);
         let line = format!("# sizes (B) in whole elements: {}{etc}", rounded.join(", "));
         (extents, vec![line])
     }
@@ -372,7 +372,7 @@ impl BenchmarkRun {
     }
 }
 
-/// The bar on stderr; nothing where that is no terminal.
+/// The bar on stderr; nothing where that is not a terminal.
 fn progress(benchmark: &Benchmark) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

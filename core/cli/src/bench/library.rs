@@ -77,7 +77,7 @@ impl Memory {
         match name {
             "user" => Ok(Memory::User),
             "polyrank" => Ok(Memory::Polyrank),
-            _ => Err(format!("there is no memory of `{name}`; there are user, polyrank")),
+            _ => Err(format!("there is no memory of `{name}`; expected user or polyrank")),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Language {
             let found = Language::ALL.into_iter().find(|language| language.name() == name.trim());
             found.ok_or_else(|| {
                 let known = Language::ALL.map(Language::name).join(", ");
-                format!("there is no language `{}`; there are {known}", name.trim())
+                format!("there is no language `{}`; expected one of {known}", name.trim())
             })
         };
         text.split('+').map(one).collect()
@@ -135,7 +135,7 @@ impl Peer {
         let found = Peer::ALL.into_iter().find(|peer| peer.name() == name);
         found.ok_or_else(|| {
             let known = Peer::ALL.map(Peer::name).join(", ");
-            format!("there is no peer `{name}`; there are {known}")
+            format!("there is no peer `{name}`; expected one of {known}")
         })
     }
 

@@ -1,7 +1,7 @@
 //! Measures one case: every contender prepares it, and then they take turns, so that whatever else
 //! the machine does meets all alike (A B C, C B A, …). Knows nothing of tables or files.
 
-use super::messages::{Answer, Case, Command, MOST_SINGLE_CALLS};
+use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS};
 use super::results::Turns;
 use super::team::{Team, TeamError};
 
@@ -17,7 +17,7 @@ pub(super) struct Effort {
 }
 
 /// More calls than this in one turn measure nothing better.
-const MOST_ITERATIONS: u64 = 20_000;
+const MAX_ITERATIONS: u64 = 20_000;
 /// Calls from which a turn's length is reckoned.
 const TRIAL: u64 = 5;
 
@@ -113,7 +113,7 @@ fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), TeamError> {
     let (seconds, cpu_seconds) = run(team, turns.iterations)?;
     turns.seconds.push(seconds);
     turns.cpu_seconds.push(cpu_seconds);
-    let iterations = turns.iterations.div_ceil(4).clamp(3, MOST_SINGLE_CALLS);
+    let iterations = turns.iterations.div_ceil(4).clamp(3, MAX_SINGLE_CALLS);
     let mut slowest = vec![0f64; iterations as usize];
     for answer in team.tell(&Command::Each { iterations })? {
         let Answer::Each { seconds } = answer else { continue };
@@ -141,7 +141,7 @@ fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), TeamError> {
 fn fitting(seconds: f64, each: f64) -> u64 {
     // A clock that did not move says that there may be many.
     let calls = seconds / each.max(1e-9);
-    (calls as u64).clamp(1, MOST_ITERATIONS)
+    (calls as u64).clamp(1, MAX_ITERATIONS)
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(fitting(0.03, 1e-6), 20_000);
         assert_eq!(fitting(0.03, 1e-4), 300);
         assert_eq!(fitting(0.03, 10.0), 1);
-        assert_eq!(fitting(0.03, 0.0), MOST_ITERATIONS);
-        assert_eq!(fitting(0.03, f64::NAN), MOST_ITERATIONS);
+        assert_eq!(fitting(0.03, 0.0), MAX_ITERATIONS);
+        assert_eq!(fitting(0.03, f64::NAN), MAX_ITERATIONS);
     }
 }

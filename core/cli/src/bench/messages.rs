@@ -37,10 +37,10 @@ use super::operation::{Form, Operation};
 use super::pattern::Reduction;
 
 /// A line of a rank is refused beyond this: more than any answer needs.
-pub(super) const LONGEST_LINE_BYTES: u64 = 1 << 20;
+pub(super) const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Calls that a rank times one by one for one answer, at most.
-pub(super) const MOST_SINGLE_CALLS: u64 = 4096;
+pub(super) const MAX_SINGLE_CALLS: u64 = 4096;
 
 /// One case, as a rank needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub(super) struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Join the group and carry out one allreduce. The library is loaded already.
+    /// Join the group and run one allreduce. The library is loaded already.
     Join,
     /// Make the buffers of a case. No other rank is needed for this.
     Prepare(Case),

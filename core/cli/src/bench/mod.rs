@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
         None => arguments.benchmark(),
     };
     match benchmark {
-        Ok(benchmark) => carry_out(arguments, benchmark),
+        Ok(benchmark) => execute(arguments, benchmark),
         Err(message) => {
             say(&message);
             EXIT_USAGE
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
 }
 
 /// Measures what was asked for; the exit code.
-fn carry_out(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
+fn execute(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
     let outputs = [&arguments.json, &arguments.svg, &arguments.calibrate];
     if let Err(message) = files::check(outputs.into_iter().flatten().map(PathBuf::as_path)) {
         say(&message);

@@ -81,7 +81,7 @@ impl Operation {
         Operation::ALL.into_iter().find(|operation| plain(operation.name()) == plain(name))
     }
 
-    /// The collective whose algorithms carry it out; none for messages.
+    /// The collective whose algorithms run it; none for messages.
     pub(super) fn collective(self) -> Option<Collective> {
         Collective::ALL.into_iter().find(|collective| collective.facts().name == self.name())
     }

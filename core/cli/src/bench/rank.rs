@@ -36,7 +36,7 @@ pub(super) struct Assignment {
     /// Where rank 0 serves the rendezvous.
     pub(super) port: u16,
     pub(super) timeout_s: u64,
-    /// Whether it joins when it is told to, and not at once.
+    /// Whether it joins when it is told to, and not immediately.
     pub(super) waits: bool,
 }
 
@@ -125,8 +125,8 @@ fn first_allreduce(
     }
 }
 
-/// The memory of this process that is no file's: its own pages, and of shared ones its part. None
-/// where the system does not say.
+/// The memory of this process that is not a file's: its own pages, and of shared ones its part.
+/// None where the system does not say.
 fn memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let kib = |name: &str| {

@@ -206,7 +206,7 @@ fn parts(
         if words.is_empty() {
             let example = "as in -n 2 python train.py : -n 1 ./other";
             return Err(format!(
-                "program {} of the job is empty: a \":\" stands between two programs, {example}",
+                "program {} of the job is empty: write one \":\" between two programs, {example}",
                 index + 1
             ));
         }

@@ -10,7 +10,7 @@ use polyrank::env::variable;
 /// Lines of a rank that the report can show.
 const KEPT_LINES: usize = 20;
 /// A line is shown in pieces of this size when it does not end: memory stays bounded.
-const LONGEST_LINE_BYTES: u64 = 64 * 1024;
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// Of each kept line.
 const KEPT_LINE_BYTES: usize = 500;
 /// ANSI colours that can be told apart on dark and on light ground.
@@ -131,7 +131,7 @@ fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match input.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line) {
+        match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -225,7 +225,7 @@ impl<'job> Supervisor<'job> {
 
     fn ended(&mut self, local_rank: usize, ending: ProcessEnd) {
         self.ranks[local_rank].ending = Some(ending);
-        // What ends because it was told to is no failure.
+        // What ends because it was told to is not a failure.
         if ending.is_success() || self.stopping || self.first_failure.is_some() {
             return;
         }

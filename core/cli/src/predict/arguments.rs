@@ -10,11 +10,11 @@ use polyrank::schedule::{Algorithm, Topology};
 use polyrank::{Collective, env};
 
 /// The tables of ranks and hosts take some memory for each rank.
-const MOST_RANKS: i64 = 1 << 20;
+const MAX_RANKS: i64 = 1 << 20;
 /// Numbers of ranks whose executors fit into memory.
-const MOST_RUN: u32 = 1 << 14;
+const MAX_RUN: u32 = 1 << 14;
 /// More messages than this, of all ranks, are not simulated.
-const MOST_SIMULATED: u64 = 1 << 22;
+const MAX_SIMULATED: u64 = 1 << 22;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +27,7 @@ Examples:
   polyrank predict allreduce --ranks 8 --bytes 1M --link-costs host.costs --json
       The link costs that `polyrank bench --calibrate` measured.
   polyrank predict allreduce --ranks 4096 --bytes 1K --run
-      Not paper alone: the executors of 16, 64, … 4,096 ranks carry it out in one process. Counts
+      Not paper alone: the executors of 16, 64, … 4,096 ranks run it in one process. Counts
       messages, connections and memory of a rank, and checks the results.
 
 Times are a model's: what a message costs besides its bytes, what a byte costs, on a host and
@@ -42,7 +42,7 @@ pub(crate) struct PredictArguments {
     #[arg(value_parser = collective)]
     collective: Collective,
     /// The number of ranks
-    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: u32,
     /// The size of the tensor, or of all ranks' blocks together
     #[arg(short, long, default_value = "1M", value_parser = sizes::parse)]
@@ -135,8 +135,8 @@ impl PredictArguments {
                  as in --topology 8x512"
             ));
         }
-        if self.run && self.ranks > MOST_RUN {
-            return Err(format!("--run takes up to {MOST_RUN} ranks, not {}", self.ranks));
+        if self.run && self.ranks > MAX_RUN {
+            return Err(format!("--run takes up to {MAX_RUN} ranks, not {}", self.ranks));
         }
         let known = self.collective.algorithms();
         if let Some(unknown) = self.algorithm.iter().find(|&a| known.iter().all(|k| k.name != a)) {
@@ -154,7 +154,7 @@ impl PredictArguments {
             bytes: if self.collective == Collective::Barrier { 0 } else { self.bytes },
             equal_blocks: !self.uneven,
             link_costs: self.link_costs()?,
-            simulated: self.simulate.then_some(MOST_SIMULATED),
+            simulated: self.simulate.then_some(MAX_SIMULATED),
             algorithms: self.algorithm.clone(),
         })
     }
@@ -189,7 +189,7 @@ fn collective(text: &str) -> Result<Collective, String> {
     let found = Collective::ALL.into_iter().find(|known| known.facts().name == text);
     found.ok_or_else(|| {
         let names = Collective::ALL.map(|known| known.facts().name).join(", ");
-        format!("there is no collective `{text}`; there are {names}")
+        format!("there is no collective `{text}`; expected one of {names}")
     })
 }
 
@@ -241,7 +241,7 @@ fn gigabits(text: &str) -> Result<f64, String> {
         "" => 1.0,
         unit => match RATES.into_iter().find(|(name, _)| *name == unit) {
             Some((_, gigabits)) => gigabits,
-            None => return Err(format!("`{unit}` is no unit; there are {units}")),
+            None => return Err(format!("`{unit}` is not a unit; expected one of {units}")),
         },
     };
     match digits.trim().parse::<f64>().map(|number| number * scale) {
@@ -313,7 +313,7 @@ mod tests {
             ("allreduce -n 8 --latency 5us", "--latency is that between hosts"),
             ("allreduce -n 8 -t 8x1 --bandwidth 5", "--bandwidth is that between hosts"),
             ("allreduce -n 8 -t 4x2 --bandwidth 1.2.3", "units are Gbit/s"),
-            ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "`Gb` is no unit; there are Gbit/s"),
+            ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "`Gb` is not a unit; expected one of Gbit/s"),
             ("allreduce -n 8 -t 4x2 --bandwidth 0", "more than 1 kbit/s"),
             ("allreduce -n 8 --link-costs /nonexistent/costs", "/nonexistent/costs"),
         ] {

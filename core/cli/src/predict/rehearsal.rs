@@ -1,4 +1,4 @@
-//! One algorithm, carried out: the executor of every rank, in this thread, over a network that is
+//! One algorithm, run: the executor of every rank, in this thread, over a network that is
 //! only imagined. What it counts comes from the network and from the executors, not from the model
 //! of costs. Knows no command line.
 
@@ -15,16 +15,16 @@ use polyrank::{Blocks, Collective, DType, ReduceOp, Region};
 
 /// Steps of all ranks together: a step takes some 250 bytes, and schedules of very many steps take
 /// long to build.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 /// Bytes of all ranks' buffers together.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 /// Bytes of an element.
 const ELEMENT: usize = 8;
 /// How long everything is under way. Nothing else takes time, so that the time at the end counts
 /// the messages that followed one another.
 const HOP_NS: u64 = 1_000_000_000;
 
-/// What is carried out.
+/// What is run.
 #[derive(Clone, Copy)]
 pub(super) struct Rehearsal<'a> {
     pub(super) collective: Collective,
@@ -51,7 +51,7 @@ pub(super) struct TrafficCount {
     pub(super) memory_bytes: usize,
     /// Elements that are not what they should be, of all ranks.
     pub(super) wrong: u64,
-    /// What it took to carry it out here.
+    /// What it took to run it here.
     pub(super) took: Duration,
 }
 
@@ -134,7 +134,7 @@ impl Rehearsal<'_> {
         let block_bytes = self.block_bytes().saturating_add(size_of::<Region>() as u64);
         let block_bytes = block_bytes.saturating_mul(u64::from(self.blocks()));
         match block_bytes.saturating_mul(kept_twice) {
-            0..=MOST_BYTES => Ok(()),
+            0..=MAX_BYTES => Ok(()),
             bytes => Err(format!("its buffers would take {} MiB; give less --bytes", bytes >> 20)),
         }
     }
@@ -147,10 +147,10 @@ impl Rehearsal<'_> {
             .map(|rank| {
                 let schedule = self.algorithm.schedule(self.place(rank), self.on);
                 steps += schedule.steps.len();
-                (steps <= MOST_STEPS).then_some(schedule)
+                (steps <= MAX_STEPS).then_some(schedule)
             })
             .collect::<Option<_>>()
-            .ok_or_else(|| format!("it has more than {MOST_STEPS} steps"))
+            .ok_or_else(|| format!("it has more than {MAX_STEPS} steps"))
     }
 
     /// Starts the part of one rank.

@@ -1,4 +1,4 @@
-//! `polyrank predict --run`: what algorithms do with more and more ranks, carried out, beside what
+//! `polyrank predict --run`: what algorithms do with more and more ranks, run, beside what
 //! their figures say. Knows nothing of executors.
 
 use std::io::Write;
@@ -23,14 +23,14 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Says on stderr how far a run is, once in a while.
 struct Progress {
     last: Instant,
-    /// What is carried out.
+    /// What is run.
     what: String,
-    /// How many were carried out before.
+    /// How many were run before.
     done: usize,
 }
 
 impl Progress {
-    /// Of what is carried out, so many ranks have ended.
+    /// Of what is run, so many ranks have ended.
     fn tell(&mut self, ended: usize) {
         if self.last.elapsed() < PAUSE {
             return;
@@ -55,7 +55,7 @@ struct Row {
     counted: Result<TrafficCount, String>,
 }
 
-/// Carries out all algorithms that the question names, shows what was counted on `out` as it comes
+/// Runs all algorithms that the question names, shows what was counted on `out` as it comes
 /// or as JSON at the end; the exit code.
 pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i32 {
     let algorithms: Vec<_> = question.usable().collect();
@@ -92,7 +92,7 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
         });
         let _ = writeln!(out, "{answer:#}");
     }
-    // What is too large to be carried out is said, and is no failure unless nothing else is left.
+    // What is too large to be run is said, and is not a failure unless nothing else is left.
     let done = rows.iter().filter_map(|row| row.counted.as_ref().ok());
     let wrong = done.clone().any(|counted| counted.wrong > 0);
     i32::from(wrong || done.count() == 0)
@@ -127,7 +127,7 @@ impl Row {
         let start = format!("{star} {:width$}  {:>6}", self.algorithm.name, self.ranks);
         let counted = match &self.counted {
             Ok(counted) => counted,
-            Err(why) => return format!("{start}  not carried out: {why}\n"),
+            Err(why) => return format!("{start}  not run: {why}\n"),
         };
         format!(
             "{start}  {:>6} {:>6}  {:>8} {:>6}  {:>10} {:>10}  {:>11}  {:>10}  {:>6}  {:>10}\n",
@@ -182,7 +182,7 @@ impl Row {
 
 fn header(question: &Question, width: usize) -> String {
     format!(
-        "{}, carried out by the executor of every rank, in one process, over an imagined \
+        "{}, run by the executor of every rank, in one process, over an imagined \
          network\n\n  {:width$}  {:>6}  {:>6} {:>6}  {:>8} {:>6}  {:>10} {:>10}  {:>11}  {:>10}  \
          {:>6}  {:>10}\n",
         show::what(question),

@@ -1,4 +1,4 @@
-//! What is counted when algorithms are carried out, against what the literature says of them:
+//! What is counted when algorithms are run, against what the literature says of them:
 //! Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH"
 //! (2005), for all but the dissemination barrier (Hensgen, Finkel, Manber, 1988).
 

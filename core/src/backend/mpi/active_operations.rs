@@ -1,4 +1,4 @@
-//! All operations of this process that MPI carries out, and how they end: in order, at their
+//! All operations of this process that MPI runs, and how they end: in order, at their
 //! deadline, or with their group. One lock guards this; nothing here waits or calls user code.
 
 use std::collections::VecDeque;
@@ -94,7 +94,7 @@ impl<H: Handle> ActiveOperations<H> {
     }
 
     /// As [`ActiveOperations::add`], for what the group counts already. Of a broken group it ends
-    /// at once.
+    /// immediately.
     pub(super) fn admit(
         &mut self,
         world: &World<H>,
@@ -439,7 +439,7 @@ impl<H: Handle> ActiveOperations<H> {
         for running in &self.running {
             match running.failed.as_deref() {
                 Some((error, until)) if *until <= now => world.end_job(&format!(
-                    "MPI does not let go of memory that was only lent to it for an operation that \
+                    "MPI does not release memory that was only lent to it for an operation that \
                      failed: {error}"
                 )),
                 Some(_) => {}

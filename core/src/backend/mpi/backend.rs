@@ -118,7 +118,9 @@ fn communicator<H: Handle>(
     };
     let thread = std::thread::Builder::new().name("polyrank-mpi-join".to_owned()).spawn(begin);
     thread.map_err(|error| Error::Rendezvous {
-        message: format!("there is no thread to make the communicator of group '{name}': {error}"),
+        message: format!(
+            "cannot start a thread that creates the communicator of group '{name}': {error}"
+        ),
     })?;
     let limit = until.saturating_duration_since(Instant::now());
     made.recv_timeout(limit).unwrap_or_else(|_| {

@@ -18,7 +18,7 @@ use crate::completion::{Completion, Outcome};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
 /// The highest number of elements that one call takes.
-const MOST: usize = c_int::MAX as usize;
+const MAX_ELEMENTS: usize = c_int::MAX as usize;
 
 /// Requests that were posted to MPI.
 pub(super) struct StartedRequests<H> {
@@ -214,7 +214,7 @@ impl<H: Handle> Ranks<'_, H> {
         let (mpi_type, parts) = mpi_type(self.world, call.dtype);
         let counts: Vec<usize> =
             call.output.iter().map(|block| elements(block, call.dtype, parts)).collect();
-        if counts.iter().sum::<usize>() > MOST {
+        if counts.iter().sum::<usize>() > MAX_ELEMENTS {
             return self.exchange(&call);
         }
         let blocks = Blocks::of(&call.output);
@@ -276,7 +276,7 @@ impl<H: Handle> Ranks<'_, H> {
         let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
         let counts: Vec<usize> =
             call.input.iter().map(|block| elements(block, call.dtype, parts)).collect();
-        if counts.iter().sum::<usize>() > MOST {
+        if counts.iter().sum::<usize>() > MAX_ELEMENTS {
             return self.reduce_to_each(call);
         }
         let blocks = Blocks::filled(&call.input);
@@ -534,8 +534,8 @@ fn nth(start: *mut u8, first: usize, dtype: DType, parts: usize) -> *mut u8 {
 
 /// The first element and the number of elements of each call; one call for no elements.
 fn pieces(elements: usize) -> impl Iterator<Item = (usize, c_int)> {
-    (0..elements.max(1)).step_by(MOST).map(move |first| {
-        let count = (elements - first).min(MOST);
+    (0..elements.max(1)).step_by(MAX_ELEMENTS).map(move |first| {
+        let count = (elements - first).min(MAX_ELEMENTS);
         (first, count as c_int)
     })
 }
@@ -575,8 +575,8 @@ mod tests {
     fn what_is_too_large_for_one_call_takes_several() {
         let pieces = |elements| pieces(elements).collect::<Vec<_>>();
         assert_eq!(pieces(0), [(0, 0)]);
-        assert_eq!(pieces(MOST), [(0, c_int::MAX)]);
-        assert_eq!(pieces(MOST + 5), [(0, c_int::MAX), (MOST, 5)]);
+        assert_eq!(pieces(MAX_ELEMENTS), [(0, c_int::MAX)]);
+        assert_eq!(pieces(MAX_ELEMENTS + 5), [(0, c_int::MAX), (MAX_ELEMENTS, 5)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::Region;
 use crate::backend::group_status::GroupStatus;
 
 /// Bytes that are kept for small operations at least.
-const LEAST_SCRATCH: usize = 4096;
+const MIN_SCRATCH: usize = 4096;
 
 /// The ranks of one group.
 pub(super) struct Group<H: Handle> {
@@ -47,7 +47,7 @@ impl<H: Handle> Group<H> {
     pub(super) fn take_scratch(&self, bytes: usize) -> Region {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = scratch.take_if(|kept| kept.len() >= bytes);
-        kept.unwrap_or_else(|| Region::zeroed(bytes.next_power_of_two().max(LEAST_SCRATCH)))
+        kept.unwrap_or_else(|| Region::zeroed(bytes.next_power_of_two().max(MIN_SCRATCH)))
     }
 
     /// Gives back what [`Group::take_scratch`] gave, when MPI does not use it any more.

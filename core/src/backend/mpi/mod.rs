@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Every operation is one of MPI's that does not block, so that it can have a deadline. MPI cannot
-//! take back what it was given: memory of an operation that failed is kept until MPI lets go of it.
+//! take back what it was given: memory of an operation that failed is kept until MPI releases it.
 //! Memory that is only lent, for a call that blocks, is copied if it is small; if it is large, the
-//! operation fails and MPI does not let go of it within half a second, the job is ended with a
+//! operation fails and MPI does not release it within half a second, the job is ended with a
 //! message (`MPI_Abort`), as nothing else would be safe.
 
 mod abi;

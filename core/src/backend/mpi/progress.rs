@@ -95,7 +95,7 @@ impl<H: Handle> Progress<H> {
     }
 
     /// To be called after something was issued: has the background look after it, unless the
-    /// caller waits at once.
+    /// caller waits immediately.
     pub(super) fn leave_to(&self, world: &'static World<H>, waiting: WaitIntent, is_done: bool) {
         if waiting != WaitIntent::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
             self.attend(world);

@@ -74,7 +74,7 @@ pub(super) fn attend<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>)
     let ours = group.clone();
     let thread = std::thread::Builder::new().name("polyrank-compare".to_owned());
     if let Err(error) = thread.spawn(move || compare_all(world, &ours)) {
-        let why = format!("there is no thread to compare what the ranks run: {error}");
+        let why = format!("cannot start a thread that compares what the ranks run: {error}");
         fail(world, &group, why);
     }
 }

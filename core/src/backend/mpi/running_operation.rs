@@ -1,4 +1,4 @@
-//! An operation that MPI carries out: its requests, and what must stay where it is until they end.
+//! An operation that MPI runs: its requests, and what must stay where it is until they end.
 //! Knows no store.
 
 #![allow(unsafe_code)]
@@ -155,8 +155,8 @@ impl<H: Handle> RunningOperation<H> {
         }
     }
 
-    /// Ends it with `error`: at once, while MPI goes on with memory that is kept, or if it was only
-    /// lent, when MPI is done with it, for which it has until `until`. What is to be told.
+    /// Ends it with `error`: immediately, while MPI goes on with memory that is kept, or if it was
+    /// only lent, when MPI is done with it, for which it has until `until`. What is to be told.
     pub(super) fn fail(&mut self, error: Error, until: Instant) -> Option<FinishedOperation> {
         if self.completion.is_none() || self.failed.is_some() {
             return None;

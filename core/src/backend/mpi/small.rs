@@ -28,7 +28,7 @@ const LOOKS: u32 = 400;
 /// The same where looking takes a core that another rank needs.
 const CROWDED_LOOKS: u32 = 4;
 
-/// Carries out `call`, or begins it; not if it is one of those that are issued as any other, or
+/// Runs `call`, or begins it; not if it is one of those that are issued as any other, or
 /// another thread moves operations.
 pub(super) fn attempt<'a, H: Handle>(
     world: &'static World<H>,

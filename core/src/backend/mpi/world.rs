@@ -371,7 +371,7 @@ fn initialise<H: Handle>(
             "the application initialised MPI with {name}; polyrank makes progress on several \
              threads and needs MPI_THREAD_MULTIPLE, as mpi4py asks for by default"
         ),
-        false => format!("the library grants {name} only, and not MPI_THREAD_MULTIPLE"),
+        false => format!("the library grants only {name}, not MPI_THREAD_MULTIPLE"),
     })
 }
 

@@ -66,7 +66,7 @@ impl UniqueId {
 
 /// The colour of a rank that takes part in a split, and in no communicator of it.
 pub(super) const NO_COLOR: c_int = -1;
-/// Where the factor of an operator is: in the host's memory, read at once.
+/// Where the factor of an operator is: in the host's memory, read immediately.
 pub(super) const FACTOR_IN_HOST: c_int = 1;
 
 macro_rules! functions {

@@ -94,7 +94,7 @@ fn open(name: &OsStr) -> Result<LoadedLibrary, Refusal> {
     })?;
     let version = Functions::version(&library).map_err(Refusal::Unfit)?;
     if version < LEAST {
-        let why = format!("it is NCCL {version}, and {LEAST} or newer is needed");
+        let why = format!("it is NCCL {version}; {LEAST} or newer is needed");
         return Err(Refusal::Unfit(why));
     }
     let functions = Functions::find(&library).map_err(Refusal::Unfit)?;

@@ -12,7 +12,7 @@ const LARGEST: u32 = i32::MAX as u32;
 /// The last of the policies for thread blocks: none, where it can be.
 const LAST_POLICY: u32 = 2;
 /// The most channels of a communicator.
-const MOST_CHANNELS: u32 = 64;
+const MAX_CHANNELS: u32 = 64;
 
 /// Refuses what NCCL would refuse, or take for something else: before ranks meet over it.
 ///
@@ -40,7 +40,7 @@ pub(super) fn check(options: &NcclOptions, version: Option<Version>) -> Result<(
     within("cta_policy", config.cta_policy, (0, LAST_POLICY))?;
     within("shrink_share", config.shrink_share, (0, 1))?;
     within("nvls_ctas", config.nvls_ctas, (1, LARGEST))?;
-    within("n_channels_per_net_peer", config.n_channels_per_net_peer, (1, MOST_CHANNELS))?;
+    within("n_channels_per_net_peer", config.n_channels_per_net_peer, (1, MAX_CHANNELS))?;
     within("nvlink_centric_sched", config.nvlink_centric_sched, (0, 1))?;
     let NcclConfig { min_ctas, max_ctas, net_name, comm_name, .. } = config;
     if let (Some(min), Some(max)) = (min_ctas, max_ctas)

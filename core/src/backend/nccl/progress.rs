@@ -1,4 +1,4 @@
-//! All operations of this process that NCCL carries out, and how they end: when their event has
+//! All operations of this process that NCCL runs, and how they end: when their event has
 //! come, at their deadline, or with their group. Somebody who waits looks, or else one thread in
 //! the background.
 
@@ -298,7 +298,7 @@ impl Progress {
     }
 }
 
-/// Lets go of what the device uses when it does not use it any more.
+/// Releases what the device uses when it does not use it any more.
 fn release(kept: Vec<AbandonedOperation>, communicator: Option<&Communicator>) {
     let until = Instant::now() + LAST;
     for mut kept in kept {

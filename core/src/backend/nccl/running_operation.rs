@@ -82,7 +82,7 @@ impl RunningOperation {
         Ok(compared && self.event.is_over()?)
     }
 
-    /// Ends it well. Lets go of memory, whose owner may run anything then, so no lock may be held.
+    /// Ends it well. Releases memory, whose owner may run anything then, so no lock may be held.
     pub(super) fn end(mut self) -> FinishedOperation {
         use std::sync::atomic::Ordering::SeqCst;
         if let Some(finish) = self.finish.take() {

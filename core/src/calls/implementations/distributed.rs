@@ -148,7 +148,8 @@ pub(crate) async fn get_default_backend_for_device(mut call: Invocation) -> Resu
         "cpu" => "tcp".into_answer(),
         "cuda" => "nccl".into_answer(),
         kind => {
-            let message = format!("no backend serves devices of kind '{kind}'; known: cpu, cuda");
+            let message =
+                format!("no backend serves devices of kind '{kind}'; expected cpu or cuda");
             Err(Error::InvalidArgument { message })
         }
     }

@@ -115,7 +115,7 @@ pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> 
         Some((host.trim_matches(['[', ']']).to_owned(), port.parse::<u16>().ok()?))
     });
     let Some((host, port)) = parsed else {
-        let message = format!("'{address}' is no store address: expected host:port/prefix");
+        let message = format!("'{address}' is not a store address: expected host:port/prefix");
         return Err(Error::InvalidArgument { message });
     };
     let options = TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);

@@ -29,7 +29,7 @@ pub(crate) async fn prefix(call: Invocation) -> Result<Answer> {
 }
 
 fn no_prefix_store() -> Error {
-    invalid("the store is no PrefixStore")
+    invalid("the store is not a PrefixStore")
 }
 
 fn invalid(message: &str) -> Error {

@@ -53,7 +53,7 @@ mod here {
     }
 
     fn no_tcp_store() -> Error {
-        Error::InvalidType { message: "the store is no TCPStore".to_owned() }
+        Error::InvalidType { message: "the store is not a TCPStore".to_owned() }
     }
 
     /// The port on which the server listens.

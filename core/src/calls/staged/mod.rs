@@ -92,8 +92,9 @@ impl StagedOperation {
     /// slot of an object among the arguments is its position in `objects`.
     ///
     /// # Errors
-    /// Wrong arguments; [`Error::Unsupported`] for a method that is no operation on tensors. Where
-    /// there is no memory for the copies, the group is aborted, as by [`StagedOperation::give_up`].
+    /// Wrong arguments; [`Error::Unsupported`] for a method that is not an operation on tensors.
+    /// Where there is no memory for the copies, the group is aborted, as by
+    /// [`StagedOperation::give_up`].
     pub fn prepare(
         entry: &'static Entry,
         this: Option<&Object>,
@@ -153,7 +154,7 @@ impl StagedOperation {
         for mut part in parts {
             let groups = [&whole, &part].map(|it| it.group.as_ref().map(ProcessGroup::identity));
             if groups[0] != groups[1] {
-                let message = "messages that go together are of one group".to_owned();
+                let message = "messages of one batch must belong to one group".to_owned();
                 return Err(Error::InvalidArgument { message });
             }
             requests.extend(part.take_messages()?);

@@ -3,7 +3,7 @@
 //! that. What they mean is what the resolver finds; whatever is unusual goes there.
 
 use super::{CallerMemory, Cursor, StagedOperation, State};
-use crate::backend::AT_ONCE_BYTES;
+use crate::backend::FAST_PATH_BYTES;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
 use crate::process_group::{FastPathResult, HeldBuffers};
@@ -65,7 +65,7 @@ impl ShortCall {
         scratch: &mut Vec<u8>,
     ) -> Option<ShortOutcome> {
         let bytes = memory.bytes();
-        if bytes == 0 || bytes > AT_ONCE_BYTES {
+        if bytes == 0 || bytes > FAST_PATH_BYTES {
             return None;
         }
         scratch.resize(bytes, 0);

@@ -42,7 +42,7 @@ pub enum Memory {
 impl Memory {
     /// What is said of a value where the bytes of a tensor are expected.
     pub fn not_bytes() -> Error {
-        Error::InvalidType { message: "a tensor comes as a Uint8Array of its bytes".to_owned() }
+        Error::InvalidType { message: "expected a tensor as a Uint8Array of its bytes".to_owned() }
     }
 }
 
@@ -81,8 +81,8 @@ impl Foreign {
 
 impl Tensors {
     /// The tensors of these descriptions, with memory for the copies of those that need one. If
-    /// there is none, [`StagedOperation::prepare`](super::StagedOperation::prepare) fails: that is no
-    /// mistake of the call, and the other ranks count on it.
+    /// there is none, [`StagedOperation::prepare`](super::StagedOperation::prepare) fails: that is
+    /// no mistake of the call, and the other ranks count on it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a tensor that reaches beyond its memory.
@@ -240,7 +240,7 @@ fn regions(described: &[TensorDescription]) -> Result<Vec<Option<Region>>> {
 /// Memory for copies of so many bytes.
 fn memory_of(bytes: usize) -> Result<Region> {
     let region = pool::region(bytes);
-    region.ok_or_else(|| invalid(format!("there is no memory for a copy of {bytes} bytes")))
+    region.ok_or_else(|| invalid(format!("not enough memory for a copy of {bytes} bytes")))
 }
 
 impl TensorDescription {

@@ -247,7 +247,7 @@ fn a_group_is_aborted_if_there_is_no_memory_for_a_copy() {
 
     let call = prepare(&group, "PROCESS_GROUP_ALLREDUCE_COALESCED", given, both, vec![]);
     let error = call.unwrap_err().to_string();
-    assert!(error.contains("there is no memory for a copy of 4503599627370496 bytes"), "{error}");
+    assert!(error.contains("not enough memory for a copy of 4503599627370496 bytes"), "{error}");
     let next = group.group().unwrap().barrier(()).unwrap_err();
     assert!(matches!(&next, Error::Aborted { why, .. } if why.contains(&error)), "{next}");
 }

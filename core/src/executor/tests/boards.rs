@@ -1,5 +1,5 @@
-//! Small operations over the board: right results in every order, between frames, at once and in
-//! flight; and what goes wrong is found and named as with frames.
+//! Small operations over the board: right results in every order, between frames, immediately and
+//! in flight; and what goes wrong is found and named as with frames.
 
 use std::sync::Arc;
 use std::thread;
@@ -325,7 +325,7 @@ pub(super) fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
     both.map(driver).collect()
 }
 
-/// Carries out a call over the board as the backend does: over the fast path, or else in flight.
+/// Runs a call over the board as the backend does: over the fast path, or else in flight.
 /// What it takes.
 pub(super) fn take_turn(
     driver: &Driver,

@@ -144,7 +144,7 @@ fn a_death_names_the_rank_and_the_local_operation_on_every_rank() {
                 };
                 assert_eq!((*rank, collective.as_str(), *sequence), (dead, "allreduce", 1));
             }
-            // Later calls fail at once, with their own number.
+            // Later calls fail immediately, with their own number.
             let rank = (dead + 1) % size;
             let later = allreduce(&mut world, rank, 1);
             world.step(rank);

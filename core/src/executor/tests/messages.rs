@@ -145,7 +145,7 @@ fn messages_that_nobody_receives_are_bounded() {
         world.run(&sends);
         world.run(&receives);
         assert_ok(&receives);
-        // What was matched leaves the window: small messages go at once again.
+        // What was matched leaves the window: small messages go immediately again.
         let offers = world.network.lock().unwrap().delivered[&Kind::Offer];
         world.settle();
         let again = world.send(0, 1, 0, &Region::zeroed(bytes));

@@ -1,4 +1,4 @@
-//! Short messages that are sent and received at once, among messages that are not: the order of
+//! Short messages that are sent and received immediately, among messages that are not: the order of
 //! messages, and nothing is lost or done twice.
 
 use std::sync::Arc;
@@ -134,7 +134,7 @@ fn messages_of_all_lengths_keep_their_order() {
     });
 }
 
-/// The next message for rank 1, at once if that can be.
+/// The next message for rank 1, immediately if that can be.
 fn get(ranks: &mut [Executor; 2], tag: u32, bytes: usize, at_once: &mut [usize; 2]) -> Vec<u8> {
     let mut memory = vec![0; bytes];
     if receive(&mut ranks[1], Some(0), tag, &mut memory).is_some() {

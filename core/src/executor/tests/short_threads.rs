@@ -32,7 +32,7 @@ fn post(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> (Region, Arc<Comp
     (region, completion)
 }
 
-/// Sends at once, or else in flight.
+/// Sends immediately, or else in flight.
 fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
     let (sent, deferred_completions) = driver.send_short(envelope(peer, tag), payload);
     drop(deferred_completions);
@@ -45,7 +45,7 @@ fn send(driver: &Driver, peer: u32, tag: u32, payload: &[u8]) {
     }
 }
 
-/// Receives at once, or else in flight.
+/// Receives immediately, or else in flight.
 fn receive(driver: &Driver, peer: u32, tag: u32, bytes: usize) -> Vec<u8> {
     let mut memory = vec![0; bytes];
     let (sender, deferred_completions) = driver.receive_short(envelope(peer, tag), &mut memory);
@@ -132,8 +132,8 @@ fn who_sleeps_is_woken_by_a_message_that_is_sent_at_once() {
     }
 }
 
-/// How many messages rank 0 sends after what rank 1 did until one cannot be sent at once, and what
-/// that one ends with.
+/// How many messages rank 0 sends after what rank 1 did until one cannot be sent immediately, and
+/// what that one ends with.
 fn sent_in_vain(end: fn(&Driver)) -> (usize, Error) {
     let drivers = pair_of_drivers(SpinPolicy::Sleep);
     send(&drivers[0], 1, 1, &[1]);

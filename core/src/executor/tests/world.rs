@@ -92,7 +92,7 @@ impl Call {
     }
 }
 
-/// What [`Call::flat`] gave, for an operation that is tried at once.
+/// What [`Call::flat`] gave, for an operation that is tried immediately.
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::tensor::LentMemory<'a> {
     use crate::tensor::LentMemory;

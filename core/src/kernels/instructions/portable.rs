@@ -82,7 +82,7 @@ fn widen_f16(half: u16) -> f32 {
 fn f16_bits(element: f32) -> u16 {
     // From here on 65520, half way to the number after the largest, all are infinite.
     const INFINITE: u32 = 0x477f_f000;
-    const LEAST_NORMAL: u32 = (127 - 14) << 23;
+    const MIN_NORMAL: u32 = (127 - 14) << 23;
     // The last bit of a number with this exponent is worth that of a subnormal binary16 number:
     // adding it rounds, and leaves the result in the lowest bits.
     const ROUNDER: u32 = (127 - 15 + 23 - 10 + 1) << 23;
@@ -91,7 +91,7 @@ fn f16_bits(element: f32) -> u16 {
     let normal = bits.wrapping_sub(BIAS).wrapping_add(0xfff + (bits >> 13 & 1)) >> 13;
     let sum = f32::from_bits(bits) + f32::from_bits(ROUNDER);
     let subnormal = sum.to_bits().wrapping_sub(ROUNDER);
-    let finite = if bits < LEAST_NORMAL { subnormal } else { normal };
+    let finite = if bits < MIN_NORMAL { subnormal } else { normal };
     let unbounded = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
     sign | (if bits >= INFINITE { unbounded } else { finite }) as u16
 }

@@ -103,7 +103,7 @@ fn a_rank_that_comes_anew_takes_those_along_who_wait() {
         drop(gone);
         let first = take(&stores[0], 0).unwrap();
         let error = waits.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("has come anew"), "{error}");
+        assert!(error.contains("has joined again"), "{error}");
         assert!(block_on(async { Ok(early.is_superseded().await) }).unwrap());
         block_on(early.release()).unwrap();
         let claims = [first, take(&stores[1], 1).unwrap()];

@@ -125,7 +125,7 @@ impl<'a> Layout<'a> {
         if let Some(peer) = action.receiver().or(action.sender())
             && (peer == at.rank || peer as usize >= self.ranks.len())
         {
-            return flaw(format!("rank {peer} is no peer of it"));
+            return flaw(format!("rank {peer} is not a peer of it"));
         }
         let mut first: Option<Chunk> = None;
         for chunk in action.chunks() {

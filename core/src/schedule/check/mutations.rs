@@ -125,7 +125,7 @@ fn a_wrong_peer_is_found() {
         }
         let found = message(Collective::Allreduce, &broken);
         assert!(found.starts_with("rank 2 step 0"), "{found}");
-        assert!(found.contains(&format!("rank {wrong} is no peer of it")), "{found}");
+        assert!(found.contains(&format!("rank {wrong} is not a peer of it")), "{found}");
     }
 }
 

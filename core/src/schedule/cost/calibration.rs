@@ -43,7 +43,7 @@ pub struct Calibration {
     pub crowd_s: Option<f64>,
 }
 
-/// Why a text is no calibration.
+/// Why a text is not a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrationError {

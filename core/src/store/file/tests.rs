@@ -61,7 +61,7 @@ fn the_last_of_all_removes_the_file() {
 #[test]
 fn a_file_of_something_else_is_left_alone() {
     let file = TemporaryFile::new();
-    for content in ["precious text that is no record", "\x04\0\0\0"] {
+    for content in ["precious text that is not a record", "\x04\0\0\0"] {
         std::fs::write(&file.0, content).unwrap();
         let error = FileStore::new(&file.0, None).unwrap_err().to_string();
         assert!(error.contains("is not a store's file"), "{error}");

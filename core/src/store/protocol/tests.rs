@@ -162,6 +162,6 @@ fn nothing_is_read_before_validation() {
     }
     for cut in 0..VALIDATE_BYTES {
         let read = Decoder::default().next(&hex(HELLO)[..cut]).map(|_| ());
-        assert_eq!(read, Ok(()), "a correct frame in two pieces is no offence");
+        assert_eq!(read, Ok(()), "a correct frame in two pieces is not an offence");
     }
 }

@@ -22,7 +22,7 @@ const MAX_SKIPPED: u32 = 64;
 /// It does where the server answers on another core: 6 µs instead of 20 to 45 were measured. It
 /// does not where more processes ask than there are cores, each of which has its turn before the
 /// server has: 16 Python processes on two cores got 57,000 to 75,000 answers a second where they
-/// always polled, and 95,000 to 105,000 where they slept at once.
+/// always polled, and 95,000 to 105,000 where they slept immediately.
 #[derive(Debug, Default)]
 pub(super) struct AdaptivePoll {
     /// Misses since the last hit, or since answers were skipped.

@@ -26,9 +26,9 @@ pub(super) type WaitResult = std::result::Result<(), WaitError>;
 
 /// Sends WAIT and GET together, which saves a round trip whenever the key is there.
 ///
-/// The server answers GET at once, with an empty value if the key is missing. So nine zero bytes
-/// are either an empty value, or the answer of a GET that came too early and then the end of the
-/// wait; in both cases the key is there by now, and is asked for again.
+/// The server answers GET immediately, with an empty value if the key is missing. So nine zero
+/// bytes are either an empty value, or the answer of a GET that came too early and then the end of
+/// the wait; in both cases the key is there by now, and is asked for again.
 pub(super) fn get_at_once(
     connection: &mut Connection,
     key: &str,

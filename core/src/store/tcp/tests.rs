@@ -45,7 +45,7 @@ impl Raw {
         bytes
     }
 
-    /// Returns when the server has carried out everything that was said.
+    /// Returns when the server has run everything that was said.
     fn sync(&mut self) {
         self.say(b"\x0dpong");
         assert_eq!(&self.hear::<4>(), b"pong");
@@ -220,7 +220,7 @@ fn offenders_lose_their_connection_and_nobody_else_notices() {
         stranger.say(first);
         stranger.assert_closed();
     }
-    // Nothing was carried out for who had not been validated.
+    // Nothing was run for who had not been validated.
     let mut stranger = Raw::new(&server);
     let _ = stranger.0.write_all(&request(Kind::Set, &[b"/a", b"b"]));
     stranger.assert_closed();
@@ -362,7 +362,7 @@ fn who_finds_no_server_says_where_it_looked() {
         "The client socket has timed out after 50ms while trying to connect to (127.0.0.1, {port})"
     );
     assert!(error.to_string().starts_with(&expected), "{error}");
-    // One that takes connections and says nothing is no server either.
+    // One that takes connections and says nothing is not a server either.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let error = TcpStore::new(TcpStoreOptions::new("127.0.0.1", port).timeout(limit)).unwrap_err();

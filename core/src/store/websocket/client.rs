@@ -160,7 +160,7 @@ impl Client {
         let result = act(&mut link);
         let woken = link.take_woken();
         drop(link);
-        // Whom they wake may come back at once.
+        // Whom they wake may come back immediately.
         woken.into_iter().for_each(Waker::wake);
         result
     }

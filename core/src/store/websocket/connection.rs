@@ -163,7 +163,7 @@ impl ClientConnection {
                 socket.close(violation.close_code(), &violation.to_string());
             }
             self.client.lose(if self.attempts.is_first_contact() {
-                let why = format!("what answers there is not a store: {violation}");
+                let why = format!("the server that answers there is not a store: {violation}");
                 unreachable(&self.url, &why)
             } else {
                 format!("the store at {} breaks the protocol: {violation}", self.url)

@@ -37,7 +37,7 @@ pub(super) enum Answer {
     Replied(Vec<u8>),
     /// The wait was cancelled.
     Cancelled,
-    /// ADD met a value that is no number, or one to which so much cannot be added.
+    /// ADD met a value that is not a number, or one to which so much cannot be added.
     NotANumber,
     /// The store is full.
     Full,

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// A store that is reached over a WebSocket: any store's server of polyrank, from browsers too.
 ///
 /// Its session outlives the WebSocket: one that breaks is opened again, and no request is lost or
-/// carried out twice. Requests do not wait for each other.
+/// run twice. Requests do not wait for each other.
 ///
 /// In a browser nothing blocks: use [`Store::request`] or the methods that end in `_async`; the
 /// others raise [`Error::Unsupported`] there.

@@ -20,7 +20,7 @@ pub(super) async fn secure(
     host: &str,
 ) -> Result<TlsStream<TcpStream>, (String, bool)> {
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| (format!("'{host}' is no name that a certificate could have"), true))?;
+        .map_err(|_| (format!("'{host}' is not a name that a certificate could have"), true))?;
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);

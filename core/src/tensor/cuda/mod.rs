@@ -155,7 +155,7 @@ impl Gpu {
     }
 
     /// Whether it can be used here. What a forked child has of it is its parent's, and must not be
-    /// touched: not even to let go of it.
+    /// touched: not even to release it.
     pub(crate) fn is_usable(&self) -> bool {
         self.process == clock::process_id()
     }

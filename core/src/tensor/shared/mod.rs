@@ -17,7 +17,7 @@ use self::pool::FreeList;
 use super::Region;
 
 /// Blocks of fewer bytes are not worth a page of their own.
-pub(crate) const LEAST_BYTES: usize = 32 << 10;
+pub(crate) const MIN_BYTES: usize = 32 << 10;
 
 /// Bytes of a pool of many blocks. Only what is touched takes memory.
 const POOL_BYTES: usize = 256 << 20;

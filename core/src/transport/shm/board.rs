@@ -64,7 +64,7 @@ impl Offer {
     /// # Errors
     /// What the system refuses, in words.
     pub fn new(nonce: u64) -> Result<Offer, String> {
-        let words = |error| format!("there is no memory to share: {error}");
+        let words = |error| format!("cannot allocate shared memory: {error}");
         let file = File::new(FILE_BYTES).map_err(words)?;
         let own = file.map().map_err(words)?;
         own.store(NONCE_AT, nonce);

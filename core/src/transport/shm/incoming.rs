@@ -101,7 +101,7 @@ impl IncomingLane {
         !self.is_left && self.ring.is_ready(&lane.ring, memory)
     }
 
-    /// Lets go of memory of operations.
+    /// Releases memory of operations.
     pub(super) fn abandon(&mut self) {
         if let Some(partial) = &mut self.partial
             && !matches!(partial.into, PieceTarget::Skipped)

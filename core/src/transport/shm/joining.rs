@@ -1,8 +1,8 @@
 //! How connections between the ranks of a host come to stand, and with them their shared memory.
 //! Knows nothing of frames.
 //!
-//! Whoever first has something to say connects, which on one host succeeds at once or never, and
-//! sends its hello together with its segment; the answer brings the other's. If both connect at
+//! Whoever first has something to say connects, which on one host succeeds immediately or never,
+//! and sends its hello together with its segment; the answer brings the other's. If both connect at
 //! once, both connections stay: they carry nothing but wake-ups and the news of an end.
 
 use std::os::fd::OwnedFd;
@@ -20,8 +20,8 @@ use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// Added to a slot: the key of a stranger's connection.
 pub(super) const STRANGER: u64 = 1 << 32;
-/// Most connections that wait for their hello, which comes at once. One more takes the place of the
-/// oldest.
+/// Most connections that wait for their hello, which comes immediately. One more takes the place of
+/// the oldest.
 const STRANGERS: usize = 64;
 /// Most connections that one turn accepts.
 const ACCEPTS: usize = 16;
@@ -139,7 +139,7 @@ impl ShmTransport {
                 Err("another rank answers there".to_owned())
             }
             (Ok(_), Some(file)) => self.examine(file),
-            (Ok(_), None) => Err("it brings no shared memory".to_owned()),
+            (Ok(_), None) => Err("it offers no shared memory".to_owned()),
             (Err(error), _) => Err(error.to_string()),
         };
         let link = std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle);
@@ -307,7 +307,7 @@ impl ShmTransport {
             }
             return;
         }
-        let theirs = match file.ok_or("it brings no shared memory".to_owned()) {
+        let theirs = match file.ok_or("it offers no shared memory".to_owned()) {
             Ok(file) => self.examine(file),
             Err(why) => Err(why),
         };

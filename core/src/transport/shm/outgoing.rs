@@ -87,7 +87,7 @@ impl OutgoingLane {
         self.frames.truncate(usize::from(self.first_sent > 0));
     }
 
-    /// Lets go of memory of operations.
+    /// Releases memory of operations.
     pub(super) fn abandon(&mut self, lane: &Lane, memory: &Mapping) {
         self.take_back(lane, memory);
         self.keep_started();
@@ -118,8 +118,8 @@ impl OutgoingLane {
         })
     }
 
-    /// Puts a frame with a short payload into the lane at once if nothing waits, nothing is lent,
-    /// and there is room: whether it has left.
+    /// Puts a frame with a short payload into the lane immediately if nothing waits, nothing is
+    /// lent, and there is room: whether it has left.
     pub(super) fn put_short(
         &mut self,
         lane: &Lane,

@@ -31,7 +31,7 @@ const MAX_POOLS: usize = 256;
 /// One connection.
 pub(super) struct SideChannel {
     pub(super) socket: OwnedFd,
-    /// Bytes that are no messages: an answer whose question has become pointless.
+    /// Bytes that are not messages: an answer whose question has become pointless.
     skipped: usize,
     /// The beginning of a message.
     heard: Vec<u8>,
@@ -73,7 +73,7 @@ impl SideChannel {
                     self.parse(pools)?;
                     // The rest of one message may be on its way.
                     if self.files.len() > 1 {
-                        return Err("it sends files that belong to nothing".to_owned());
+                        return Err("it sent files that belong to no message".to_owned());
                     }
                 }
             }
@@ -97,7 +97,7 @@ impl SideChannel {
                     &rest[GONE_BYTES..]
                 }
                 [] | [POOL | GONE, ..] => break,
-                [code, ..] => return Err(format!("it sends message {code}, which there is not")),
+                [code, ..] => return Err(format!("it sent message {code}, which does not exist")),
             };
         }
         let taken = self.heard.len() - rest.len();

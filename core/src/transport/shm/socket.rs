@@ -1,8 +1,8 @@
 //! The Unix sockets of a host's ranks: the one at which a rank can be reached, and messages that
 //! bring a file along. Knows nothing of frames or lanes.
 //!
-//! Names are abstract: they are no paths, so that nothing has to be removed, and they are gone with
-//! the process.
+//! Names are abstract: they are not paths, so that nothing has to be removed, and they are gone
+//! with the process.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -83,7 +83,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Connects to the rank with this key: at once or not at all.
+/// Connects to the rank with this key: immediately or not at all.
 pub(super) fn reach(key: &SharedMemory) -> std::result::Result<OwnedFd, Errno> {
     let socket = open()?;
     connect(&socket, &address(key)?)?;

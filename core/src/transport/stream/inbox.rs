@@ -62,7 +62,7 @@ impl Inbox {
         Inbox { state: State::expecting(), long: false }
     }
 
-    /// Lets go of memory of operations.
+    /// Releases memory of operations.
     pub(in crate::transport) fn abandon(&mut self) {
         if let State::Payload { into, .. } = &mut self.state {
             *into = Into::Nowhere;

@@ -51,7 +51,7 @@ impl Outbox {
         self.frames.truncate(usize::from(self.first_sent_bytes > 0));
     }
 
-    /// Lets go of memory of operations.
+    /// Releases memory of operations.
     pub(in crate::transport) fn abandon(&mut self) {
         self.keep_started();
         for frame in &mut self.frames {

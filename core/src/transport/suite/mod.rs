@@ -178,7 +178,7 @@ fn an_end_without_goodbye_is_a_death(mount: Mount<'_>) {
     assert!(matches!(&world.lost(1, 0)[..], [LossReason::Died(_)]), "{:?}", world.lost(1, 0));
     let (region, released) = memory(1000);
     world.send_payload(1, 0, message(2, 1000), Payload::Region(region));
-    assert!(released(), "a frame for a lost peer is dropped at once");
+    assert!(released(), "a frame for a lost peer is dropped immediately");
     world.drive_a_while();
     assert_eq!(world.lost(1, 0).len(), 1, "a loss is told once");
 }

@@ -1,4 +1,4 @@
-//! How connections end: with a goodbye, or at once. Knows nothing of how they came to stand.
+//! How connections end: with a goodbye, or immediately. Knows nothing of how they came to stand.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the first failure; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 /// Why no attempt can reach what another host has for itself.
 const WRONG_INTERFACE: &str = "that is the loopback interface of another host; POLYRANK_IFNAME, \
     on that host, names one that leads to the others";
@@ -129,7 +129,7 @@ impl Dial {
     ) -> Outcome {
         let last = self.since + target.options.connect_timeout;
         if now >= last && !self.hello_has_left() {
-            if now < last + LONGEST_PAUSE {
+            if now < last + MAX_PAUSE {
                 return Outcome::Hopeless(self.why.clone());
             }
             // Nobody looked when it was time: this rank was busy elsewhere, and so may the peer
@@ -310,7 +310,7 @@ impl Dial {
         let rounds = self.attempts / u32::try_from(endpoints.len().max(1)).unwrap_or(1);
         let pause = FIRST_PAUSE * 2_u32.pow(rounds.min(10));
         self.unwatch(readiness);
-        self.stage = Stage::Pausing { until: now + pause.min(LONGEST_PAUSE) };
+        self.stage = Stage::Pausing { until: now + pause.min(MAX_PAUSE) };
         Outcome::Pending
     }
 }

@@ -51,7 +51,9 @@ fn choose(
     let entries: Vec<&str> =
         rest.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
     if let Some(entry) = entries.iter().find(|entry| entry.starts_with('^')) {
-        let why = format!("`{entry}` is none, and `^` stands in front of the whole list");
+        let why = format!(
+            "`{entry}` is not a name of an interface; write `^` once, in front of the whole list"
+        );
         return Err(none(variable, list, &why, interfaces));
     }
     let of = |entry: &&str| -> Vec<&Interface> {
@@ -106,7 +108,7 @@ fn none(variable: Variable, list: &str, why: &str, interfaces: &[Interface]) -> 
     Error::Rendezvous {
         message: format!(
             "environment variable {variable} is '{list}', but of this host's network interfaces \
-             that are up {why}; there are {}",
+             that are up {why}; expected one of {}",
             known.join(", ")
         ),
     }
@@ -175,7 +177,11 @@ mod tests {
             (OURS, "eth0,10.0.0.9", "`10.0.0.9` is none"),
             (OURS, "^eth,docker", "nothing is left"),
             (OURS, ",", "nothing is left"),
-            (OURS, "eth,^eth01", "`^eth01` is none, and `^` stands in front of the whole list"),
+            (
+                OURS,
+                "eth,^eth01",
+                "`^eth01` is not a name of an interface; write `^` once, in front of the whole list",
+            ),
             (OURS, "^eth01,^docker", "`^docker` is none"),
         ] {
             let error = chosen(variable, list, "10.0.0.1").unwrap_err();

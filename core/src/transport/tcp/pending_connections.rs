@@ -11,7 +11,7 @@ use crate::transport::readiness::Readiness;
 use crate::wire::handshake::{HandshakeError, Hello, Refusal, Welcome, check_prefix};
 
 /// Most connections that wait for their hello. One more takes the place of the oldest: ranks say
-/// hello at once, and one that was put out tries again.
+/// hello immediately, and one that was put out tries again.
 pub(super) const STRANGERS: usize = 128;
 
 /// How a request to open a WebSocket begins.
@@ -34,7 +34,7 @@ struct PendingConnection {
 pub(super) enum Greeting {
     /// Nothing yet, or the connection is gone.
     None,
-    /// It said who it is, and is no stranger any more.
+    /// It said who it is, and is not a stranger any more.
     Hello(OwnedFd, Hello),
     /// It is a rank of another version of the protocol.
     Foreign(OwnedFd),

@@ -1,9 +1,9 @@
 //! A pipe straight to a peer: a session over one WebSocket after another. Knows nothing of what the
 //! chunks say, and nothing of who provides the sockets.
 //!
-//! The side that dialled dials again when its socket breaks, at once and then with pauses; the
+//! The side that dialled dials again when its socket breaks, immediately and then with pauses; the
 //! other waits, for as long as the session's grace. A socket that is closed in order ends the pipe
-//! at once: that is what browsers do when a tab is closed.
+//! immediately: that is what browsers do when a tab is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -128,7 +128,7 @@ impl Peer {
         !self.leaving.is_empty()
     }
 
-    /// Lets go of memory of operations; the connection stays.
+    /// Releases memory of operations; the connection stays.
     pub(super) fn abandon(&mut self) {
         self.outbox.abandon();
         self.inbox.abandon();

@@ -44,8 +44,8 @@ pub trait Pipe: Send {
     fn send(&mut self, parts: &[&[u8]]);
     /// Takes the next chunk that came; that makes room at the other side.
     fn receive(&mut self) -> Option<Bytes>;
-    /// Closes it, behind what was sent; the other side learns at once that it is over, and whether
-    /// that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
+    /// Closes it, behind what was sent; the other side learns immediately that it is over, and
+    /// whether that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
     fn close(&mut self, orderly: bool);
     /// Whether nothing that was sent, the closing included, waits in this process.
     fn is_flushed(&self) -> bool;

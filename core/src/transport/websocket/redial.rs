@@ -11,7 +11,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after the first failure; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// The attempts to reach one place.
 pub(super) struct Redial {
@@ -66,10 +66,10 @@ impl Redial {
     pub(super) fn failed(&mut self, stood: bool, why: String, now: Instant) -> Option<String> {
         let since = *self.failing_since.get_or_insert(now);
         let urls = u32::try_from(self.urls.len().max(1)).unwrap_or(1);
-        // A socket that stood is replaced at once.
+        // A socket that stood is replaced immediately.
         let pause = match self.attempts / urls {
             0 => Duration::ZERO,
-            rounds => (FIRST_PAUSE * 2_u32.pow((rounds - 1).min(10))).min(LONGEST_PAUSE),
+            rounds => (FIRST_PAUSE * 2_u32.pow((rounds - 1).min(10))).min(MAX_PAUSE),
         };
         self.next = now + pause;
         let last = (self.attempts as usize).wrapping_sub(1) % self.urls.len().max(1);

@@ -80,7 +80,7 @@ impl Closed {
 }
 
 /// A WebSocket, connected or being connected. Nothing in it blocks. Dropping it breaks the
-/// connection at once.
+/// connection immediately.
 pub trait Socket: Send {
     /// Queues a binary message behind those before. Only after [`SocketEvent::Opened`]; dropped
     /// after the end.

@@ -55,8 +55,8 @@ impl Default for Options {
 pub enum Route {
     /// Not through this transport.
     Elsewhere,
-    /// Through this pipe, over which only this rank may speak first, and does so at once: the other
-    /// side does not know yet who it is.
+    /// Through this pipe, over which only this rank may speak first, and does so immediately: the
+    /// other side does not know yet who it is.
     Dialed(Box<dyn Pipe>),
     /// Through this pipe, over which whoever has something to say speaks first.
     Relayed(Box<dyn Pipe>),

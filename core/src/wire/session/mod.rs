@@ -118,7 +118,7 @@ pub enum Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The bytes are no packet, or one that must not come now.
+    /// The bytes are not a packet, or one that must not come now.
     #[error("a packet is malformed or out of place")]
     Malformed,
     /// A message has another number than the next.
@@ -151,7 +151,7 @@ pub enum Violation {
         window_bytes: u32,
     },
     /// The other side speaks another version.
-    #[error("session version {version} is not spoken here, {SESSION_VERSION} is")]
+    #[error("session version {version} is not supported; expected {SESSION_VERSION}")]
     Version {
         /// Its version.
         version: u32,

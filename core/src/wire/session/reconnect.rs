@@ -41,7 +41,7 @@ impl Reconnect {
     pub fn lost(&mut self, now_ms: u64) {
         self.trying = false;
         if self.lost_ms.is_none() {
-            // At once the first time: most losses are over when they are noticed.
+            // Immediately the first time: most losses are over when they are noticed.
             (self.lost_ms, self.pause_ms, self.next_ms) = (Some(now_ms), 0, now_ms);
         } else {
             self.pause_ms = (self.pause_ms * 2).clamp(PAUSES_MS.0, PAUSES_MS.1);

@@ -1,5 +1,5 @@
 //! `polyrank bench start`: how long ranks take from the word to begin until all of them have
-//! carried out their first allreduce, next to other libraries. Programs and libraries are
+//! run their first allreduce, next to other libraries. Programs and libraries are
 //! loaded before. Every turn has processes of its own, so that nothing is warm. Knows nothing
 //! of how groups meet.
 
@@ -36,8 +36,8 @@ rank's first allreduce of 4 bytes is over; imports are not counted. \"at once\":
 together, and rank 0 has its store still to open. \"store up\": rank 0 is told 100 ms earlier, and
 the time counts from the word to the others. MPI has no store: its launcher has started the ranks
 and knows them before the word, its time is that of MPI_Init and the allreduce. MiB is what the
-rank that holds most has more than before it joined: memory that is no file's, of shared pages its
-part; sockets' buffers in the system are not counted.
+rank that holds most has more than before it joined: memory that is not a file's, of shared
+pages its part; sockets' buffers in the system are not counted.
 
 Exit codes are those of polyrank bench: 3 if something that was asked for is not installed.";
 

@@ -14,7 +14,7 @@ use crate::bench::pattern::Pattern;
 use polyrank::options::GatherOptions;
 use polyrank::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result, Tensor};
 
-/// A case that can be carried out.
+/// A case that can be run.
 pub(super) trait PreparedCase {
     /// Calls once with known contents; how many elements of the result are wrong.
     fn check(&mut self) -> Result<u64>;
@@ -108,7 +108,7 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
         }
     };
     let (Some(input), Some(output)) = (tensor(input), tensor(output)) else {
-        return Err("there is not so much memory".to_owned());
+        return Err("not enough memory".to_owned());
     };
     let prepared = match (&member.group, member.manner) {
         (Some(group), CallStyle::Prepared) => {

@@ -242,7 +242,7 @@ async function each({ iterations }) {
 }
 
 /**
- * The memory of this process that is no file's: its own pages, and of shared ones its part. Null
+ * The memory of this process that is not a file's: its own pages, and of shared ones its part. Null
  * where the system does not say.
  */
 function memoryBytes() {

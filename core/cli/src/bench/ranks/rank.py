@@ -270,7 +270,7 @@ def first_allreduce(library, ranks):
 
 
 def memory_bytes():
-    """The memory of this process that is no file's: its own pages, and of shared ones its part.
+    """The memory of this process that is not a file's: its own pages, and of shared ones its part.
     None where the system does not say."""
     try:
         with open("/proc/self/smaps_rollup", encoding="ascii") as file:

@@ -30,7 +30,7 @@ const LEAST: Duration = Duration::from_millis(1);
 pub(super) enum ServerAddress {
     /// A port of this host.
     Tcp(u16),
-    /// A socket of this host that is no file, by name.
+    /// A socket of this host that is not a file, by name.
     Local(Vec<u8>),
 }
 

@@ -22,7 +22,7 @@ use requests::Operation;
 use server::{Lack, Server};
 
 /// More clients than this have no room in one process.
-const MOST_CLIENTS: u64 = 100_000;
+const MAX_CLIENTS: u64 = 100_000;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ raise ulimit -Hn if it is too low. The exit code is 3 if torch was asked for and
 pub(crate) struct StoreBenchArguments {
     /// Numbers of clients
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,1000,10000")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_CLIENTS))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS))]
     clients: Vec<u64>,
     /// Requests to measure: set, get, add, wait, set+get
     #[arg(

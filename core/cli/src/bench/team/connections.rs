@@ -11,7 +11,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
-use crate::bench::messages::{Answer, LONGEST_LINE_BYTES};
+use crate::bench::messages::{Answer, MAX_LINE_BYTES};
 use crate::launch::process::wait_for_end;
 use crate::launch::report::ProcessEnd;
 
@@ -21,7 +21,7 @@ pub(super) enum Event {
     /// A rank opened its connection.
     Joined(usize, TcpStream),
     Answer(usize, Answer),
-    /// A rank's connection ended, or carries what is no answer.
+    /// A rank's connection ended, or carries what is not an answer.
     Broken(usize, String),
     /// A process ended.
     Ended(usize, ProcessEnd),
@@ -104,7 +104,7 @@ pub(super) fn watch(member: usize, pid: Pid, events: Sender<Event>) {
 
 fn next(reader: &mut BufReader<TcpStream>) -> Result<Answer, String> {
     let mut line = Vec::new();
-    let read = reader.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line);
+    let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
     match read {
         Ok(0) => Err("the connection ended".to_owned()),
         Ok(_) => serde_json::from_slice(&line).map_err(|error| error.to_string()),

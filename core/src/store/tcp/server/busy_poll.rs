@@ -14,8 +14,9 @@ use crate::store::tcp::cpu_contention;
 ///
 /// It pays over TCP as well, where a client sleeps until it is answered. One that asked again and
 /// again got 41,000 to 44,000 answers a second on an idle machine of two cores, 12,000 from a
-/// server that sleeps at once and as many from PyTorch's; 56,000, 48,000 and 45,000 where client
-/// and server shared a core; 47,000, 52,000 and 52,000 where somebody else computed on one of them.
+/// server that sleeps immediately and as many from PyTorch's; 56,000, 48,000 and 45,000 where
+/// client and server shared a core; 47,000, 52,000 and 52,000 where somebody else computed on one
+/// of them.
 const POLL_LIMIT: Duration = Duration::from_micros(50);
 
 /// Whether there was a request lately.

@@ -62,7 +62,7 @@ struct Client {
     waker: RefCell<Waker>,
 }
 
-/// What arrived from a client and is not carried out yet.
+/// What arrived from a client and is not run yet.
 #[derive(Debug, Default)]
 struct Input {
     decoder: Decoder,
@@ -160,7 +160,7 @@ impl Host {
             Err(End::Io(error)) => tracing::debug!("TCPStore lost a connection: {error}"),
             Err(End::Malformed(why)) => tracing::warn!("TCPStore closes a connection: {why}"),
             Err(End::Refused(Refusal::NotANumber)) => {
-                tracing::debug!("TCPStore closes a connection: it adds to what is no number");
+                tracing::debug!("TCPStore closes a connection: it adds to what is not a number");
             }
             Err(End::Refused(Refusal::Full)) => {
                 tracing::warn!("TCPStore closes a connection: {MAX_STORED_BYTES} bytes are stored");
@@ -178,7 +178,7 @@ impl Host {
         self.tell_woken(Some(id));
     }
 
-    /// Reads, carries out and answers; returns after the first frame if `greeting`.
+    /// Reads, runs and answers; returns after the first frame if `greeting`.
     async fn exchange(
         &self,
         client: &Client,
@@ -211,10 +211,10 @@ impl Host {
         }
     }
 
-    /// Carries out the requests that `received` completes.
+    /// Runs the requests that `received` completes.
     fn take(&self, client: &Client, input: &mut Input, received: &[u8]) -> Result<(), End> {
         if input.pending.is_empty() {
-            let used = self.carry_out(client, input, received)?;
+            let used = self.execute(client, input, received)?;
             input.pending.extend_from_slice(&received[used..]);
             return Ok(());
         }
@@ -223,15 +223,15 @@ impl Host {
             return Ok(());
         }
         let mut pending = std::mem::take(&mut input.pending);
-        let used = self.carry_out(client, input, &pending)?;
+        let used = self.execute(client, input, &pending)?;
         pending.drain(..used);
         pending.shrink_to(READ_BYTES);
         input.pending = pending;
         Ok(())
     }
 
-    /// Carries out the requests at the front of `bytes`; how many bytes they took.
-    fn carry_out(&self, client: &Client, input: &mut Input, bytes: &[u8]) -> Result<usize, End> {
+    /// Runs the requests at the front of `bytes`; how many bytes they took.
+    fn execute(&self, client: &Client, input: &mut Input, bytes: &[u8]) -> Result<usize, End> {
         let mut at = 0;
         loop {
             input.paused = client.output.borrow().unsent_bytes() > HIGH_WATER_BYTES;
@@ -329,7 +329,7 @@ impl Host {
 
     /// One of what `client` can do next. Reads once and no more: a client that is quick to send
     /// again must not keep the others waiting, which tokio's budget for a task sees to (128 reads,
-    /// so 8 MiB). It is not made smaller: what a client sent before another one asks is carried out
+    /// so 8 MiB). It is not made smaller: what a client sent before another one asks is run
     /// before that, as far as the budget goes, and callers of `set`, which does not wait, count on
     /// it.
     fn poll_ready(

@@ -1,5 +1,5 @@
 //! The server's socket for clients of its own host, which costs half of what TCP costs. It is a
-//! Unix socket whose name is no file's, so that nothing is left when the process is killed; the
+//! Unix socket whose name is not a file's, so that nothing is left when the process is killed; the
 //! name is drawn by lot and told over TCP alone, so that nobody else can have taken it. Knows
 //! nothing of requests.
 

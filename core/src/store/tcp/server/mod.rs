@@ -300,7 +300,7 @@ fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
         .map_err(|error| {
             let why = format!(
                 "no address of '{host}' is known ({error}); \
-                an address of this host, or localhost, is expected"
+                expected an address of this host, or localhost"
             );
             io::Error::new(error.kind(), why)
         })?

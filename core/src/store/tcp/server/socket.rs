@@ -54,7 +54,7 @@ impl To {
         }
     }
 
-    /// Sends what the socket takes at once.
+    /// Sends what the socket takes immediately.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(half) => half.try_write(bytes),

@@ -1,4 +1,4 @@
-//! Stores that end while clients still talk to them: what was carried out is answered, and whoever
+//! Stores that end while clients still talk to them: what was run is answered, and whoever
 //! asks more hears why there is no answer.
 
 use std::net::TcpListener;

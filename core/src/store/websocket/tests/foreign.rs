@@ -22,7 +22,7 @@ fn answering(reply: &'static [u8]) -> u16 {
 
 #[test]
 fn a_store_without_a_websocket_side_is_named_as_such() {
-    // PyTorch's server closes a connection whose first byte is no request's.
+    // PyTorch's server closes a connection whose first byte is not a request's.
     let replies: [&[u8]; 3] =
         [b"", b"\x00\x00\x00\x00 what", b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"];
     for reply in replies {

@@ -86,7 +86,7 @@ struct Reader<F> {
     during: F,
     into: Option<Region>,
     believed: Vec<bool>,
-    /// What came that is no data.
+    /// What came that is not data.
     others: Vec<Kind>,
     lost: Vec<LossReason>,
 }
@@ -158,7 +158,7 @@ fn what_was_taken_back_is_not_read() {
         one.send(1, message(3, BYTES), Payload::Region(region.clone()));
         one.abandon();
         region.write(|bytes| bytes.fill(2));
-        assert!(region.is_unique(), "the sender has let go of it");
+        assert!(region.is_unique(), "the sender has released it");
         drop(one);
         let mut reader = Reader::new(|| {}, into);
         for _ in 0..TURNS {

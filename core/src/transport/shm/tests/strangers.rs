@@ -1,4 +1,4 @@
-//! Whoever finds the socket of a rank, and what it brings: files that are no segments, hellos of
+//! Whoever finds the socket of a rank, and what it brings: files that are not segments, hellos of
 //! other groups, nothing at all.
 
 use rustix::fs::{MemfdFlags, memfd_create};

@@ -22,14 +22,14 @@ use crate::{Error, Result};
 pub struct NativeDialer;
 
 impl Dialer for NativeDialer {
-    /// A host's name that is no address is looked up, which may block.
+    /// A host's name that is not an address is looked up, which may block.
     fn dial(&self, url: &str) -> Result<Box<dyn Socket>> {
         let wrong = |why: &dyn std::fmt::Display| Error::InvalidArgument {
             message: format!("cannot open a WebSocket to '{url}': {why}"),
         };
         let request = url.into_client_request().map_err(|error| wrong(&error))?;
         if request.uri().scheme_str() != Some("ws") {
-            return Err(wrong(&"a URL that begins with ws:// is expected"));
+            return Err(wrong(&"expected a URL that begins with ws://"));
         }
         let host = request.uri().host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');

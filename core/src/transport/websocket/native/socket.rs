@@ -235,7 +235,7 @@ impl NativeSocket {
                 Message::Binary(packet) => SocketEvent::Packet(packet),
                 Message::Ping(_) | Message::Pong(_) => SocketEvent::Alive,
                 Message::Text(_) => {
-                    let why = "text came where only binary messages are expected";
+                    let why = "a text message came where only binary ones are expected";
                     self.accuse(close_code::UNSUPPORTED, &why);
                     return None;
                 }
@@ -322,7 +322,7 @@ impl Socket for NativeSocket {
             Stage::Connecting(_) => true,
             Stage::Dialing(dialing) => dialing.get_ref().get_ref().is_full,
             Stage::Accepting(accepting) => accepting.get_ref().get_ref().is_full,
-            // There is something to tell at once.
+            // There is something to tell immediately.
             Stage::Opened(_) | Stage::Ended(_) => true,
             Stage::Open(_) => self.pending_bytes > 0,
             Stage::Lingering(_) => false,

@@ -17,7 +17,7 @@ use crate::wire::session::Message;
 const PART_BYTES: usize = 64 << 10;
 /// What a request costs beside its bytes.
 const REQUEST_BYTES: usize = 512;
-/// Most bytes of what waits to be carried out, or for keys: the longest request that makes sense, a
+/// Most bytes of what waits to be run, or for keys: the longest request that makes sense, a
 /// MULTI_GET behind a WAIT for the same keys, and half of another.
 pub(super) const MAX_WAITING_BYTES: usize = 3 * MAX_KEY_LIST_BYTES;
 
@@ -37,7 +37,7 @@ struct Request {
     client: ClientId,
     holder: Holder,
     decoder: Decoder,
-    /// What arrived and is not carried out.
+    /// What arrived and is not run.
     pending: Vec<u8>,
     /// There is no use in looking at `pending` before it has this many bytes.
     needed: usize,
@@ -56,11 +56,11 @@ struct Request {
 /// Why the session of a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is no request.
+    /// It is not a request.
     Malformed,
     /// There are more than [`MAX_REQUESTS`].
     TooMany,
-    /// They keep more than [`MAX_WAITING_BYTES`] before they are carried out.
+    /// They keep more than [`MAX_WAITING_BYTES`] before they are run.
     TooLong,
 }
 
@@ -133,7 +133,7 @@ impl Requests {
         request.is_ready = false;
         let bytes = request.output.unsent_bytes().min(PART_BYTES);
         let mut body = Vec::with_capacity(bytes);
-        // Copying to memory does not fail, and a full part is no error.
+        // Copying to memory does not fail, and a full part is not an error.
         let _ = request.output.flush(|from| {
             let taken = from.len().min(PART_BYTES - body.len());
             body.extend_from_slice(&from[..taken]);
@@ -218,7 +218,7 @@ impl Request {
         }
     }
 
-    /// Carries out what is there, up to a wait.
+    /// Runs what is there, up to a wait.
     fn run(&mut self, service: &mut Service) -> Result<(), Fault> {
         if !self.complete && self.pending.len() < self.needed {
             return Ok(());

@@ -80,7 +80,7 @@ pub(super) enum Fault {
     /// Too many requests at a time.
     #[error("more than {MAX_REQUESTS} requests at a time")]
     TooManyRequests,
-    /// Requests that are not carried out, as they are incomplete or wait, take too much memory.
+    /// Requests that are not run, as they are incomplete or wait, take too much memory.
     #[error("too many bytes of requests that wait")]
     TooLongRequests,
     /// A message for other ranks cannot be read, or is not for this pipe.
@@ -433,7 +433,7 @@ impl Sessions {
         self.away.sessions()
     }
 
-    /// Carries out what the session received, unless it leaves too many answers unread.
+    /// Runs what the session received, unless it leaves too many answers unread.
     fn work(&mut self, number: u64, service: &mut Service) -> Result<(), Fault> {
         while let Some(peer) = self.peers.get_mut(&number)
             && peer.requests.unsent_bytes() <= HIGH_WATER_BYTES

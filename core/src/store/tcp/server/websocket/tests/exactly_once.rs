@@ -1,4 +1,4 @@
-//! Sockets break anywhere: no request is lost or carried out twice, no relayed chunk either.
+//! Sockets break anywhere: no request is lost or run twice, no relayed chunk either.
 
 use std::collections::BTreeSet;
 
