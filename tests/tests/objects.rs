@@ -93,7 +93,7 @@ fn an_object_that_cannot_be_encoded_raises_on_every_rank() {
             0 => group.send_object(&5u32, 1).unwrap(),
             1 => {
                 let error = group.recv_object::<String>(None).unwrap_err();
-                assert!(error.to_string().contains("the object of rank 0 is no"), "{error}");
+                assert!(error.to_string().contains("the object of rank 0 is not a"), "{error}");
             }
             _ => {}
         }

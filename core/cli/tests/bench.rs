@@ -203,7 +203,7 @@ fn ranks_that_fail_are_quoted() {
 #[test]
 fn wrong_command_lines_are_refused() {
     for (words, advice) in [
-        ("allredcue", "there are allreduce"),
+        ("allredcue", "expected one of allreduce"),
         ("allreduce,", "`allreduce,`: an operation is missing"),
         ("-a rign", "one_shot"),
         ("-n -1", "-1 is not in 1..=120"),

@@ -184,7 +184,7 @@ fn without_torch_it_is_said_how_to_get_it() {
     assert_eq!(report["missing"].as_array().unwrap().len(), 1);
     let output = bench("store --operations got").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("there are set, get, add"));
+    assert!(text(&output.stderr).contains("expected one of set, get, add"));
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn starts_are_measured_from_both_beginnings() {
 fn starts_that_make_no_sense_are_refused() {
     for (words, said) in [
         ("start --against memcpy", "nothing to start"),
-        ("start --against glo", "there are gloo"),
-        ("start -l java", "there are rust, python, node"),
+        ("start --against glo", "expected one of gloo"),
+        ("start -l java", "expected one of rust, python, node"),
     ] {
         let output = bench(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words}");

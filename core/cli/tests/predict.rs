@@ -87,7 +87,7 @@ fn every_collective_of_many_ranks_has_a_table_and_a_curve() {
 fn wrong_command_lines_are_refused() {
     for (words, advice) in [
         ("allreduce", "--ranks"),
-        ("all_reduce -n 8", "there are allreduce"),
+        ("all_reduce -n 8", "expected one of allreduce"),
         ("allreduce -n 0", "--ranks"),
         ("allreduce -n 8 -a rign", "it has one_shot"),
         ("allreduce -n 100000 --run", "up to 16384"),

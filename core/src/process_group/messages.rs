@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{FAST_PATH_BYTES, Backend, Direction, Envelope, IssuedOperation, Transfer};
+use crate::backend::{Backend, Direction, Envelope, FAST_PATH_BYTES, IssuedOperation, Transfer};
 use crate::completion::WaitIntent;
 use crate::{Error, Region, Result, Tensor, Work};
 

@@ -245,7 +245,7 @@ mod tests {
         );
         assert_eq!(
             message("all_reduce=ring"),
-            "there is no collective `all_reduce`; there are allreduce, reduce, broadcast, \
+            "there is no collective `all_reduce`; expected one of allreduce, reduce, broadcast, \
              allgather, gather, scatter, reduce_scatter, alltoall, barrier"
         );
         assert_eq!(message("ring"), "`ring` is not of the form `collective=algorithm`");

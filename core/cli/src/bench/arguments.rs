@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn wrong_lines_are_refused_with_advice() {
         let wrong = |line: &str| benchmark(line).unwrap_err();
-        assert!(wrong("allredcue").contains("there are allreduce"));
+        assert!(wrong("allredcue").contains("expected one of allreduce"));
         assert!(wrong("allreduce -a rign").contains("one_shot"));
         assert!(wrong("sendrecv -a ring").contains("nothing"));
         assert!(wrong("allreduce,").contains("missing before or behind a comma"));

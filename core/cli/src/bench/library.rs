@@ -88,7 +88,7 @@ impl CallStyle {
         match name {
             "ordinary" => Ok(CallStyle::Ordinary),
             "prepared" => Ok(CallStyle::Prepared),
-            _ => Err(format!("there is no `{name}` call; there are ordinary, prepared")),
+            _ => Err(format!("there is no `{name}` call; expected ordinary or prepared")),
         }
     }
 }

@@ -305,7 +305,7 @@ mod tests {
     fn wrong_lines_are_refused_with_advice() {
         for (line, advice) in [
             ("allreduce -n 8 -t 3x3", "has 9 ranks, but --ranks is 8"),
-            ("all_reduce -n 8", "there are allreduce"),
+            ("all_reduce -n 8", "expected one of allreduce"),
             ("allreduce -n 8 -t 8", "as 8x512"),
             ("allreduce -n 0", "--ranks"),
             ("allreduce -n 8 -b many", "no size"),

@@ -51,9 +51,8 @@ fn choose(
     let entries: Vec<&str> =
         rest.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
     if let Some(entry) = entries.iter().find(|entry| entry.starts_with('^')) {
-        let why = format!(
-            "`{entry}` is not a name of an interface; write `^` once, in front of the whole list"
-        );
+        let why =
+            format!("`{entry}` is not an interface; write `^` once, in front of the whole list");
         return Err(none(variable, list, &why, interfaces));
     }
     let of = |entry: &&str| -> Vec<&Interface> {
@@ -67,7 +66,12 @@ fn choose(
         in_order(interfaces.iter().filter(taken).collect(), toward)
     } else {
         if let Some(entry) = entries.iter().find(|entry| of(entry).is_empty()) {
-            return Err(none(variable, list, &format!("`{entry}` is none"), interfaces));
+            return Err(none(
+                variable,
+                list,
+                &format!("`{entry}` is not an interface of this host"),
+                interfaces,
+            ));
         }
         entries.iter().flat_map(|entry| in_order(of(entry), toward)).collect()
     };
@@ -107,8 +111,7 @@ fn none(variable: Variable, list: &str, why: &str, interfaces: &[Interface]) -> 
         interfaces.iter().map(|one| format!("{} ({})", one.name, one.address)).collect();
     Error::Rendezvous {
         message: format!(
-            "environment variable {variable} is '{list}', but of this host's network interfaces \
-             that are up {why}; expected one of {}",
+            "environment variable {variable} is '{list}': {why}; expected one of {}",
             known.join(", ")
         ),
     }
@@ -172,15 +175,19 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error_that_says_what_is() {
         for (variable, list, why) in [
-            (OURS, "ib0", "`ib0` is none; there are lo (127.0.0.1), lo (::1), eth0"),
-            (GLOO, "eth", "`eth` is none"),
-            (OURS, "eth0,10.0.0.9", "`10.0.0.9` is none"),
+            (
+                OURS,
+                "ib0",
+                "`ib0` is not an interface of this host; expected one of lo (127.0.0.1), lo (::1), eth0",
+            ),
+            (GLOO, "eth", "`eth` is not an interface"),
+            (OURS, "eth0,10.0.0.9", "`10.0.0.9` is not an interface"),
             (OURS, "^eth,docker", "nothing is left"),
             (OURS, ",", "nothing is left"),
             (
                 OURS,
                 "eth,^eth01",
-                "`^eth01` is not a name of an interface; write `^` once, in front of the whole list",
+                "`^eth01` is not an interface; write `^` once, in front of the whole list",
             ),
             (OURS, "^eth01,^docker", "`^docker` is none"),
         ] {

@@ -139,7 +139,7 @@ enum Completeness {
 fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
-            format!("there is no request `{name}`; there are set, get, add, wait, set+get")
+            format!("there is no request `{name}`; expected one of set, get, add, wait, set+get")
         })
     };
     let operations: Vec<Operation> =
