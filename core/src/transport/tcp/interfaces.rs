@@ -178,7 +178,8 @@ mod tests {
             (
                 OURS,
                 "ib0",
-                "`ib0` is not an interface of this host; expected one of lo (127.0.0.1), lo (::1), eth0",
+                "`ib0` is not an interface of this host; expected one of lo (127.0.0.1), lo (::1), \
+                 eth0",
             ),
             (GLOO, "eth", "`eth` is not an interface"),
             (OURS, "eth0,10.0.0.9", "`10.0.0.9` is not an interface"),
