@@ -74,11 +74,7 @@ impl RankClaim {
                 Attempt::Taken(claim) => match claim.check_run(met).await? {
                     Run::Ours => return Ok(claim),
                     Run::Over => claim.supersede().await?,
-                    Run::Others(why) => {
-                        claim.tell(&why).await?;
-                        claim.release().await?;
-                        return Err(Error::Rendezvous { message: why });
-                    }
+                    Run::Others(why) => return Err(claim.withdraw(why).await),
                 },
                 Attempt::Occupied(claim) => match patience.slice(PAUSE) {
                     Ok(pause) => {
@@ -87,9 +83,7 @@ impl RankClaim {
                     }
                     Err(_) => {
                         let why = claim.occupied(met).await?;
-                        claim.tell(&why).await?;
-                        claim.release().await?;
-                        return Err(Error::Rendezvous { message: why });
+                        return Err(claim.withdraw(why).await);
                     }
                 },
             }
@@ -153,9 +147,18 @@ impl RankClaim {
         self.abandon().await
     }
 
-    /// Tells those who wait for this generation to be complete why that will not be.
-    async fn tell(&self, why: &str) -> Result<()> {
-        join::end_join(&self.group_store(), &self.name, why).await
+    /// Tells those who wait for this generation to be complete why that will not be, and leaves it:
+    /// the error to return.
+    async fn withdraw(&self, why: String) -> Error {
+        let told = async {
+            join::end_join(&self.group_store(), &self.name, &why).await?;
+            self.release().await
+        };
+        if let Err(error) = told.await {
+            // The host may end the store as soon as it was told; the reason is known here.
+            tracing::debug!(%error, "the store ended while a rank left it");
+        }
+        Error::Rendezvous { message: why }
     }
 
     /// Whose run this generation is of; ours if nobody has said so, or if this rank does not know
