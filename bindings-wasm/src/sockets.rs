@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use js_sys::{ArrayBuffer, Uint8Array};
-use polyrank::transport::websocket::{Closed, Dialer, Socket, SocketEvent, close_code};
+use polyrank::transport::websocket::{Dialer, Socket, SocketClose, SocketEvent, close_code};
 use polyrank::{Error, Result};
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
@@ -70,7 +70,7 @@ impl OpenSocket {
         let events = inbox.clone();
         let on_close = Closure::<dyn Fn(CloseEvent)>::new(move |close: CloseEvent| {
             let (clean, code, reason) = (close.was_clean(), close.code(), close.reason());
-            note(&events, SocketEvent::Closed(Closed { clean, code, reason }));
+            note(&events, SocketEvent::Closed(SocketClose { clean, code, reason }));
         });
         socket.set_onopen(Some(on_open.as_ref().unchecked_ref()));
         socket.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
@@ -83,7 +83,7 @@ impl OpenSocket {
 fn received(data: &JsValue) -> SocketEvent {
     match data.dyn_ref::<ArrayBuffer>() {
         Some(buffer) => SocketEvent::Packet(Bytes::from(Uint8Array::new(buffer).to_vec())),
-        None => SocketEvent::Closed(Closed {
+        None => SocketEvent::Closed(SocketClose {
             clean: false,
             code: close_code::UNSUPPORTED,
             reason: "the server sent a text message".to_owned(),

@@ -36,7 +36,7 @@ pub(super) fn constant(
         (LiteralKind::EmptySequence, Type::Sequence(_)) => Constant::EmptySequence,
         (LiteralKind::EmptyDictionary, Type::Dictionary(_)) => Constant::EmptyDictionary,
         _ => {
-            let message = format!("this default is no {}", described(ty));
+            let message = format!("this default is not a {}", described(ty));
             builder.report(Rule::DefaultType, literal.span, message, advice(ty));
             return None;
         }
@@ -60,7 +60,7 @@ fn name(
         _ => return None,
     };
     if !names.iter().any(|name| name == value) {
-        let message = format!("\"{value}\" is no {}", described(ty));
+        let message = format!("\"{value}\" is not a {}", described(ty));
         let advice = format!("it has {}", names.join(", "));
         builder.report(Rule::DefaultType, literal.span, message, &advice);
         return None;

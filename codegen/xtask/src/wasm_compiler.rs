@@ -1,5 +1,5 @@
-//! The compiler of the browser package: rustup's where it has the target, else Debian's, which brings
-//! no standard library but its sources. Knows nothing of what is compiled.
+//! The compiler of the browser package: rustup's where it has the target, else Debian's, which
+//! brings no standard library but its sources. Knows nothing of what is compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inspect::{Numbered, decode, encode, first_difference};
+use super::inspect::{NumberedFingerprint, decode, encode, first_difference};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::executor::Driver;
@@ -47,7 +47,7 @@ impl Departure<'_> {
         }
     }
 
-    async fn meet(&self, ours: &[Numbered], until: Instant) -> Result<()> {
+    async fn meet(&self, ours: &[NumberedFingerprint], until: Instant) -> Result<()> {
         let verdict = self.key("verdict");
         let own = [&self.rank.to_le_bytes()[..], &encode(ours)].concat();
         let first = self.store.compare_set_async(&self.key("first"), b"", &own).await?;

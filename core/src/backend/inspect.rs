@@ -7,7 +7,7 @@ use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::Fingerprint;
 
 /// An operation's number, and what it is.
-pub(super) type Numbered = (u64, Fingerprint);
+pub(super) type NumberedFingerprint = (u64, Fingerprint);
 
 /// Bytes of one published operation: the number and the fingerprint.
 const RECORD_BYTES: usize = 8 + Fingerprint::BYTES;
@@ -30,7 +30,7 @@ pub(super) async fn compare(
     store: &dyn Store,
     place: &str,
     (rank, size): (u32, u32),
-    ours: &[Numbered],
+    ours: &[NumberedFingerprint],
 ) -> Result<Comparison> {
     let key = |rank: u32| format!("{place}/{rank}");
     store.set_async(&key(rank), &encode(ours)).await?;
@@ -54,9 +54,9 @@ pub(super) async fn compare(
 /// The first number under which two ranks ran different operations.
 pub(super) fn first_difference(
     rank: u32,
-    ours: &[Numbered],
+    ours: &[NumberedFingerprint],
     other: u32,
-    theirs: &[Numbered],
+    theirs: &[NumberedFingerprint],
 ) -> Option<Abort> {
     let side = |rank, fingerprint| Side { rank, fingerprint, message_bytes: None };
     ours.iter()
@@ -72,7 +72,7 @@ pub(super) fn first_difference(
 }
 
 /// The bytes that are published.
-pub(super) fn encode(operations: &[Numbered]) -> Vec<u8> {
+pub(super) fn encode(operations: &[NumberedFingerprint]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(operations.len() * RECORD_BYTES);
     for (sequence, fingerprint) in operations {
         bytes.extend_from_slice(&sequence.to_le_bytes());
@@ -82,7 +82,7 @@ pub(super) fn encode(operations: &[Numbered]) -> Vec<u8> {
 }
 
 /// Reads what [`encode`] wrote, as far as it can be that.
-pub(super) fn decode(bytes: &[u8]) -> Vec<Numbered> {
+pub(super) fn decode(bytes: &[u8]) -> Vec<NumberedFingerprint> {
     bytes
         .as_chunks::<RECORD_BYTES>()
         .0
@@ -102,7 +102,12 @@ mod tests {
     use crate::blocking::block_on;
     use crate::store::HashStore;
 
-    fn compare(store: &dyn Store, rank: u32, size: u32, ours: &[Numbered]) -> Result<Comparison> {
+    fn compare(
+        store: &dyn Store,
+        rank: u32,
+        size: u32,
+        ours: &[NumberedFingerprint],
+    ) -> Result<Comparison> {
         block_on(super::compare(store, "stalled", (rank, size), ours))
     }
 

@@ -118,7 +118,7 @@ impl StallInspector {
         self.lock().take_if(|next| now >= *next).map(|_| Look { inspector: self, began: now })
     }
 
-    async fn compare(&self, history: &[inspect::Numbered]) -> Result<Comparison> {
+    async fn compare(&self, history: &[inspect::NumberedFingerprint]) -> Result<Comparison> {
         inspect::compare(&*self.store(), "stalled", (self.rank, self.size), history).await
     }
 

@@ -1,5 +1,5 @@
 //! A communicator: one rank's handle on the ranks of a group, on one device, with the stream on
-//! which its operations run. Knows no operation, and no store but by the ear that it asks.
+//! which its operations run. Knows no operation, and no store but by the watch that it asks.
 
 #![allow(unsafe_code)]
 

@@ -12,7 +12,7 @@ use super::attempts::{Attempt, Attempts, ServerState};
 use super::client::Client;
 use crate::clock::Instant;
 use crate::transport::websocket::{
-    Beat, Closed, Dialer, Heartbeat, Socket, SocketEvent, close_code,
+    Beat, Dialer, Heartbeat, Socket, SocketClose, SocketEvent, close_code,
 };
 use crate::wire::session::DEFAULT_WINDOW_BYTES;
 
@@ -151,7 +151,7 @@ impl ClientConnection {
             Beat::NotDue => {}
             Beat::Silent if self.client.is_open() => {
                 let reason = Heartbeat::silence();
-                self.closed(&Closed { clean: false, code: close_code::ABNORMAL, reason }, now);
+                self.closed(&SocketClose { clean: false, code: close_code::ABNORMAL, reason }, now);
             }
             Beat::Due | Beat::Silent => self.client.acknowledge(),
         }
@@ -175,8 +175,8 @@ impl ClientConnection {
         }
     }
 
-    fn closed(&mut self, closed: &Closed, now: Instant) {
-        let Closed { code, reason, .. } = closed;
+    fn closed(&mut self, closed: &SocketClose, now: Instant) {
+        let SocketClose { code, reason, .. } = closed;
         self.socket = None;
         self.client.detach();
         let said = if reason.is_empty() { format!("code {code}") } else { reason.clone() };

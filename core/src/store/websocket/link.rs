@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use super::bell::Bells;
 use super::pipes::Pipes;
 use crate::wire::channel::{RELAY_CHANNEL, STORE_CHANNEL, StoreFlag, StoreHeader};
-use crate::wire::session::{Message, Packet, Received, Session, Violation};
+use crate::wire::session::{Message, Packet, PacketEffect, Session, Violation};
 
 /// Bytes of a request in one message.
 const PART_BYTES: usize = 64 << 10;
@@ -150,7 +150,7 @@ impl Link {
 
     /// Reads a packet that the socket brought.
     pub(super) fn receive(&mut self, packet: Vec<u8>) -> Result<(), Violation> {
-        if self.session.receive(packet)? == Received::Welcome {
+        if self.session.receive(packet)? == PacketEffect::Welcome {
             self.woken.append(&mut self.opening);
         }
         while let Some(message) = self.session.take() {

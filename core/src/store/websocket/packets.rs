@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::measured::TooMuch;
 use crate::clock::Instant;
-use crate::transport::websocket::{Beat, Closed, Heartbeat, close_code};
+use crate::transport::websocket::{Beat, Heartbeat, SocketClose, close_code};
 use crate::wire::session::Packet;
 
 /// Packets that one socket moves before another gets its turn.
@@ -46,7 +46,7 @@ pub(in crate::store) trait Packets {
 #[derive(Debug)]
 pub(in crate::store) enum Ended<F> {
     /// The other side closed it.
-    Closed(Closed),
+    Closed(SocketClose),
     /// It broke, or is silent.
     Lost(String),
     /// The other side broke a rule of sockets: the code to close it with, and why.
@@ -146,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PacketSocket<S> {
                 Ok(Message::Close(frame)) => {
                     let code = frame.as_ref().map_or(close_code::NO_STATUS, |it| it.code.into());
                     let reason = frame.map_or(String::new(), |frame| frame.reason.to_string());
-                    Err(Ended::Closed(Closed { clean: true, code, reason }))
+                    Err(Ended::Closed(SocketClose { clean: true, code, reason }))
                 }
                 Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => {
                     Err(Ended::Refused(1009, "the message is longer than a packet may be"))

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use super::client::Client;
 use super::connect::Stream;
 use super::packets::{Ended, PacketSocket, Packets};
-use crate::transport::websocket::Closed;
+use crate::transport::websocket::SocketClose;
 use crate::wire::session::{Packet, Violation};
 
 /// How long the last words may take.
@@ -98,7 +98,7 @@ where
 fn meaning(ended: Ended<Violation>, welcomed: bool) -> End {
     match ended {
         Ended::Closed(closed) => {
-            let Closed { code, reason, .. } = &closed;
+            let SocketClose { code, reason, .. } = &closed;
             if closed.is_final(welcomed) {
                 End::Closed(format!("the store's server closed the connection ({code}): {reason}"))
             } else {

@@ -190,7 +190,7 @@ mod tests {
                 "eth,^eth01",
                 "`^eth01` is not an interface; write `^` once, in front of the whole list",
             ),
-            (OURS, "^eth01,^docker", "`^docker` is none"),
+            (OURS, "^eth01,^docker", "`^docker` is not an interface"),
         ] {
             let error = chosen(variable, list, "10.0.0.1").unwrap_err();
             assert!(error.contains(variable.name()) && error.contains(why), "{error}");

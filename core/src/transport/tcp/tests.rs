@@ -384,7 +384,7 @@ fn a_foreign_listener_is_no_peer() {
     world.connect(0, 1);
     let losses = losses(&mut world);
     let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
-    assert!(why.contains("no polyrank rank") && why.contains(&address.to_string()), "{why}");
+    assert!(why.contains("not a polyrank rank") && why.contains(&address.to_string()), "{why}");
     drop(TcpStream::connect(address));
     foreign.join().unwrap();
 }

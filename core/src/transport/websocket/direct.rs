@@ -13,10 +13,12 @@ use bytes::Bytes;
 use super::heartbeat::{Beat, Heartbeat};
 use super::pipe::{Pipe, PipeState};
 use super::redial::Redial;
-use super::socket::{Closed, Dialer, Socket, SocketEvent, close_code};
+use super::socket::{Dialer, Socket, SocketClose, SocketEvent, close_code};
 use crate::clock::Instant;
 use crate::transport::{Interest, LossReason};
-use crate::wire::session::{HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, Received, Session};
+use crate::wire::session::{
+    HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, PacketEffect, Session,
+};
 
 /// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
 /// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
@@ -180,8 +182,8 @@ impl DirectPipe {
                 SocketEvent::Opened => self.session.attach(),
                 SocketEvent::Alive => self.sign_came(),
                 SocketEvent::Packet(packet) => match self.session.receive(packet.into()) {
-                    Ok(Received::Welcome) => self.connected(now),
-                    Ok(Received::Message | Received::Ack | Received::Alive) => {}
+                    Ok(PacketEffect::Welcome) => self.connected(now),
+                    Ok(PacketEffect::Message | PacketEffect::Ack | PacketEffect::Alive) => {}
                     Err(violation) => {
                         self.accuse(violation.close_code(), &violation.to_string());
                     }
@@ -242,8 +244,8 @@ impl DirectPipe {
         self.closing = Some(CloseProgress::Said);
     }
 
-    fn socket_closed(&mut self, closed: Closed, now: Instant) {
-        let Closed { clean, code, reason } = closed;
+    fn socket_closed(&mut self, closed: SocketClose, now: Instant) {
+        let SocketClose { clean, code, reason } = closed;
         let code = close_code::meaning(code);
         if self.closing.is_some() {
             self.end(LossReason::Goodbye);
@@ -259,7 +261,7 @@ impl DirectPipe {
             code => format!("its WebSocket was closed with code {code}{says}"),
         };
         // A page that gives a socket up says so with the code of a broken one, and comes back; what
-        // a proxy says of itself (see `Closed::is_final`) is not the other side's word.
+        // a proxy says of itself (see `SocketClose::is_final`) is not the other side's word.
         let passing = matches!(self.end, End::Client(_)) && (1011..=1014).contains(&code);
         let broke = !clean || code == close_code::ABNORMAL || passing;
         match code {

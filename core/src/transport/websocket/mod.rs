@@ -23,7 +23,9 @@ pub(crate) use self::heartbeat::{Beat, Heartbeat};
 pub use self::native::NativeDialer;
 pub use self::pipe::{Acceptor, MAX_CHUNK_BYTES, Pipe, PipeState, Relay};
 pub use self::reception::{ReceptionOptions, Source};
-pub use self::socket::{Closed, Dialer, Socket, SocketEvent, close_code, dialer, install_dialer};
+pub use self::socket::{
+    Dialer, Socket, SocketClose, SocketEvent, close_code, dialer, install_dialer,
+};
 pub use self::transport::{Options, Route, WebSocketTransport};
 
 use std::sync::Arc;

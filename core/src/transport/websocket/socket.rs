@@ -47,12 +47,12 @@ pub enum SocketEvent {
     /// The other side showed that it is there (a pong), but said nothing.
     Alive,
     /// It is over; told once, last. What had not left is lost.
-    Closed(Closed),
+    Closed(SocketClose),
 }
 
 /// How a socket ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct SocketClose {
     /// Whether the closing handshake took place.
     pub clean: bool,
     /// One of [`close_code`], or another.
@@ -61,7 +61,7 @@ pub struct Closed {
     pub reason: String,
 }
 
-impl Closed {
+impl SocketClose {
     /// Whether a client of the store's server gives its session up, natively and in browsers: the
     /// server closed the socket for a reason that would be the same next time, and said so by a
     /// code of its own. What a proxy says that goes away, restarts or is overloaded (1001, 1011 to
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn is_final(clean: bool, code: u16) -> bool {
-        Closed { clean, code, reason: String::new() }.is_final(true)
+        SocketClose { clean, code, reason: String::new() }.is_final(true)
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_server_that_ended_before_it_took_a_client_is_followed_by_another() {
         for code in [1000, 1002, 1008] {
-            let closed = Closed { clean: true, code, reason: String::new() };
+            let closed = SocketClose { clean: true, code, reason: String::new() };
             assert_eq!(closed.is_final(false), code != 1000, "{code}");
         }
     }

@@ -103,7 +103,7 @@ enum Socket {
 
 /// What a packet brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum PacketEffect {
     /// The session goes on, or begins; a client may tell its user.
     Welcome,
     /// A message, for [`Session::take`].
@@ -242,7 +242,7 @@ impl Session {
     ///
     /// # Errors
     /// The session is over: the other side, or something between, does not follow the protocol.
-    pub fn receive(&mut self, packet: Vec<u8>) -> Result<Received, Violation> {
+    pub fn receive(&mut self, packet: Vec<u8>) -> Result<PacketEffect, Violation> {
         match (decode(packet).ok_or(Violation::Malformed)?, self.socket) {
             (DecodedPacket::Welcome(welcome), Socket::Opening) => self.welcomed(&welcome),
             (DecodedPacket::Data { number, taken, message }, Socket::Open) => {
@@ -257,18 +257,18 @@ impl Session {
                 }
                 self.received = number;
                 self.inbox.push_back(message);
-                Ok(Received::Message)
+                Ok(PacketEffect::Message)
             }
             (DecodedPacket::Ack { taken }, Socket::Open) => {
                 if self.acknowledged(taken)? {
-                    return Ok(Received::Ack);
+                    return Ok(PacketEffect::Ack);
                 }
                 self.idle_acks += 1;
                 // A server is not asked to come, and a client may have slept for long.
                 if matches!(self.side, Side::Server { .. }) && self.idle_acks > MAX_IDLE_ACKS {
                     return Err(Violation::Idle);
                 }
-                Ok(Received::Alive)
+                Ok(PacketEffect::Alive)
             }
             _ => Err(Violation::Malformed),
         }
@@ -423,7 +423,7 @@ impl Session {
         Ok(())
     }
 
-    fn welcomed(&mut self, welcome: &Welcome) -> Result<Received, Violation> {
+    fn welcomed(&mut self, welcome: &Welcome) -> Result<PacketEffect, Violation> {
         if welcome.version != SESSION_VERSION {
             return Err(Violation::Version { version: welcome.version });
         }
@@ -439,7 +439,7 @@ impl Session {
         self.side = Side::Client { token, grace_ms, number };
         self.peer_window = welcome.window_bytes as usize;
         self.opened();
-        Ok(Received::Welcome)
+        Ok(PacketEffect::Welcome)
     }
 
     fn opened(&mut self) {

@@ -199,7 +199,7 @@ fn pair() -> (Session, Session) {
     let hello = Hello::decode(client.next_packet().unwrap().as_ref()).unwrap();
     let mut server = Session::accept(&hello, TOKEN, 5, MIN_WINDOW_BYTES, 9).unwrap();
     let welcome = server.next_packet().unwrap().as_ref().to_vec();
-    assert_eq!(client.receive(welcome), Ok(Received::Welcome));
+    assert_eq!(client.receive(welcome), Ok(PacketEffect::Welcome));
     assert_eq!((client.number(), client.grace_ms(), client.token()), (5, 9, TOKEN));
     (client, server)
 }
@@ -270,7 +270,7 @@ fn what_must_not_come_ends_the_session() {
     assert_eq!(server.receive(hello.encode().as_ref().to_vec()), Err(Violation::Malformed));
     assert_eq!(server.receive(vec![0; 24]), Err(Violation::Malformed));
     assert_eq!(server.receive(Vec::new()), Err(Violation::Malformed));
-    assert_eq!(server.receive(data(1, 0)), Ok(Received::Message));
+    assert_eq!(server.receive(data(1, 0)), Ok(PacketEffect::Message));
     assert_eq!(server.receive(data(1, 0)), Err(Violation::Number { number: 1, expected: 2 }));
     client.detach();
     assert_eq!(client.receive(data(1, 0)), Err(Violation::Malformed));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::Result;
 use crate::clock::Instant;
 use crate::store::websocket::{Client, ClientConnection, ConnectionUse};
-use crate::transport::websocket::{Closed, Dialer, Socket, SocketEvent, close_code};
+use crate::transport::websocket::{Dialer, Socket, SocketClose, SocketEvent, close_code};
 use crate::wire::session::{Hello, ResumeToken, Session};
 
 const GRACE_MS: u32 = 5000;
@@ -93,7 +93,7 @@ impl Socket for MemorySocket {
 
 fn lost() -> SocketEvent {
     let (clean, code, reason) = (false, close_code::ABNORMAL, String::new());
-    SocketEvent::Closed(Closed { clean, code, reason })
+    SocketEvent::Closed(SocketClose { clean, code, reason })
 }
 
 /// A connection, its server, and the time.

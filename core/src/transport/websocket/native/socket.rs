@@ -15,7 +15,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{ClientHandshake, Error, Message, ServerHandshake, WebSocket};
 
-use super::super::socket::{Closed, Socket, SocketEvent, close_code};
+use super::super::socket::{Socket, SocketClose, SocketEvent, close_code};
 use super::connect::PendingConnect;
 use super::wire::BufferedSocket;
 use crate::clock::Instant;
@@ -58,7 +58,7 @@ enum Stage {
     /// The other side was told what it did; what it still sends is dropped until it has heard.
     Lingering(LingeringSocket),
     /// It is over, and nobody was told yet.
-    Ended(Closed),
+    Ended(SocketClose),
     Over,
 }
 
@@ -66,7 +66,7 @@ enum Stage {
 /// still come would be a reset, which overtakes the reason.
 struct LingeringSocket {
     socket: Box<WebSocket<BufferedSocket>>,
-    closed: Closed,
+    closed: SocketClose,
     until: Instant,
     left_bytes: usize,
 }
@@ -173,7 +173,7 @@ impl NativeSocket {
     fn fail(&mut self, error: Error) {
         let closed = match error {
             Error::ConnectionClosed | Error::AlreadyClosed => {
-                Closed { clean: true, code: close_code::NORMAL, reason: String::new() }
+                SocketClose { clean: true, code: close_code::NORMAL, reason: String::new() }
             }
             Error::Capacity(_) => return self.accuse(close_code::TOO_BIG, &error),
             Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
@@ -198,7 +198,7 @@ impl NativeSocket {
                 // Whatever becomes of it, this is the end.
                 let _ = socket.close(Some(frame(code, &reason)));
                 socket.get_mut().end_writing();
-                let closed = Closed { clean: true, code, reason };
+                let closed = SocketClose { clean: true, code, reason };
                 let until = Instant::now() + LINGER;
                 Stage::Lingering(LingeringSocket {
                     socket,
@@ -207,7 +207,7 @@ impl NativeSocket {
                     left_bytes: LINGER_BYTES,
                 })
             }
-            _ => Stage::Ended(Closed { clean: true, code, reason }),
+            _ => Stage::Ended(SocketClose { clean: true, code, reason }),
         };
     }
 
@@ -245,7 +245,7 @@ impl NativeSocket {
                     self.stage = Stage::Over;
                     let code = frame.as_ref().map_or(close_code::NO_STATUS, |it| it.code.into());
                     let reason = frame.map_or(String::new(), |frame| frame.reason.to_string());
-                    SocketEvent::Closed(Closed { clean: true, code, reason })
+                    SocketEvent::Closed(SocketClose { clean: true, code, reason })
                 }
                 Message::Frame(_) => continue,
             });
@@ -367,8 +367,8 @@ fn dialing<T>(
     }
 }
 
-fn broken(reason: String) -> Closed {
-    Closed { clean: false, code: close_code::ABNORMAL, reason }
+fn broken(reason: String) -> SocketClose {
+    SocketClose { clean: false, code: close_code::ABNORMAL, reason }
 }
 
 fn frame(code: u16, reason: &str) -> CloseFrame {

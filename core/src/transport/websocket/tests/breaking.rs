@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::super::{Closed, Dialer, NativeDialer, Options, Socket, SocketEvent, close_code};
+use super::super::{Dialer, NativeDialer, Options, Socket, SocketClose, SocketEvent, close_code};
 use super::groups::{connect, means};
 use crate::Result;
 use crate::transport::suite::world::World;
@@ -55,7 +55,7 @@ impl FragileSocket {
     fn cut(&mut self) {
         if self.inner.take().is_some() {
             let reason = "it was cut".to_owned();
-            let closed = Closed { clean: false, code: close_code::ABNORMAL, reason };
+            let closed = SocketClose { clean: false, code: close_code::ABNORMAL, reason };
             self.told.push_back(SocketEvent::Closed(closed));
         }
     }

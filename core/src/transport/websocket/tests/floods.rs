@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::super::{
-    Closed, Pipe, PipeState, ReceptionOptions, Socket, SocketEvent, answered, close_code,
+    Pipe, PipeState, ReceptionOptions, Socket, SocketClose, SocketEvent, answered, close_code,
 };
 use super::hostile::{group, session_hello, socket};
 use crate::clock::Instant;
@@ -72,7 +72,7 @@ fn idle_ack() -> session::Packet {
 #[test]
 fn no_turn_hears_a_socket_without_end_and_each_is_sent_away() {
     let ack = packet(idle_ack());
-    let ended = SocketEvent::Closed(Closed {
+    let ended = SocketEvent::Closed(SocketClose {
         clean: true,
         code: close_code::NORMAL,
         reason: String::new(),

@@ -110,7 +110,7 @@ fn wrong_messages_end_their_connection_with_a_reason() {
         vec![1].into(),
     );
     for (message, code, says) in [
-        (Message::text("hello"), 1003, "only binary messages"),
+        (Message::text("hello"), 1003, "only binary ones"),
         (Message::binary(vec![0; MAX_PACKET_BYTES + 1]), 1009, "too long"),
         (Message::binary(vec![7; 40]), 1002, "malformed"),
         (Message::binary(Vec::new()), 1002, "malformed"),

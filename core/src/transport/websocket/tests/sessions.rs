@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::{
-    Acceptor, Closed, Dialer, Options, Pipe, PipeState, ReceptionOptions, Socket, SocketEvent,
+    Acceptor, Dialer, Options, Pipe, PipeState, ReceptionOptions, Socket, SocketClose, SocketEvent,
     answered, close_code, dialed,
 };
 use crate::Result;
@@ -57,7 +57,7 @@ impl Dialer for Air {
 }
 
 fn closed(clean: bool, code: u16) -> SocketEvent {
-    SocketEvent::Closed(Closed { clean, code, reason: String::new() })
+    SocketEvent::Closed(SocketClose { clean, code, reason: String::new() })
 }
 
 impl Socket for MemorySocket {
