@@ -480,7 +480,7 @@ mod tests {
         assert!(wrong("-d complex64").contains("complex64"));
         assert!(wrong("-o most").contains("product"));
         assert!(wrong("--python numpy=x").contains("mpich"));
-        assert!(wrong("--memory mine").contains("user, polyrank"));
+        assert!(wrong("--memory mine").contains("user or polyrank"));
         assert!(wrong("--call often").contains("prepared"));
         assert!(wrong("--env X").contains("NAME=VALUE"));
         assert!(wrong("-n 0").contains("1..=120"));

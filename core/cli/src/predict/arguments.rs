@@ -308,7 +308,7 @@ mod tests {
             ("all_reduce -n 8", "expected one of allreduce"),
             ("allreduce -n 8 -t 8", "as 8x512"),
             ("allreduce -n 0", "--ranks"),
-            ("allreduce -n 8 -b many", "no size"),
+            ("allreduce -n 8 -b many", "not a size"),
             ("allreduce -n 8 --latency 5", "unit"),
             ("allreduce -n 8 --latency 5us", "--latency is that between hosts"),
             ("allreduce -n 8 -t 8x1 --bandwidth 5", "--bandwidth is that between hosts"),
