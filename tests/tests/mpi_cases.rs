@@ -150,8 +150,8 @@ fn groups_of_some_ranks_and_many_one_after_the_other() {
 /// As Node does it: what is called on one thread is run on another, where the library must
 /// not be initialised.
 #[test]
-fn a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called() {
-    let test = "a_call_that_is_carried_out_elsewhere_initialises_where_it_was_called";
+fn a_call_that_runs_elsewhere_initialises_where_it_was_called() {
+    let test = "a_call_that_runs_elsewhere_initialises_where_it_was_called";
     for mpi in Mpi::ALL {
         let job = bare_ranks(mpi, test, 2, &[], || {
             let named = vec![("backend".to_owned(), Value::Str("mpi".to_owned()))];
