@@ -3,6 +3,7 @@
 //! Python has (`future`, `record`, `implementations`).
 
 mod classes;
+mod coalescing;
 mod convert;
 mod current;
 mod ending;
@@ -34,6 +35,8 @@ mod _core {
         module.setattr("_NON_GROUP_MEMBER", convert::non_group_member(module.py())?)?;
         module.setattr("_Memory", module.py().get_type::<convert::Memory>())?;
         module.setattr("_command", wrap_pyfunction!(command, module)?)?;
+        module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
+        module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
         ending::watch(module.py())?;
         generated::add(module)
     }

@@ -226,6 +226,11 @@ def factors_differ(here):
     with pytest.raises(polyrank.CollectiveMismatchError) as caught:
         group.allreduce([np.ones(3)], polyrank.premul_sum(factor)).wait()
     assert "factor 0.5" in str(caught.value) and "factor 1.5" in str(caught.value)
+    group = here.make_group("factors of scattered sums differ")
+    blocks = [np.ones(3) for _ in range(here.size)]
+    with pytest.raises(polyrank.CollectiveMismatchError) as caught:
+        group.reduce_scatter(np.ones(3), blocks, op=polyrank.premul_sum(factor)).wait()
+    assert "factor 0.5" in str(caught.value) and "factor 1.5" in str(caught.value)
 
 
 def test_factors_on_which_ranks_disagree_are_shown(pair):

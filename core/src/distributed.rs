@@ -148,22 +148,23 @@ impl World {
             ended = ended.and(group.shutdown_async().await);
         }
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
-        let left = match rendezvous::find_store_free(&*store, LEAVE_LIMIT).await {
-            // The host may have left in order, and stay for this rank.
-            Ok(()) if broken && !hosting => rendezvous::leave_at_once(&*store, name, ranks.0).await,
-            Ok(()) if !broken => {
-                rendezvous::leave_async(&*store, name, ranks, hosting, LEAVE_LIMIT).await
+        // Another thread may wait for a key over the connection of this rank.
+        let free = rendezvous::find_store_free(&*store, FREE_LIMIT).await;
+        let left = match (free, broken) {
+            // The others may be behind, and ask the store for the reason.
+            (Ok(()), true) if hosting => {
+                rendezvous::leave_async(&*store, name, ranks, hosting, BROKEN_LIMIT).await
             }
-            found => found,
-        };
-        // A store that ended has forgotten it, and one that may be silent is not waited for: the
-        // place is free when its connection ends.
-        let left = match left {
-            Ok(()) if !broken => claim.release().await.or_else(|error| match error {
-                Error::Network { .. } => Ok(()),
-                error => Err(error),
-            }),
-            left => left,
+            // The host may have left in order, and stay for this rank.
+            (Ok(()), true) => rendezvous::leave_at_once(&*store, name, ranks.0).await,
+            (Ok(()), false) => leave_in_order(&*store, name, ranks, hosting, &claim).await,
+            (Err(Error::StoreTimeout { .. }), false) => match store.clone_store_async().await {
+                Ok(own) => leave_in_order(&*own, name, ranks, hosting, &claim).await,
+                Err(error) => Err(error),
+            },
+            // A store that may be silent is not waited for: the place is free when the connection
+            // ends.
+            (Err(error), _) => Err(error),
         };
         drop(claim);
         if let Err(error) = left {
@@ -173,8 +174,29 @@ impl World {
     }
 }
 
+/// Leaves a group that is whole, and its place in it.
+async fn leave_in_order(
+    store: &dyn Store,
+    name: &str,
+    ranks: (u32, u32),
+    hosting: bool,
+    claim: &RankClaim,
+) -> Result<()> {
+    rendezvous::leave_async(store, name, ranks, hosting, LEAVE_LIMIT).await?;
+    match claim.release_in(store).await {
+        // A store that ended has forgotten it.
+        Err(Error::Network { .. }) => Ok(()),
+        released => released,
+    }
+}
+
 /// How long the host of the store stays for the others at most.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// How long it stays for the ranks of a group that broke, some of which may be behind.
+const BROKEN_LIMIT: Duration = Duration::from_secs(3);
+/// How long another thread may use the store before a rank that leaves takes a connection of its
+/// own.
+const FREE_LIMIT: Duration = Duration::from_millis(20);
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use polyrank::distributed::destroy_process_group;
+use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::{Collective, ProcessGroup, Request, Tensor};
-use polyrank_tests::processes::{ProcessEnd, processes, report, with_variable};
+use polyrank_tests::LIMIT;
+use polyrank_tests::folder::Folder;
+use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, with_variable};
 
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 
@@ -154,24 +156,93 @@ fn ranks_that_agree_leave_without_an_error() {
 #[test]
 fn a_rank_leaves_although_another_was_killed_or_stays() {
     let test = "a_rank_leaves_although_another_was_killed_or_stays";
-    let ended = processes(test, 3, |group| {
-        group.run(request(Collective::Broadcast, 0, 4)).unwrap();
-        match group.rank() {
-            0 => {
+    let folder = Folder::new();
+    let ended = with_variable("POLYRANK_TEST_CASE", &folder.path().display().to_string(), || {
+        processes(test, 3, |group| {
+            group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+            match group.rank() {
                 // It stays for as long as the others need to leave.
-                let store = group.get_group_store();
-                store.wait(&["left"], Some(Duration::from_secs(60))).unwrap();
+                0 => until_written("left"),
+                1 => {
+                    group.shutdown().unwrap();
+                    write("left");
+                }
+                _ => polyrank_tests::processes::die(),
             }
-            1 => {
-                let store = group.get_group_store();
-                group.shutdown().unwrap();
-                store.set("left", b"").unwrap();
-            }
-            _ => polyrank_tests::processes::die(),
-        }
-        report("left");
+            report("left");
+        })
     });
     assert_eq!(ended[0].printed, ["left"], "{}", ended[0].output);
     assert_eq!(ended[1].printed, ["left"], "{}", ended[1].output);
     assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
+}
+
+#[test]
+fn a_rank_leaves_while_another_of_its_threads_waits_in_the_store() {
+    let test = "a_rank_leaves_while_another_of_its_threads_waits_in_the_store";
+    for size in [1, 2, 3] {
+        let ended = bare_processes(test, size, || {
+            let group = init_process_group(InitOptions::default().timeout(LIMIT)).unwrap();
+            let store = group.get_group_store();
+            let waiter = group.get_group_store();
+            std::thread::spawn(move || waiter.wait(&["never"], Some(LIMIT)));
+            // The other thread has the store when a request of this one has to wait for it.
+            let is_free = || store.wait(&[], Some(Duration::from_millis(1))).is_ok();
+            while is_free() {
+                std::thread::yield_now();
+            }
+            let begin = Instant::now();
+            destroy_process_group(None).unwrap();
+            report(begin.elapsed().as_millis());
+            std::process::exit(0);
+        });
+        for ended in &ended {
+            let [waited] = ended.printed.as_slice() else { panic!("{}", ended.output) };
+            // It gave up after ten seconds, and left out of order.
+            assert!(waited.parse::<u64>().unwrap() < 9_000, "{waited} ms of {size} ranks");
+        }
+    }
+}
+
+/// Waits until the file `name`, in the folder of the test, is there.
+fn until_written(name: &str) {
+    let path = std::path::Path::new(&case()).join(name);
+    let begin = Instant::now();
+    while !path.exists() {
+        assert!(begin.elapsed() < LIMIT, "{name} is not written");
+        std::thread::yield_now();
+    }
+}
+
+fn write(name: &str) {
+    std::fs::write(std::path::Path::new(&case()).join(name), b"").unwrap();
+}
+
+#[test]
+fn the_host_of_a_broken_group_stays_for_ranks_that_are_behind() {
+    let test = "the_host_of_a_broken_group_stays_for_ranks_that_are_behind";
+    let folder = Folder::new();
+    let ended = with_variable("POLYRANK_TEST_CASE", &folder.path().display().to_string(), || {
+        bare_processes(test, 2, || {
+            let group = init_process_group(InitOptions::default().timeout(LIMIT)).unwrap();
+            group.abort();
+            if group.rank() == 0 {
+                write("host leaves");
+                destroy_process_group(None).unwrap();
+                let path = std::path::Path::new(&case()).join("other leaves");
+                report(if path.exists() { "stayed" } else { "left before the other" });
+            } else {
+                until_written("host leaves");
+                let store = group.get_group_store();
+                // As many requests as a rank that looks for the reason may make.
+                let found = (0..100).try_for_each(|_| store.add("looked", 1).map(drop));
+                report(found.map_or_else(|error| error.to_string(), |()| "heard".to_owned()));
+                write("other leaves");
+                destroy_process_group(None).unwrap();
+            }
+            std::process::exit(0);
+        })
+    });
+    assert_eq!(ended[0].printed, ["stayed"], "{}", ended[0].output);
+    assert_eq!(ended[1].printed, ["heard"], "{}", ended[1].output);
 }

@@ -8,6 +8,8 @@ buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 
 from polyrank import _core
 from polyrank import distributed as distributed
+from polyrank._coalescing import *
+from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *

@@ -3,6 +3,8 @@
 `import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
 """
 
+from polyrank._coalescing import *
+from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *

@@ -13,6 +13,7 @@ use super::exception::raise;
 use super::fast_call::FastCall;
 use super::lease::releasing;
 use crate::classes::{ProcessGroup as PyProcessGroup, Work};
+use crate::coalescing;
 use crate::waiting::wait;
 
 /// A method of `group` that is a collective: issues it, without the GIL.
@@ -42,7 +43,8 @@ pub(crate) fn collective<'py>(
     })
 }
 
-/// A free function that is a collective: a handle if `async_op`, else it waits.
+/// A free function that is a collective: a handle if `async_op`, else it waits, unless it is part
+/// of a batch.
 pub(crate) fn collective_of_default<'py>(
     py: Python<'py>,
     method: &'static Method,
@@ -50,6 +52,7 @@ pub(crate) fn collective_of_default<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if keywords.is_none()
+        && !coalescing::is_open()
         && let Some(mut fast) = FastCall::of(method, positional)
     {
         let waiting = if fast.async_op { WaitIntent::Later } else { WaitIntent::Soon };
@@ -76,16 +79,20 @@ pub(crate) fn collective_of_default<'py>(
         let outputs = call.outputs();
         let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
         let resolved = call.into_resolved();
+        let group = distributed::group_or_default(group.as_ref());
+        let group = group.map_err(|error| raise(py, &error))?;
         let async_op = resolved.async_op();
-        let waiting = if async_op { WaitIntent::Later } else { WaitIntent::Soon };
+        let is_in_batch = coalescing::is_open_for(&group);
+        let waiting = if async_op || is_in_batch { WaitIntent::Later } else { WaitIntent::Soon };
         let issued = py.detach(|| {
-            let group = distributed::group_or_default(group.as_ref())?;
             let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
             issue(&group, request, waiting)
         });
         let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-        if async_op {
-            return Work::new(work, outputs, timeout).reading(read).into_object(py);
+        if async_op || is_in_batch {
+            let work = Bound::new(py, Work::new(work, outputs, timeout).reading(read))?;
+            coalescing::add(&group, &work);
+            return Ok(if async_op { work.into_any() } else { py.None().into_bound(py) });
         }
         wait(py, &work, None)?;
         Ok(py.None().into_bound(py))

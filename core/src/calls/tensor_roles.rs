@@ -37,13 +37,17 @@ impl Value {
 }
 
 impl ResolvedCall {
-    /// Refuses a call that writes a tensor whose memory is read-only.
+    /// Refuses a call that writes a tensor whose memory is read-only. Whether it writes one that is
+    /// only read on some ranks, as that of a root, is for the group to say, which knows the root.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`], naming the argument.
     pub fn refuse_read_only_outputs(&self) -> Result<()> {
+        let is_rooted = self.method.collective.is_some_and(|it| it.facts().rooted);
+        let is_written =
+            |role: Role| role.is_written() && !(is_rooted && matches!(role, Role::InOut));
         let written = self.parameters().iter().zip(&self.values);
-        for (parameter, value) in written.filter(|(parameter, _)| parameter.role.is_written()) {
+        for (parameter, value) in written.filter(|(parameter, _)| is_written(parameter.role)) {
             let mut read_only = false;
             value.for_each_tensor(&mut |tensor| read_only |= tensor.is_read_only());
             if read_only {

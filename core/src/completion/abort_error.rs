@@ -87,11 +87,9 @@ fn dtype_name(code: u8) -> &'static str {
 
 /// What two ranks run, in words that differ.
 fn describe_both(one: &Side, other: &Side) -> (String, String) {
-    let (mut ours, mut theirs) = (describe(one), describe(other));
+    let (ours, mut theirs) = (describe(one), describe(other));
     if ours == theirs {
-        let hint = |side: &Side| format!(" (other arguments: {:016x})", side.fingerprint.detail);
-        ours += &hint(one);
-        theirs += &hint(other);
+        theirs += " with other sizes of blocks or further arguments";
     }
     (ours, theirs)
 }
@@ -114,8 +112,9 @@ fn describe(side: &Side) -> String {
     if facts.reduces {
         let name = ReduceOp::name_of_code(fingerprint.reduce_op);
         text += &format!(" with {name}");
-        if name == "PREMUL_SUM" && facts.sizes == Sizes::Equal {
-            text += &format!(" of factor {}", f64::from_bits(fingerprint.detail));
+        let factor = f64::from_bits(fingerprint.detail);
+        if name == "PREMUL_SUM" && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
+            text += &format!(" of factor {factor}");
         }
     }
     if facts.rooted {

@@ -315,6 +315,11 @@ impl State {
         if state.lost.is_some() {
             return;
         }
+        if let LossReason::Local(why) = why {
+            // This rank cannot go on; the peer is not suspected of anything, and is told if it can.
+            self.fail(Abort::Failed { rank: self.rank, why });
+            return;
+        }
         // A rank that left over the board may be gone before it took in this rank's connection.
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
         let why = if has_left { LossReason::Goodbye } else { why };
@@ -332,7 +337,7 @@ impl State {
                 self.check_departed_messages();
                 return;
             }
-            LossReason::Died(why) | LossReason::Unreachable(why) => why,
+            LossReason::Died(why) | LossReason::Unreachable(why) | LossReason::Local(why) => why,
             LossReason::Protocol(why) => format!("it broke the protocol: {why}"),
         };
         if self.suspicion.is_none() {

@@ -47,6 +47,7 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
     if lists <= 1 || request.coalesced {
         let all: Result<Vec<CheckedOperation>> =
             (0..lists.max(1)).map(|list| one(request, list, rank, size)).collect();
+        all.iter().flatten().try_for_each(|checked| writable(request, checked, rank))?;
         if lists > 1 {
             disjoint(request, &request.outputs.concat(), RepeatPolicy::Refused)?;
         }
@@ -77,8 +78,29 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
              {odd} elements"
         ));
     }
+    writable(request, &checked, rank)?;
     disjoint(request, &request.outputs.concat(), RepeatPolicy::Allowed)?;
     Ok(vec![checked])
+}
+
+/// Refuses to write read-only memory. The root of a broadcast only reads what it sends, and other
+/// ranks than the root of a reduction only read.
+fn writable(request: &Request, checked: &CheckedOperation, rank: u32) -> Result<()> {
+    let facts = request.collective.facts();
+    let is_in_place = facts.input == Blocks::None;
+    let sends = facts.rooted && is_in_place && rank == request.root;
+    let output = if sends { &[][..] } else { &checked.output };
+    let local = if is_in_place { &checked.local[..] } else { &[] };
+    if !output.iter().chain(local).any(Tensor::is_read_only) {
+        return Ok(());
+    }
+    let who = match (facts.rooted, rank == request.root) {
+        (true, true) => format!("rank {rank}, the root, writes it"),
+        (true, false) => format!("rank {rank}, which is not the root {}, writes it", request.root),
+        (false, _) => "the call writes it".to_owned(),
+    };
+    let name = request.name;
+    invalid(format!("{name}: the memory of a tensor is read-only, but {who}; pass a writable copy"))
 }
 
 impl crate::Facts {

@@ -5,7 +5,7 @@ use super::messages::contiguous_on_device;
 use crate::backend::{Call, CallFacts};
 use crate::completion::Outcome;
 use crate::kernels::{self, Order};
-use crate::wire::fingerprint::digest;
+use crate::wire::fingerprint::{NOT_A_FACTOR, digest};
 use crate::{Blocks, DType, Error, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
@@ -156,6 +156,7 @@ fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) 
         }
         Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
     };
+    let has_factor = facts.reduces && matches!(request.reduce_op, ReduceOp::PremulSum(_));
     CallFacts {
         collective: request.collective,
         dtype,
@@ -166,6 +167,11 @@ fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) 
         detail: match words.as_slice() {
             // A factor that stands alone stands as it is, for errors to show.
             [factor] if facts.reduces && facts.sizes == Sizes::Equal => *factor,
+            // So does one beside blocks that are all equal, whose sum all ranks compare anyway.
+            [factor, first, rest @ ..] if has_factor && rest.iter().all(|size| size == first) => {
+                *factor
+            }
+            words if has_factor => digest(words) | NOT_A_FACTOR,
             _ => digest(&words),
         },
     }
@@ -178,6 +184,10 @@ fn stage_output(tensor: &Tensor, in_place: bool, finish: &mut Vec<Outcome>) -> R
     let staged = Region::zeroed(tensor.bytes());
     if in_place {
         tensor.copy_to(&staged);
+    }
+    // That of a root, which only reads it.
+    if tensor.is_read_only() {
+        return staged;
     }
     let (from, into) = (staged.clone(), tensor.clone());
     finish.push(Box::new(move || into.copy_from(&from)));

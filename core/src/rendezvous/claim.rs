@@ -124,9 +124,17 @@ impl RankClaim {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn release(&self) -> Result<()> {
-        self.store.compare_set_async(&self.place, self.token.0.as_bytes(), LEFT).await?;
-        self.abandon().await?;
-        self.store.delete_key_async(&member_key(&self.base, &self.token.0)).await?;
+        self.release_in(&*self.store).await
+    }
+
+    /// As [`RankClaim::release`], through another handle on the store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn release_in(&self, store: &dyn Store) -> Result<()> {
+        store.compare_set_async(&self.place, self.token.0.as_bytes(), LEFT).await?;
+        store.delete_key_async(&member_key(&self.scope, &self.token.0)).await?;
+        store.delete_key_async(&member_key(&self.base, &self.token.0)).await?;
         Ok(())
     }
 

@@ -45,6 +45,10 @@ pub type Rank = u32;
 /// Messages of up to this many bytes leave without asking the receiver, whatever the transport.
 pub const EAGER: usize = 32 << 10;
 
+/// How long a rank tries to accept connections while the system has nothing left for one.
+#[cfg(feature = "tcp")]
+pub(crate) const SHORTAGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The bytes behind a header.
 #[derive(Clone, Debug)]
 pub enum Payload {
@@ -148,6 +152,9 @@ pub enum LossReason {
     Unreachable(String),
     /// The peer sent what is not a frame of this protocol.
     Protocol(String),
+    /// The peer is not to blame: this process lacks what the connection needs, as descriptors or
+    /// address space.
+    Local(String),
 }
 
 /// Who is told of what a transport did. Called from [`Transport::advance`] only.

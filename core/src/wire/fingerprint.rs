@@ -2,6 +2,9 @@
 
 use super::frame::Fingerprint;
 
+/// The bits that say that a detail is a hash, where it might be a factor: those of no number.
+pub const NOT_A_FACTOR: u64 = 0x7ff8 << 48;
+
 impl Fingerprint {
     /// Bytes of an encoded fingerprint.
     pub const BYTES: usize = 24;

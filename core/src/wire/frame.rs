@@ -20,8 +20,9 @@ pub struct Fingerprint {
     pub root: u32,
     /// Elements that all ranks must agree on; 0 where sizes differ legitimately.
     pub elements: u64,
-    /// What else must agree: the factor of PREMUL_SUM where there is nothing beside it, or a hash
-    /// of the factor, the sizes of all ranks' blocks, and list lengths.
+    /// What else must agree: the factor of PREMUL_SUM where the blocks beside it are equal, or a
+    /// hash of the factor, the sizes of all ranks' blocks, and list lengths, which is no number as
+    /// a factor.
     pub detail: u64,
 }
 

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
-use super::side_channel::{AnnouncedPools, Pools, SideChannel};
+use super::side_channel::{AnnouncedPools, Pools, SideChannel, not_brought, not_mapped};
 use super::socket::{self, SocketRead};
-use super::{LISTENER, Link, OpenConnection, PendingConnection, ShmTransport};
-use crate::transport::{LossReason, Rank, Transport};
+use super::{LISTENER, Link, OpenConnection, Peer, PendingConnection, ShmTransport};
+use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Transport};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// Added to a slot: the key of a stranger's connection.
@@ -99,6 +99,11 @@ impl ShmTransport {
                 Stage::Greeting { socket, bytes, have_bytes: 0, file: None }
             }
             Err(Errno::AGAIN) => Stage::Pausing { until: now + PAUSE },
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => {
+                let why = format!("it cannot connect to rank {peer} on this host: {error}");
+                self.lose(peer, LossReason::Local(why));
+                return;
+            }
             // It listened before it said where, so that it is gone.
             Err(error) => {
                 self.lose(
@@ -133,14 +138,14 @@ impl ShmTransport {
             return true;
         }
         let (welcome, file) = (Welcome::decode(bytes), file.take());
+        let unreachable = |why: String| Err(LossReason::Unreachable(why));
         let opened = match (welcome, file) {
-            (Ok(Welcome { refusal: Some(refusal), .. }), _) => Err(refusal.to_string()),
+            (Ok(Welcome { refusal: Some(refusal), .. }), _) => unreachable(refusal.to_string()),
             (Ok(welcome), _) if welcome.rank != peer => {
-                Err("another rank answers there".to_owned())
+                unreachable("another rank answers there".to_owned())
             }
-            (Ok(_), Some(file)) => self.examine(file),
-            (Ok(_), None) => Err("it offers no shared memory".to_owned()),
-            (Err(error), _) => Err(error.to_string()),
+            (Ok(_), file) => self.examine(peer, file),
+            (Err(error), _) => unreachable(error.to_string()),
         };
         let link = std::mem::replace(&mut self.peers[peer as usize].link, Link::Idle);
         match (opened, link) {
@@ -151,7 +156,7 @@ impl ShmTransport {
             }
             (Err(why), link) => {
                 self.peers[peer as usize].link = link;
-                self.lose(peer, LossReason::Unreachable(why));
+                self.lose(peer, why);
             }
             // It was dialling above.
             (Ok(_), _) => {}
@@ -159,10 +164,13 @@ impl ShmTransport {
         true
     }
 
-    /// The segment of a peer.
-    fn examine(&self, file: OwnedFd) -> Result<Mapping, String> {
-        let file = File::from_peer(file, self.layout.bytes())?;
-        file.map().map_err(|error| format!("its shared memory cannot be mapped: {error}"))
+    /// The segment that a peer brought, if it brought one.
+    fn examine(&self, peer: Rank, file: Option<OwnedFd>) -> Result<Mapping, LossReason> {
+        let file = file.ok_or_else(|| {
+            not_brought(peer, LossReason::Unreachable("it offers no shared memory".to_owned()))
+        })?;
+        let file = File::from_peer(file, self.layout.bytes()).map_err(LossReason::Unreachable)?;
+        file.map().map_err(|error| not_mapped(peer, error))
     }
 
     fn open(&mut self, peer: Rank, wires: Vec<SideChannel>, theirs: Mapping) {
@@ -173,6 +181,7 @@ impl ShmTransport {
             pools: Pools::default(),
             told: AnnouncedPools::default(),
             ended: false,
+            is_deaf: false,
         };
         self.peers[peer as usize].link = Link::Open(Box::new(open));
         self.active.push(peer);
@@ -187,6 +196,7 @@ impl ShmTransport {
             let Some(listener) = &self.listener else { break };
             match listener.accept() {
                 Ok(socket) => {
+                    self.short_since = None;
                     self.admit(socket);
                     moved = true;
                 }
@@ -197,11 +207,31 @@ impl ShmTransport {
                     self.readiness.remove(listener);
                     self.accept_pause = Some(Instant::now() + 20 * PAUSE);
                     self.timer_is_stale = true;
+                    moved |= self.give_up_accepting(error);
                     break;
                 }
             }
         }
         moved
+    }
+
+    /// Gives up the peers whose connections are missing, one of which waits, after [`SHORTAGE_LIMIT`]
+    /// in which no connection could be accepted for `error`. Whether the time was up.
+    fn give_up_accepting(&mut self, error: Errno) -> bool {
+        let now = Instant::now();
+        if now < *self.short_since.get_or_insert(now) + SHORTAGE_LIMIT {
+            return false;
+        }
+        let is_missing = |peer: &Rank| {
+            let Peer { key, link, .. } = &self.peers[*peer as usize];
+            key.is_some() && matches!(link, Link::Idle | Link::Dialing(_))
+        };
+        let missing: Vec<Rank> = (0..self.size()).filter(is_missing).collect();
+        for &peer in &missing {
+            let why = format!("it cannot accept connections of this host: {error}");
+            self.lose(peer, LossReason::Local(why));
+        }
+        !missing.is_empty()
     }
 
     fn admit(&mut self, socket: OwnedFd) {
@@ -307,15 +337,15 @@ impl ShmTransport {
             }
             return;
         }
-        let theirs = match file.ok_or("it offers no shared memory".to_owned()) {
-            Ok(file) => self.examine(file),
-            Err(why) => Err(why),
-        };
-        let theirs = match theirs {
+        let theirs = match self.examine(peer, file) {
             Ok(theirs) => theirs,
             Err(why) => {
-                tracing::warn!(rank = peer, %why, "closed a connection of this host");
+                tracing::warn!(rank = peer, ?why, "closed a connection of this host");
                 self.readiness.remove(&socket);
+                // Nobody else knows that it is not the peer's fault.
+                if let LossReason::Local(_) = why {
+                    self.lose(peer, why);
+                }
                 return;
             }
         };

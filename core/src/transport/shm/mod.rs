@@ -70,6 +70,8 @@ pub struct ShmTransport {
     listener: Option<Listener>,
     /// Until when no connection is accepted, because the system ran out of something.
     accept_pause: Option<Instant>,
+    /// Since when the system had nothing for a connection.
+    short_since: Option<Instant>,
     readiness: Readiness,
     bell: Bell,
     layout: Layout,
@@ -122,6 +124,9 @@ struct OpenConnection {
     told: AnnouncedPools,
     /// Whether a socket has ended.
     ended: bool,
+    /// Whether nothing more is read: this process lacks what it takes. It still writes, so that the
+    /// peer hears why.
+    is_deaf: bool,
 }
 
 /// A connection that has not said yet whose it is.
@@ -182,6 +187,7 @@ impl ShmTransport {
             process_id: std::process::id(),
             listener: Some(listener),
             accept_pause: None,
+            short_since: None,
             readiness,
             bell,
             layout,
@@ -339,7 +345,7 @@ impl Transport for ShmTransport {
         let has_work = |peer: &Rank| {
             let Peer { lane, outgoing, link, .. } = &self.peers[*peer as usize];
             let Link::Open(open) = link else { return false };
-            open.incoming.is_ready(&self.inward, &open.theirs)
+            (!open.is_deaf && open.incoming.is_ready(&self.inward, &open.theirs))
                 || outgoing.may_go_on(lane, &self.ours)
         };
         if !self.notices.is_empty() || self.active.iter().any(has_work) {
@@ -371,10 +377,13 @@ impl ShmTransport {
     /// Reads what `peer` has written, for one turn.
     fn receive(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
         let Link::Open(open) = &mut self.peers[peer as usize].link else { return false };
+        if open.is_deaf {
+            return false;
+        }
         let mut received = open.receive(&self.inward, peer, sink);
         if received.as_ref().is_ok_and(|received| received.is_missing) {
             // The peer told of the pool before it wrote the entry.
-            received = open.hear().and_then(|()| open.receive(&self.inward, peer, sink));
+            received = open.hear(peer).and_then(|()| open.receive(&self.inward, peer, sink));
         }
         match received {
             Ok(received) if received.is_missing => {
@@ -454,23 +463,30 @@ impl ShmTransport {
     fn hear(&mut self, peer: Rank, sink: &mut dyn Sink) -> bool {
         match &mut self.peers[peer as usize].link {
             Link::Dialing(_) => self.hear_welcome(peer),
-            Link::Open(open) => {
-                if let Err(why) = open.hear() {
+            Link::Open(open) if !open.is_deaf => {
+                if let Err(why) = open.hear(peer) {
                     self.lose(peer, why);
                     return true;
                 }
                 // What it wrote before it ended, or before it woke this rank, is there now.
                 self.receive(peer, sink)
             }
-            Link::Idle | Link::Lost => false,
+            Link::Idle | Link::Open(_) | Link::Lost => false,
         }
     }
 
-    /// Gives `peer` up, once.
+    /// Gives `peer` up, once. Where the peer is not to blame, it can still be told so.
     fn lose(&mut self, peer: Rank, why: LossReason) {
         let entry = &mut self.peers[peer as usize];
-        if matches!(entry.link, Link::Lost) {
-            return;
+        match (&mut entry.link, &why) {
+            (Link::Lost, _) => return,
+            (Link::Open(open), LossReason::Local(_)) => {
+                open.wires.iter().for_each(|wire| self.readiness.remove(&wire.socket));
+                open.is_deaf = true;
+                self.notices.push(Notice::Lost(peer, why));
+                return;
+            }
+            _ => {}
         }
         match std::mem::replace(&mut entry.link, Link::Lost) {
             Link::Open(open) => {
@@ -509,9 +525,9 @@ impl OpenConnection {
     }
 
     /// Takes in what the peer has said, and notes an end.
-    fn hear(&mut self) -> std::result::Result<(), LossReason> {
+    fn hear(&mut self, peer: Rank) -> std::result::Result<(), LossReason> {
         for wire in &mut self.wires {
-            self.ended |= !wire.hear(&mut self.pools).map_err(LossReason::Protocol)?;
+            self.ended |= !wire.hear(peer, &mut self.pools)?;
         }
         Ok(())
     }

@@ -8,14 +8,18 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::memory::{File, Mapping};
 use super::socket::{self, SocketRead};
 use crate::tensor::shared::{Place, Pool};
+use crate::transport::{LossReason, Rank};
 
 const WAKE: u8 = 0;
 const POOL: u8 = 1;
@@ -58,8 +62,11 @@ impl SideChannel {
         SideChannel { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
     }
 
-    /// Takes in what the peer has said; whether it goes on. The error says what makes no sense.
-    pub(super) fn hear(&mut self, pools: &mut Pools) -> Result<bool, String> {
+    /// Takes in what `peer` has said; whether it goes on.
+    ///
+    /// # Errors
+    /// What makes no sense, or what this process lacks to take it in.
+    pub(super) fn hear(&mut self, peer: Rank, pools: &mut Pools) -> Result<bool, LossReason> {
         let mut bytes = [0; 256];
         loop {
             match socket::hear(&self.socket, &mut bytes) {
@@ -70,25 +77,28 @@ impl SideChannel {
                     self.skipped -= skipped;
                     self.heard.extend_from_slice(&bytes[skipped..heard]);
                     self.files.extend(file.filter(|_| skipped == 0));
-                    self.parse(pools)?;
+                    self.parse(peer, pools)?;
                     // The rest of one message may be on its way.
                     if self.files.len() > 1 {
-                        return Err("it sent files that belong to no message".to_owned());
+                        let why = "it sent files that belong to no message".to_owned();
+                        return Err(LossReason::Protocol(why));
                     }
                 }
             }
         }
     }
 
-    fn parse(&mut self, pools: &mut Pools) -> Result<(), String> {
+    fn parse(&mut self, peer: Rank, pools: &mut Pools) -> Result<(), LossReason> {
         let mut rest = &self.heard[..];
         loop {
             rest = match *rest {
                 [WAKE, ref rest @ ..] => rest,
                 [POOL, ..] if rest.len() >= POOL_BYTES => {
-                    let file =
-                        self.files.pop_front().ok_or("it names a pool and brings no file")?;
-                    pools.add(number_at(rest, 1), number_at(rest, 9), file)?;
+                    let file = self.files.pop_front().ok_or_else(|| {
+                        let why = "it named a pool and brought no file".to_owned();
+                        not_brought(peer, LossReason::Protocol(why))
+                    })?;
+                    pools.add(peer, number_at(rest, 1), number_at(rest, 9), file)?;
                     &rest[POOL_BYTES..]
                 }
                 [GONE, ..] if rest.len() >= GONE_BYTES => {
@@ -97,7 +107,10 @@ impl SideChannel {
                     &rest[GONE_BYTES..]
                 }
                 [] | [POOL | GONE, ..] => break,
-                [code, ..] => return Err(format!("it sent message {code}, which does not exist")),
+                [code, ..] => {
+                    let why = format!("it sent message {code}, which does not exist");
+                    return Err(LossReason::Protocol(why));
+                }
             };
         }
         let taken = self.heard.len() - rest.len();
@@ -113,15 +126,38 @@ impl SideChannel {
     }
 }
 
+/// Why memory of `peer` cannot be used: the peer has it, so that this process lacks the room.
+pub(super) fn not_mapped(peer: Rank, error: impl Display) -> LossReason {
+    LossReason::Local(format!("it cannot map the shared memory of rank {peer}: {error}"))
+}
+
+/// Why a message of `peer` came without its file. The system leaves out what a process has no
+/// descriptor for; `otherwise` is what it means where there are some.
+pub(super) fn not_brought(peer: Rank, otherwise: LossReason) -> LossReason {
+    match memfd_create("polyrank", MemfdFlags::CLOEXEC) {
+        Err(error @ (Errno::MFILE | Errno::NFILE)) => LossReason::Local(format!(
+            "it cannot take in the shared memory of rank {peer}: {error}"
+        )),
+        _ => otherwise,
+    }
+}
+
 impl Pools {
-    fn add(&mut self, number: u64, bytes: u64, file: OwnedFd) -> Result<(), String> {
+    fn add(
+        &mut self,
+        peer: Rank,
+        number: u64,
+        bytes: u64,
+        file: OwnedFd,
+    ) -> Result<(), LossReason> {
         if self.known.len() >= MAX_POOLS || self.known.iter().any(|known| known.0 == number) {
-            return Err("it names too many pools of memory, or one twice".to_owned());
+            let why = "it names too many pools of memory, or one twice".to_owned();
+            return Err(LossReason::Protocol(why));
         }
-        let bytes = usize::try_from(bytes).map_err(|_| "its pool is too large")?;
-        let file = File::from_peer(file, bytes)?;
-        let mapping = file.map_to_read();
-        let mapping = mapping.map_err(|error| format!("its pool cannot be mapped: {error}"))?;
+        let too_large = |_| LossReason::Protocol("its pool is too large".to_owned());
+        let bytes = usize::try_from(bytes).map_err(too_large)?;
+        let file = File::from_peer(file, bytes).map_err(LossReason::Protocol)?;
+        let mapping = file.map_to_read().map_err(|error| not_mapped(peer, error))?;
         self.known.push((number, mapping, bytes));
         Ok(())
     }

@@ -13,6 +13,7 @@ use rustix::net::{
 use super::Options;
 use super::listener::{prefer_within_host, set_options};
 use crate::transport::readiness::Readiness;
+use crate::transport::{LossReason, SHORTAGE_LIMIT};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// How long one endpoint may take to answer if there are others to try.
@@ -31,6 +32,8 @@ pub(super) struct Dial {
     since: Instant,
     /// Since when every attempt was refused: nobody listens there, or somebody else does.
     refused_since: Option<Instant>,
+    /// Since when the system had nothing for a connection.
+    short_since: Option<Instant>,
     attempts: u32,
     stage: Stage,
     why: String,
@@ -58,8 +61,8 @@ pub(super) enum Outcome {
     Pending,
     /// The peer accepted this connection.
     Welcomed(OwnedFd),
-    /// The peer cannot be reached.
-    Hopeless(String),
+    /// The peer cannot be reached, for this reason.
+    Hopeless(LossReason),
 }
 
 /// Whom to reach, and with what.
@@ -79,7 +82,8 @@ impl Dial {
         let now = Instant::now();
         let stage = Stage::Pausing { until: now };
         let why = "it did not answer".to_owned();
-        let mut dial = Dial { since: now, refused_since: None, attempts: 0, stage, why };
+        let (refused_since, short_since) = (None, None);
+        let mut dial = Dial { since: now, refused_since, short_since, attempts: 0, stage, why };
         let outcome = dial.attempt(target, readiness, now);
         (dial, outcome)
     }
@@ -130,7 +134,7 @@ impl Dial {
         let last = self.since + target.options.connect_timeout;
         if now >= last && !self.hello_has_left() {
             if now < last + MAX_PAUSE {
-                return Outcome::Hopeless(self.why.clone());
+                return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
             }
             // Nobody looked when it was time: this rank was busy elsewhere, and so may the peer
             // have been.
@@ -200,7 +204,8 @@ impl Dial {
     fn attempt(&mut self, target: &Target<'_>, readiness: &Readiness, now: Instant) -> Outcome {
         let endpoints = target.endpoints;
         if endpoints.is_empty() {
-            return Outcome::Hopeless("its address card names no TCP endpoint".to_owned());
+            let why = "its address card names no TCP endpoint".to_owned();
+            return Outcome::Hopeless(LossReason::Unreachable(why));
         }
         let endpoint = endpoints[self.attempts as usize % endpoints.len()];
         self.attempts = self.attempts.wrapping_add(1);
@@ -228,6 +233,7 @@ impl Dial {
             _ => now + ENDPOINT_TIMEOUT,
         };
         self.stage = Stage::Connecting { socket, until };
+        self.short_since = None;
         match connected {
             Ok(()) => self.greet(target, readiness, now),
             Err(Errno::INPROGRESS | Errno::INTR) => Outcome::Pending,
@@ -269,6 +275,17 @@ impl Dial {
         let why = error.to_string();
         match error {
             Errno::CONNREFUSED => self.refuse(&why, target, readiness, now),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => {
+                let since = *self.short_since.get_or_insert(now);
+                let outcome = self.pause(&why, target, readiness, now);
+                if now < since + SHORTAGE_LIMIT {
+                    return outcome;
+                }
+                let peer = target.hello.target;
+                Outcome::Hopeless(LossReason::Local(format!(
+                    "it cannot connect to rank {peer}: {why}"
+                )))
+            }
             _ => self.pause(&why, target, readiness, now),
         }
     }
@@ -286,7 +303,7 @@ impl Dial {
         let tried_all = self.attempts as usize >= target.endpoints.len();
         let outcome = self.pause(why, target, readiness, now);
         if tried_all && now >= since + target.options.refused_timeout {
-            return Outcome::Hopeless(self.why.clone());
+            return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
         }
         outcome
     }

@@ -12,7 +12,7 @@ use super::pending_connections::{Greeting, answer};
 use super::{Connection, LISTENER, Link, Options, Peer, TcpTransport};
 use crate::transport::readiness::Readiness;
 use crate::transport::stream::Inbox;
-use crate::transport::{LossReason, Rank, Transport};
+use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
 /// Added to a peer's rank: the key of the connection that is being opened to it.
@@ -63,7 +63,7 @@ impl TcpTransport {
         match outcome {
             Outcome::Pending => {}
             Outcome::Welcomed(socket) => self.open(peer, socket),
-            Outcome::Hopeless(why) => self.lose(peer, LossReason::Unreachable(why)),
+            Outcome::Hopeless(why) => self.lose(peer, why),
         }
     }
 
@@ -91,6 +91,7 @@ impl TcpTransport {
             };
             match listener.accept() {
                 Ok(socket) => {
+                    self.short_since = None;
                     self.pending_connections
                         .admit(socket, &self.readiness, |slot| STRANGER + slot as u64);
                     self.timer_is_stale = true;
@@ -103,11 +104,33 @@ impl TcpTransport {
                     self.readiness.remove(listener);
                     self.accept_pause = Some(Instant::now() + ACCEPT_PAUSE);
                     self.timer_is_stale = true;
+                    moved |= self.give_up_accepting(error);
                     break;
                 }
             }
         }
         moved
+    }
+
+    /// Gives up the peers whose connections are missing, one of which waits, after [`SHORTAGE_LIMIT`]
+    /// in which no connection could be accepted for `error`. Whether the time was up.
+    fn give_up_accepting(&mut self, error: Errno) -> bool {
+        let now = Instant::now();
+        if now < *self.short_since.get_or_insert(now) + SHORTAGE_LIMIT {
+            return false;
+        }
+        let is_missing =
+            |peer: &Rank| matches!(self.peers[*peer as usize].link, Link::Idle | Link::Dialing(_));
+        let own = self.rank();
+        let missing = (0..self.size()).filter(|&peer| peer != own).filter(is_missing);
+        let missing: Vec<Rank> = missing.collect();
+        for &peer in &missing {
+            self.lose(
+                peer,
+                LossReason::Local(format!("it cannot accept TCP connections: {error}")),
+            );
+        }
+        !missing.is_empty()
     }
 
     /// Hears what the stranger in `slot` says.

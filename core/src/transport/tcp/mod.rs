@@ -89,6 +89,8 @@ pub struct TcpTransport {
     listener: Option<Listener>,
     /// Until when no connection is accepted, because the system ran out of something.
     accept_pause: Option<Instant>,
+    /// Since when the system had nothing for a connection.
+    short_since: Option<Instant>,
     readiness: Readiness,
     peers: Vec<Peer>,
     pending_connections: PendingConnections,
@@ -199,6 +201,7 @@ impl TcpTransport {
             process_id: std::process::id(),
             listener: Some(listener),
             accept_pause: None,
+            short_since: None,
             readiness,
             peers: cards.iter().map(peer).collect(),
             pending_connections: PendingConnections::default(),

@@ -246,6 +246,9 @@ fn cut<'a>(pieces: &[&'a [u8]], mut skip: usize, mut take: usize) -> [&'a [u8]; 
 fn why_text(why: LossReason) -> String {
     match why {
         LossReason::Goodbye => "it has left already".to_owned(),
-        LossReason::Died(why) | LossReason::Unreachable(why) | LossReason::Protocol(why) => why,
+        LossReason::Died(why)
+        | LossReason::Unreachable(why)
+        | LossReason::Protocol(why)
+        | LossReason::Local(why) => why,
     }
 }

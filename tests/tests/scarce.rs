@@ -1,0 +1,103 @@
+//! Ranks whose process has no descriptors, or no address space, left: they say so, and the others
+//! are told that reason, in place of an accusation.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use polyrank::distributed::{InitOptions, init_process_group};
+use polyrank::{Collective, DType, Request, Tensor};
+use polyrank_tests::LIMIT;
+use polyrank_tests::processes::{ProcessEnd, bare_processes, report, with_variable};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Does `limit` once the group is there, and lets all ranks exchange data; reports what is wrong.
+fn runs_short(limit: impl FnOnce()) -> ! {
+    let group = init_process_group(InitOptions::default().timeout(LIMIT)).unwrap();
+    limit();
+    let tensors =
+        || (0..group.size()).map(|_| Tensor::zeros(DType::F32, &[1 << 18]).unwrap()).collect();
+    let mut alltoall = Request::new(Collective::Alltoall);
+    (alltoall.inputs, alltoall.outputs) = (vec![tensors()], vec![tensors()]);
+    match group.run(alltoall).err() {
+        Some(error) => report(format!("{}: {error}", error.kind())),
+        None => report("nothing was wrong"),
+    }
+    std::process::exit(0);
+}
+
+fn rank() -> u32 {
+    std::env::var("RANK").unwrap().parse().unwrap()
+}
+
+/// Leaves this process `count` descriptors that it may open.
+fn leave_descriptors(count: u64) {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let last = open.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).max();
+    // Those between that are free are taken, so that just `count` are left.
+    let end = last.unwrap() + 1;
+    let file = std::fs::File::open("/dev/null").unwrap();
+    while let Ok(fd) = file.try_clone() {
+        use std::os::fd::IntoRawFd;
+        if fd.into_raw_fd() as u64 >= end {
+            break;
+        }
+    }
+    let most = Some(end + 1 + count);
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
+}
+
+/// What each rank said.
+fn said(ended: &[ProcessEnd]) -> Vec<&str> {
+    ended
+        .iter()
+        .map(|ended| match ended.printed.as_slice() {
+            [line] => line.as_str(),
+            _ => panic!("printed {:?}\n{}", ended.printed, ended.output),
+        })
+        .collect()
+}
+
+#[test]
+fn a_rank_without_descriptors_says_so_and_nobody_is_accused() {
+    let test = "a_rank_without_descriptors_says_so_and_nobody_is_accused";
+    for (world, left) in [(2, 0), (3, 0), (3, 1), (5, 2)] {
+        let ended = with_variable("LEFT", &left.to_string(), || {
+            bare_processes(test, world, || {
+                let left = std::env::var("LEFT").unwrap().parse().unwrap();
+                runs_short(|| {
+                    if rank() == 1 {
+                        leave_descriptors(left)
+                    }
+                })
+            })
+        });
+        let said = said(&ended);
+        let case = format!("{world} ranks, {left} left: {said:#?}");
+        assert!(said[1].contains("Too many open files"), "{case}");
+        for line in said {
+            assert!(line.starts_with("RankFailed: rank 1 of"), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_without_address_space_says_so_and_the_others_hear_it() {
+    let test = "a_rank_without_address_space_says_so_and_the_others_hear_it";
+    for world in [2, 3] {
+        let ended = bare_processes(test, world, || {
+            let statm = std::fs::read_to_string("/proc/self/statm");
+            runs_short(|| {
+                if rank() == 1 {
+                    let pages = statm.unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
+                    // Enough for what a rank has for itself; the memory of the others is larger.
+                    let most = Some(pages * 4096 + (96 << 20));
+                    setrlimit(Resource::As, Rlimit { current: most, maximum: most }).unwrap();
+                }
+            })
+        });
+        for line in said(&ended) {
+            assert!(line.contains("Cannot allocate memory"), "{line}");
+            assert!(!line.contains("broke the protocol"), "{line}");
+        }
+    }
+}
