@@ -12,7 +12,6 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use super::exception::raise;
 use super::handles::handle_of_argument;
-use super::invoke::warn_left_out;
 use super::value::{OpaqueObjects, opaque, value};
 use crate::classes::{NonGroupMember, ProcessGroup};
 
@@ -279,4 +278,12 @@ fn bytes_for_tensors(arguments: &mut Arguments) {
     }
     arguments.positional.iter_mut().for_each(change);
     arguments.keywords.iter_mut().for_each(|(_, value)| change(value));
+}
+
+/// Says that a call does nothing, as c10d does.
+pub(super) fn warn_left_out(py: Python<'_>, name: &str) -> PyResult<()> {
+    let rank = polyrank::distributed::get_rank().map_or(-1, i64::from);
+    let message =
+        format!("Running {name} on global rank {rank} which does not belong to the given group.");
+    py.import("warnings")?.call_method1("warn", (message,)).map(drop)
 }

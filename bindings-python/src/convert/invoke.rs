@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::answer::answer;
-use super::call::resolve;
+use super::call::{resolve, warn_left_out};
 use super::detached::detached;
 use super::exception::raise;
 use super::handles::handle_of;
@@ -71,12 +71,4 @@ pub(crate) fn run(py: Python<'_>, call: Invocation) -> PyResult<Answer> {
         return detached(py, || call.run());
     }
     releasing(py, || call.run()).map_err(|error| raise(py, &error))
-}
-
-/// Says that a call does nothing, as c10d does.
-pub(super) fn warn_left_out(py: Python<'_>, name: &str) -> PyResult<()> {
-    let rank = polyrank::distributed::get_rank().map_or(-1, i64::from);
-    let message =
-        format!("Running {name} on global rank {rank} which does not belong to the given group.");
-    py.import("warnings")?.call_method1("warn", (message,)).map(drop)
 }

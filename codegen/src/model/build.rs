@@ -1,13 +1,12 @@
 //! Syntax -> [`Api`]: definitions one by one, in the order of the files.
 
-use super::api::{Api, Callback, Dictionary, Enum, EnumValue, Member, Source};
-use super::attributes::{Attributes, Place};
+use super::api::{Api, Callback, Dictionary, Enum, EnumValue, Member};
+use super::attributes::Place;
+use super::builder::Builder;
 use super::scope::{DefinedName, Scope, check_opaque};
 use super::{constants, errors, interfaces, methods, numbers, roles};
-use crate::idl::{Definition, DefinitionKind, Diagnostic, Diagnostics, DictionaryMember, Name};
-use crate::idl::{
-    EnumValue as EnumValueSyntax, ExtendedAttribute, Rule, Sources, Span, TypeSyntax,
-};
+use crate::idl::{Definition, DefinitionKind, Diagnostics, DictionaryMember, Name};
+use crate::idl::{EnumValue as EnumValueSyntax, Rule, Sources};
 
 /// The model of `definitions`, which may come from several files. What is wrong is reported and
 /// left out.
@@ -27,63 +26,7 @@ pub fn build(sources: &Sources, definitions: &[Definition], diagnostics: &mut Di
     builder.api
 }
 
-/// What is built so far.
-pub(super) struct Builder<'a, 'd> {
-    pub(super) sources: &'a Sources,
-    pub(super) scope: &'a Scope<'a>,
-    pub(super) diagnostics: &'d mut Diagnostics,
-    pub(super) api: Api,
-}
-
 impl<'a> Builder<'a, '_> {
-    pub(super) fn source(&self, span: Span) -> Source {
-        Source { file: self.sources.name(span.file).to_owned(), line: self.sources.line(span) }
-    }
-
-    pub(super) fn report(&mut self, rule: Rule, span: Span, message: String, advice: &str) {
-        self.diagnostics.push(Diagnostic::new(rule, span, message).advice(advice));
-    }
-
-    pub(super) fn attributes(
-        &mut self,
-        place: Place,
-        written: &'a [ExtendedAttribute],
-    ) -> Attributes<'a> {
-        Attributes::read(place, written, self.diagnostics)
-    }
-
-    pub(super) fn value_type(&mut self, written: &TypeSyntax) -> super::Type {
-        self.scope.resolve_value(written, self.diagnostics)
-    }
-
-    /// The doc comment, which must be there.
-    pub(super) fn doc(&mut self, doc: &str, name: &Name) -> String {
-        if doc.trim().is_empty() {
-            let message = format!("`{}` has no documentation", name.text);
-            let advice = "say what it is in `///` lines before it: users of every language read \
-                          them";
-            self.report(Rule::MissingDoc, name.span, message, advice);
-        }
-        doc.to_owned()
-    }
-
-    /// Reports every name that stands there twice.
-    pub(super) fn distinct<'n>(&mut self, what: &str, names: impl IntoIterator<Item = &'n Name>) {
-        let mut seen: Vec<&Name> = Vec::new();
-        for name in names {
-            match seen.iter().find(|first| first.text == name.text) {
-                None => seen.push(name),
-                Some(first) => {
-                    let message = format!("there are two {what} `{}`", name.text);
-                    let diagnostic = Diagnostic::new(Rule::DuplicateMember, name.span, message)
-                        .related(first.span, "first here")
-                        .advice("rename or remove one");
-                    self.diagnostics.push(diagnostic);
-                }
-            }
-        }
-    }
-
     fn definition(&mut self, defined: &DefinedName<'a>) {
         let definition = defined.definition;
         match &definition.kind {

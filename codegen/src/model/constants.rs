@@ -1,6 +1,6 @@
 //! Defaults and constants: literals that have the type they stand for.
 
-use super::build::Builder;
+use super::builder::Builder;
 use super::types::{Constant, Type};
 use crate::idl::{DefinitionKind, Literal, LiteralKind, Rule};
 

@@ -2,7 +2,7 @@
 
 use super::api::{ErrorKind, Member};
 use super::attributes::Attributes;
-use super::build::Builder;
+use super::builder::Builder;
 use super::names::nearest;
 use crate::idl::{Definition, DefinitionKind, Name, Rule};
 

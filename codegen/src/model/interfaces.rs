@@ -2,7 +2,7 @@
 
 use super::api::{Attribute, Interface, Method, NamedConstant, Namespace, Notes};
 use super::attributes::{Attributes, Place};
-use super::build::Builder;
+use super::builder::Builder;
 use super::scope::DefinedName;
 use super::types::Constant;
 use super::{constants, methods, numbers};

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Dictionary, Method, Notes, Overload, Parameter, Role};
 use super::attributes::{Attributes, Place};
-use super::build::Builder;
+use super::builder::Builder;
 use super::types::Type;
 use super::{constants, numbers, overloads, roles};
 use crate::idl::{Diagnostic, Member, MemberKind, Parameter as ParameterSyntax, Rule, Span};

@@ -5,6 +5,7 @@
 mod api;
 mod attributes;
 mod build;
+mod builder;
 mod constants;
 mod errors;
 mod find;

@@ -2,7 +2,7 @@
 
 use super::api::{Collective, DType, Method, ReduceOp};
 use super::attributes::{Attributes, Place};
-use super::build::Builder;
+use super::builder::Builder;
 use super::interfaces::PlacedMember;
 use super::names::{camel_case, nearest};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule, Span};

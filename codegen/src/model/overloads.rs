@@ -5,7 +5,7 @@
 //! would give every argument the same meaning, and a trap where they would not.
 
 use super::api::{Method, Overload, Parameter};
-use super::build::Builder;
+use super::builder::Builder;
 use super::types::Type;
 use crate::idl::{Diagnostic, Rule, Span};
 

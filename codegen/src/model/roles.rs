@@ -2,7 +2,7 @@
 
 use super::api::{Parameter, Role};
 use super::attributes::Attributes;
-use super::build::Builder;
+use super::builder::Builder;
 use super::types::Type;
 use crate::idl::{Name, Parameter as ParameterSyntax, Rule};
 

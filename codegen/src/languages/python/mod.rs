@@ -8,6 +8,7 @@ mod classes;
 mod enums;
 mod errors;
 mod options;
+mod records;
 mod signatures;
 mod spelling;
 mod stub;

@@ -1,6 +1,6 @@
 //! Names, types, defaults and doc comments as Python and the binding spell them.
 
-use super::options::records;
+use super::records::records;
 use crate::model::names::{camel_case, snake_case};
 use crate::model::{Constant, Method, Notes, Parameter, Type};
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use askama::Template;
 
-use super::options::{own_members, records};
+use super::records::{own_members, records};
 use super::spelling::{
     accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
     returned_by_function,

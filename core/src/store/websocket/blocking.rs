@@ -9,7 +9,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::store::gave_up;
+use super::requests::gave_up;
 use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
 use crate::{Error, Result};

@@ -2,6 +2,7 @@
 //! nothing of sockets: their owner calls in.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -11,6 +12,14 @@ use crate::store::{StoreReply, StoreRequest};
 use crate::transport::websocket::Relay;
 use crate::wire::session::{Packet, Session, Violation};
 use crate::{Error, Result};
+
+/// Whoever moves the packets of a client, until it is dropped.
+pub trait PacketMover: Send + Sync {
+    /// The address of this host's interface that leads to the server, if it is known.
+    fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
+}
 
 /// A client of a store's server, over a WebSocket that somebody else owns. Clones are the same one.
 ///

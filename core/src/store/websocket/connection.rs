@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::attempts::{Attempt, Attempts, ServerState};
-use super::client::Client;
+use super::client::{Client, PacketMover};
 use crate::clock::Instant;
 use crate::transport::websocket::{
     Beat, Dialer, Heartbeat, Socket, SocketClose, SocketEvent, close_code,
@@ -37,6 +37,8 @@ pub struct ClientConnection {
 /// Somebody uses a connection, as long as this lives; its owner is woken at the end.
 #[derive(Debug)]
 pub struct ConnectionUse(Waker);
+
+impl PacketMover for ConnectionUse {}
 
 impl Drop for ConnectionUse {
     fn drop(&mut self) {

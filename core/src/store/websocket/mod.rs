@@ -34,7 +34,7 @@ mod tls;
 #[cfg(feature = "websocket")]
 mod url;
 
-pub use client::Client;
+pub use client::{Client, PacketMover};
 pub use connection::{ClientConnection, ConnectionUse};
 #[cfg(feature = "websocket")]
 pub(in crate::store) use measured::{Measured, Unfinished};

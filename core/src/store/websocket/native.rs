@@ -1,7 +1,6 @@
 //! The WebSocket of a native client: a thread that opens it, moves its packets, and opens it again
 //! when it breaks. Knows nothing of requests.
 
-use std::any::Any;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::blocking;
-use super::client::Client;
+use super::client::{Client, PacketMover};
 use super::connect::{Failure, Stream, connect};
 use super::socket::{End, run};
 use super::store::WebSocketStore;
@@ -80,11 +79,6 @@ impl WebSocketStore {
     }
 }
 
-/// The address of this host's interface that leads to the server, if `mover` is a native one.
-pub(super) fn local_address(mover: &(dyn Any + Send + Sync)) -> Option<IpAddr> {
-    mover.downcast_ref::<Mover>()?.shared.lock().local_address
-}
-
 /// The thread that moves a client's packets. It ends when this is dropped.
 #[derive(Debug)]
 struct Mover {
@@ -92,6 +86,12 @@ struct Mover {
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
+}
+
+impl PacketMover for Mover {
+    fn local_address(&self) -> Option<IpAddr> {
+        self.shared.lock().local_address
+    }
 }
 
 /// What the thread and those who ask share.

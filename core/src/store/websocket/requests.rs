@@ -1,8 +1,9 @@
 //! A store's requests as TCPStore requests, and the replies read back. Pure; knows nothing of how
 //! they travel.
 
+use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
-use crate::store::{StoreReply, StoreRequest, equal_lengths};
+use crate::store::{Deadline, StoreReply, StoreRequest, equal_lengths, expired};
 use crate::{Error, Result};
 
 /// The bytes of `request`.
@@ -207,4 +208,20 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(blob)
     }
+}
+
+/// The error of a request that stopped waiting.
+pub(super) fn gave_up(why: WaitError, request: &StoreRequest<'_>, deadline: &Deadline) -> Error {
+    let name = name(request);
+    let mut keys: Vec<String> = match (request.keys(), request.key()) {
+        (Some(keys), _) => keys.iter().map(|key| (*key).to_owned()).collect(),
+        (None, Some(key)) => vec![key.to_owned()],
+        (None, None) => Vec::new(),
+    };
+    if name == "wait" {
+        // As the keys stand in the store, and in PyTorch's messages.
+        keys.iter_mut().for_each(|key| key.insert(0, '/'));
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    expired(why, name, &keys, deadline)
 }

@@ -1,20 +1,16 @@
 //! `WebSocketStore`: the store's methods over a client. Knows nothing of how its packets travel.
 
-use std::any::Any;
 #[cfg(feature = "websocket")]
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::client::Client;
-use super::requests;
-use crate::store::deadline::WaitError;
+use super::client::{Client, PacketMover};
+use crate::Result;
 use crate::store::{
-    Deadline, Store, StoreReply, StoreRequest, WebSocketStoreOptions, expired, from_millis,
-    to_millis,
+    Store, StoreReply, StoreRequest, WebSocketStoreOptions, from_millis, to_millis,
 };
-use crate::{Error, Result};
 
 /// A store that is reached over a WebSocket: any store's server of polyrank, from browsers too.
 ///
@@ -29,7 +25,7 @@ pub struct WebSocketStore {
     timeout_ms: AtomicU64,
     reconnect_grace: Option<Duration>,
     /// Whoever moves the client's packets, as long as a store needs it.
-    mover: Arc<dyn Any + Send + Sync>,
+    mover: Arc<dyn PacketMover>,
 }
 
 impl std::fmt::Debug for WebSocketStore {
@@ -44,7 +40,7 @@ impl WebSocketStore {
         client: Client,
         url: impl Into<String>,
         options: WebSocketStoreOptions,
-        mover: Arc<dyn Any + Send + Sync>,
+        mover: Arc<dyn PacketMover>,
     ) -> Self {
         let timeout_ms = AtomicU64::new(to_millis(options.timeout));
         let reconnect_grace = options.reconnect_grace;
@@ -81,22 +77,6 @@ impl WebSocketStore {
         let operation = format!("{} while the thread waits", requests::name(&request));
         Err(Error::Unsupported { who: "a browser".into(), operation })
     }
-}
-
-/// The error of a request that stopped waiting.
-pub(super) fn gave_up(why: WaitError, request: &StoreRequest<'_>, deadline: &Deadline) -> Error {
-    let name = requests::name(request);
-    let mut keys: Vec<String> = match (request.keys(), request.key()) {
-        (Some(keys), _) => keys.iter().map(|key| (*key).to_owned()).collect(),
-        (None, Some(key)) => vec![key.to_owned()],
-        (None, None) => Vec::new(),
-    };
-    if name == "wait" {
-        // As the keys stand in the store, and in PyTorch's messages.
-        keys.iter_mut().for_each(|key| key.insert(0, '/'));
-    }
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    expired(why, name, &keys, deadline)
 }
 
 impl Store for WebSocketStore {
@@ -180,19 +160,23 @@ impl Store for WebSocketStore {
 
     #[cfg(feature = "websocket")]
     fn local_address(&self) -> Option<IpAddr> {
-        super::native::local_address(&*self.mover)
+        self.mover.local_address()
     }
 
     #[cfg(target_family = "wasm")]
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> crate::store::StoreFuture<'a> {
         Box::pin(async move {
-            let deadline = Deadline::after(self.limit(&request));
+            let deadline = crate::store::Deadline::after(self.limit(&request));
             let cancelled = async {
                 match deadline.remaining() {
                     Some(left) => crate::clock::sleep_until(crate::clock::after(left)).await,
                     None => std::future::pending().await,
                 }
-                gave_up(WaitError::TimedOut, &request, &deadline)
+                super::requests::gave_up(
+                    crate::store::deadline::WaitError::TimedOut,
+                    &request,
+                    &deadline,
+                )
             };
             self.client.request(request, cancelled).await
         })

@@ -3,11 +3,12 @@
 
 mod arrivals;
 mod connect;
+mod dialer;
 mod socket;
 mod wire;
 
 pub(in crate::transport) use self::arrivals::{Arrivals, Upgrade};
-pub use self::connect::NativeDialer;
+pub use self::dialer::NativeDialer;
 use super::{Acceptor, ReceptionOptions, answered};
 use crate::env::WebSocketEnvironment;
 

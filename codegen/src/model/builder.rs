@@ -1,0 +1,66 @@
+//! What is built of an [`Api`] so far, and what every definition needs of it.
+
+use super::api::{Api, Source};
+use super::attributes::{Attributes, Place};
+use super::scope::Scope;
+use crate::idl::{
+    Diagnostic, Diagnostics, ExtendedAttribute, Name, Rule, Sources, Span, TypeSyntax,
+};
+
+/// What is built so far.
+pub(super) struct Builder<'a, 'd> {
+    pub(super) sources: &'a Sources,
+    pub(super) scope: &'a Scope<'a>,
+    pub(super) diagnostics: &'d mut Diagnostics,
+    pub(super) api: Api,
+}
+
+impl<'a> Builder<'a, '_> {
+    pub(super) fn source(&self, span: Span) -> Source {
+        Source { file: self.sources.name(span.file).to_owned(), line: self.sources.line(span) }
+    }
+
+    pub(super) fn report(&mut self, rule: Rule, span: Span, message: String, advice: &str) {
+        self.diagnostics.push(Diagnostic::new(rule, span, message).advice(advice));
+    }
+
+    pub(super) fn attributes(
+        &mut self,
+        place: Place,
+        written: &'a [ExtendedAttribute],
+    ) -> Attributes<'a> {
+        Attributes::read(place, written, self.diagnostics)
+    }
+
+    pub(super) fn value_type(&mut self, written: &TypeSyntax) -> super::Type {
+        self.scope.resolve_value(written, self.diagnostics)
+    }
+
+    /// The doc comment, which must be there.
+    pub(super) fn doc(&mut self, doc: &str, name: &Name) -> String {
+        if doc.trim().is_empty() {
+            let message = format!("`{}` has no documentation", name.text);
+            let advice = "say what it is in `///` lines before it: users of every language read \
+                          them";
+            self.report(Rule::MissingDoc, name.span, message, advice);
+        }
+        doc.to_owned()
+    }
+
+    /// Reports every name that stands there twice.
+    pub(super) fn distinct<'n>(&mut self, what: &str, names: impl IntoIterator<Item = &'n Name>) {
+        let mut seen: Vec<&Name> = Vec::new();
+        for name in names {
+            match seen.iter().find(|first| first.text == name.text) {
+                None => seen.push(name),
+                Some(first) => {
+                    let message = format!("there are two {what} `{}`", name.text);
+                    let diagnostic = Diagnostic::new(Rule::DuplicateMember, name.span, message)
+                        .related(first.span, "first here")
+                        .advice("rename or remove one");
+                    self.diagnostics.push(diagnostic);
+                }
+            }
+        }
+    }
+}
