@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
 
-import { packed } from "../../tests/javascript/packed.mjs";
+import { expectPublishable } from "../../tests/javascript/packed.mjs";
 
 const root = new URL("../", import.meta.url);
 const shared = new URL("../bindings-node/js/runtime/", root);
 
 test("the package has everything that it imports", async () => {
-  const files = await packed(root);
+  const files = await expectPublishable(root);
   const names = await readdir(shared);
   assert.ok(names.length > 15, `${names.length} files`);
   for (const name of names) {
