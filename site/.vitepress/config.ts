@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The generated pages of the reference, in the order of their list. */
 const topics = [
   ...readFileSync(`${root}site/reference/index.md`, "utf8").matchAll(/^- \[(.+?)\]\(\.\/(.+?)\)/gm),
-].map(([, text = "", name]) => ({ text, link: `/reference/${name}` }));
+].map(([, text = "", name = ""]) => ({ text, link: `/reference/${name}` }));
 
 export default defineConfig({
   title: "polyrank",

@@ -75,6 +75,18 @@ export function merged(pieces: readonly Report[]): Report[] {
   return [...reports.values()];
 }
 
+/** The report that says most to whoever comes new: of the most other libraries, by its index. */
+export function openingOf(reports: readonly Report[]): number {
+  const libraries = (report: Report) => {
+    const names = contendersOf(report.cases);
+    return names.filter((name) => !name.startsWith("polyrank") && name !== "memcpy").length;
+  };
+  // Of two that are alike, the one that has more.
+  const weight = (report: Report) => libraries(report) * 1e6 + report.cases.length;
+  const most = Math.max(...reports.map(weight));
+  return Math.max(0, reports.findIndex((report) => weight(report) === most));
+}
+
 /** Two pieces: the first day counts, and the highest load. */
 function joined(one: Report, other: Report): Report {
   const load = (index: 0 | 1) => {

@@ -49,6 +49,15 @@ test("every committed result is shown, with machine and versions", async ({ page
   expect(errors).toEqual([]);
 });
 
+test("it opens with an allreduce beside Gloo, Open MPI and MPICH", async ({ page, site }) => {
+  await page.goto(`${site}/speed/`);
+  await expect(page.getByRole("combobox", { name: "Operation" })).toHaveValue("allreduce");
+  const heads = page.getByTestId("speed-table").locator("thead th");
+  for (const library of ["polyrank python", "gloo", "openmpi", "mpich"]) {
+    await expect(heads.filter({ hasText: library }).first()).toBeVisible();
+  }
+});
+
 test("stores and starts have tables, or it is said that they have none", async ({ page, site }) => {
   await page.goto(`${site}/speed/`);
   const stores = storeReports(committed());

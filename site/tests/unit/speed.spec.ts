@@ -9,6 +9,7 @@ import {
   inWords,
   isReport,
   merged,
+  openingOf,
   topics,
   versionsOf,
   type Case,
@@ -79,6 +80,20 @@ test("pieces of different machines stay apart", () => {
   const here = report("Peers", "2026-11-22", [one("allreduce", 2, 4)]);
   const there = { ...here, machine: { ...here.machine, cores: 64 } };
   expect(merged([here, there])).toHaveLength(2);
+});
+
+test("the page opens with the comparison that has the most other libraries", () => {
+  const beside = (...names: string[]) => ({
+    ...one("allreduce", 2, 4),
+    results: ["polyrank", "memcpy", ...names].map((name) => measured(name, 1, null)),
+  });
+  const languages = report("Languages", "2026", [beside("polyrank rust", "polyrank node")]);
+  const peers = report("Peers", "2026", [beside("gloo", "openmpi", "mpich")]);
+  const more = report("More", "2026", [...peers.cases, beside("gloo", "openmpi", "mpich")]);
+  const gloo = report("Gloo", "2026", [beside("gloo")]);
+  expect(openingOf([languages, gloo, peers, gloo])).toBe(2);
+  expect(openingOf([peers, languages, more])).toBe(2);
+  expect(openingOf([])).toBe(0);
 });
 
 test("a topic has one case for each size, in order", () => {

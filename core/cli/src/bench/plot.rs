@@ -3,7 +3,7 @@
 
 use super::operation::Form;
 use super::results::{CaseReport, MeasuredCase, Report};
-use crate::chart::{Chart, Line, Panel, Scale};
+use crate::chart::{Chart, Line, Panel, Scale, bandwidth, duration};
 use crate::sizes;
 
 /// The drawing of a report.
@@ -25,16 +25,18 @@ pub(super) fn plot(report: &Report) -> Chart {
         }
     }
     for (topic, cases) in &topics {
-        let panel = |y_label: &str, y_scale, value: fn(&MeasuredCase) -> f64| Panel {
+        let panel = |y_label: &str, y_scale, y_text, value: fn(&MeasuredCase) -> f64| Panel {
             title: topic.clone(),
             y_label: y_label.to_owned(),
+            x_label: "size".to_owned(),
             x_scale: Scale::Octaves,
             y_scale,
             x_text: |bytes| sizes::show(bytes as u64),
+            y_text,
             lines: lines(&names, cases, value),
         };
-        panels.push(panel("time, µs", Scale::Decades, |result| result.time_us));
-        panels.push(panel("bus bandwidth, GB/s", Scale::Linear, |result| result.busbw_gbps));
+        panels.push(panel("time", Scale::Decades, duration, |result| result.time_us / 1e6));
+        panels.push(panel("bus bandwidth", Scale::Linear, bandwidth, |result| result.busbw_gbps));
     }
     let machine = &report.machine;
     Chart {

@@ -6,12 +6,17 @@ use super::axis::Axis;
 use super::{Chart, Line, Panel};
 
 const WIDTH: f64 = 960.0;
-const PANEL_HEIGHT: f64 = 300.0;
+const PANEL_HEIGHT: f64 = 318.0;
 /// Of a panel's frame within its cell.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 46.0;
-const BOTTOM: f64 = 34.0;
+const BOTTOM: f64 = 52.0;
+/// From its middle to the edge of a point.
+const POINT: f64 = 3.5;
+/// A line with more points than these shows every third one, each line others than its neighbour:
+/// lines that lie on one another are told apart.
+const CROWDED: usize = 12;
 /// Width of a letter, about: there is nothing here to measure it with.
 const LETTER: f64 = 7.0;
 
@@ -29,6 +34,29 @@ const COLOURS: [(&str, &str); 8] = [
 
 /// The dashes of the lines, so that they differ without colours too.
 const DASHES: [&str; 4] = ["", "6 3", "2 3", "8 3 2 3"];
+
+/// How the points of a line look: these, too, differ without colours. Their number has no divisor
+/// in common with that of the dashes.
+#[derive(Clone, Copy)]
+enum PointShape {
+    Disc,
+    Square,
+    Ring,
+    Triangle,
+    Frame,
+    Diamond,
+    Cross,
+}
+
+const POINT_SHAPES: [PointShape; 7] = [
+    PointShape::Disc,
+    PointShape::Square,
+    PointShape::Ring,
+    PointShape::Triangle,
+    PointShape::Frame,
+    PointShape::Diamond,
+    PointShape::Cross,
+];
 
 pub(super) fn draw(chart: &Chart) -> String {
     let mut body = String::new();
@@ -58,7 +86,8 @@ fn style() -> String {
         "text { font: 12px system-ui, sans-serif; fill: #33363d; }\n\
          .title { font-size: 18px; font-weight: 600; }\n.panel { font-weight: 600; }\n\
          .faint { fill: #6b7079; }\n.ground { fill: #ffffff; }\n\
-         .grid { stroke: #e6e8ec; }\n.line { fill: none; stroke-width: 2; }\n",
+         .grid { stroke: #e6e8ec; }\n.line { fill: none; stroke-width: 2; }\n\
+         .open { fill: none; stroke-width: 1.5; }\n",
     );
     let mut dark = String::from(
         "text { fill: #dfe1e6; }\n.faint { fill: #9a9fa9; }\n.ground { fill: #1b1b1f; }\n\
@@ -89,6 +118,7 @@ fn legend(body: &mut String, names: &[String], top: f64) -> f64 {
             hue(at),
             dash(at)
         );
+        draw_point(body, at, left + 14.0, y);
         text(body, (left + 36.0, top), "", name);
         left += width;
     }
@@ -106,13 +136,14 @@ fn draw_panel(body: &mut String, panel: &Panel, left: f64, top: f64) {
     for mark in y.marks(6) {
         let Some(place) = y.place(mark) else { continue };
         let _ = writeln!(body, "<path class=\"grid\" d=\"M{from} {place:.1}H{to}\"/>");
-        anchored(body, (from - 8.0, place + 4.0), "end", &number(mark));
+        anchored(body, (from - 8.0, place + 4.0), "end", &(panel.y_text)(mark));
     }
     for mark in x.marks(7) {
         let Some(place) = x.place(mark) else { continue };
         let _ = writeln!(body, "<path class=\"grid\" d=\"M{place:.1} {low}v4\"/>");
         anchored(body, (place, low + 20.0), "middle", &(panel.x_text)(mark));
     }
+    anchored(body, (to, low + 38.0), "end", &panel.x_label);
     for line in &panel.lines {
         draw_line(body, line, &x, &y);
     }
@@ -127,9 +158,47 @@ fn draw_line(body: &mut String, line: &Line, x: &Axis, y: &Axis) {
     }
     let hue = hue(line.name);
     let _ = writeln!(body, "<path class=\"line s{hue}\"{} d=\"{path}\"/>", dash(line.name));
-    for (x, y) in places {
-        let _ = writeln!(body, "<circle class=\"p{hue}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
+    let stride = if places.len() > CROWDED { 3 } else { 1 };
+    let shown = places.into_iter().skip(line.name % stride).step_by(stride);
+    for (x, y) in shown {
+        draw_point(body, line.name, x, y);
     }
+}
+
+/// A point of the line of this number.
+fn draw_point(body: &mut String, name: usize, x: f64, y: f64) {
+    let (filled, open) = (format!("p{}", hue(name)), format!("open s{}", hue(name)));
+    let r = POINT;
+    let mut path = |class: &str, d: String| {
+        let _ = writeln!(body, "<path class=\"{class}\" d=\"{d}\"/>");
+    };
+    let square = |r: f64| format!("M{:.1} {:.1}h{w}v{w}h-{w}z", x - r, y - r, w = 2.0 * r);
+    match POINT_SHAPES[name % POINT_SHAPES.len()] {
+        PointShape::Disc => circle(body, &filled, x, y),
+        PointShape::Ring => circle(body, &open, x, y),
+        PointShape::Square => path(&filled, square(r)),
+        PointShape::Frame => path(&open, square(r)),
+        PointShape::Triangle => {
+            path(&filled, format!("M{x:.1} {:.1}l{r} {h}h-{h}z", y - r, h = 2.0 * r));
+        }
+        PointShape::Diamond => {
+            path(&filled, format!("M{x:.1} {:.1}l{r} {r}l-{r} {r}l-{r} -{r}z", y - r));
+        }
+        PointShape::Cross => {
+            let (left, right, up, down) = (x - r, x + r, y - r, y + r);
+            path(
+                &open,
+                format!(
+                    "M{left:.1} {up:.1}L{right:.1} {down:.1}M{left:.1} {down:.1}L{right:.1} {up:.1}"
+                ),
+            );
+        }
+    }
+}
+
+fn circle(body: &mut String, class: &str, x: f64, y: f64) {
+    let place = format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{POINT}\"");
+    let _ = writeln!(body, "<circle class=\"{class}\" {place}/>");
 }
 
 fn hue(name: usize) -> usize {
@@ -156,7 +225,7 @@ fn anchored(body: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
 }
 
 /// A mark's value with no more digits than it needs.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let rounded = format!("{value:.3}");
     match value.abs() {
         size if size > 0.0 && !(1e-3..1e7).contains(&size) => format!("{value:.0e}"),
@@ -176,10 +245,12 @@ mod tests {
     fn chart(points: Vec<(f64, f64)>) -> Chart {
         let panel = Panel {
             title: "time".to_owned(),
-            y_label: "µs".to_owned(),
+            y_label: "of a call".to_owned(),
+            x_label: "bytes".to_owned(),
             x_scale: Scale::Octaves,
             y_scale: Scale::Decades,
             x_text: |value| format!("{value}"),
+            y_text: |value| format!("{value} µs"),
             lines: vec![Line { name: 0, points }],
         };
         Chart {
@@ -200,7 +271,8 @@ mod tests {
     #[test]
     fn every_point_is_drawn_where_it_belongs() {
         let svg = chart(vec![(1.0, 1.0), (4.0, 100.0)]).svg();
-        assert_eq!(svg.matches("<circle").count(), 2);
+        // The legend has one, too.
+        assert_eq!(svg.matches("<circle").count(), 2 + 1);
         // From the lower left corner of the frame to the upper right.
         assert!(svg.contains("d=\"M64.0 354.0L460.0 134.0\""), "{svg}");
     }
@@ -208,9 +280,43 @@ mod tests {
     #[test]
     fn what_cannot_be_shown_is_left_out() {
         let svg = chart(vec![(0.0, 1.0), (2.0, f64::NAN), (2.0, 5.0)]).svg();
-        assert_eq!(svg.matches("<circle").count(), 1);
+        assert_eq!(svg.matches("<circle").count(), 1 + 1);
         assert!(!svg.contains("NaN"));
         assert!(!chart(Vec::new()).svg().contains("NaN"));
+    }
+
+    #[test]
+    fn lines_differ_without_colours() {
+        let looks = |name: usize| {
+            let mut point = String::new();
+            draw_point(&mut point, name, 0.0, 0.0);
+            let colour = |class: &str| point.replace(&format!("{class}{}", hue(name)), class);
+            let shape = if point.contains("open") { colour("s") } else { colour("p") };
+            (dash(name), shape)
+        };
+        let all: std::collections::BTreeSet<_> = (0..28).map(looks).collect();
+        assert_eq!(all.len(), 28);
+    }
+
+    #[test]
+    fn axes_say_what_they_are_and_in_which_unit() {
+        let svg = chart(vec![(1.0, 1.0), (4.0, 100.0)]).svg();
+        for text in [">bytes<", ">10 µs<", ">of a call<"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        let shown = [1e-7, 1e-5, 1e-3, 0.5, 10.0].map(crate::chart::duration);
+        assert_eq!(shown, ["0.1 µs", "10 µs", "1 ms", "500 ms", "10 s"]);
+    }
+
+    #[test]
+    fn lines_on_one_another_show_points_of_both() {
+        let points: Vec<_> = (0..20).map(|at| (f64::from(1 << at), 1.0)).collect();
+        let mut chart = chart(points.clone());
+        chart.names.push("two".to_owned());
+        chart.panels[0].lines.push(Line { name: 1, points });
+        let svg = chart.svg();
+        assert_eq!(svg.matches("<circle").count(), 7 + 1);
+        assert_eq!(svg.matches("<path class=\"p1\"").count(), 7 + 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Question;
 use super::forecast::{Forecast, Row};
-use crate::chart::{Chart, Line, Panel, Scale};
+use crate::chart::{Chart, Line, Panel, Scale, bandwidth, duration};
 use crate::sizes;
 use polyrank::Collective;
 
@@ -132,23 +132,25 @@ pub(super) fn chart(forecast: &Forecast) -> Chart {
         };
         forecast.rows.iter().enumerate().map(line).collect()
     };
-    let panel = |title: &str, y_label: &str, y_scale, lines| Panel {
+    let panel = |title: &str, y_label: &str, y_scale, y_text, lines| Panel {
         title: title.to_owned(),
         y_label: y_label.to_owned(),
+        x_label: "size".to_owned(),
         x_scale: Scale::Octaves,
         y_scale,
         x_text: |bytes| sizes::show(bytes as u64),
+        y_text,
         lines,
     };
-    let times = lines(&|_, seconds| seconds * 1e6);
+    let times = lines(&|_, seconds| seconds);
     let bandwidths = lines(&|bytes, seconds| bytes as f64 * factor / seconds / 1e9);
     Chart {
         title: title(forecast),
         subtitle: "predicted by polyrank from its schedules, not measured".to_owned(),
         names: forecast.rows.iter().map(|row| row.algorithm.name.to_owned()).collect(),
         panels: vec![
-            panel("time", "time, µs", Scale::Decades, times),
-            panel("bus bandwidth", "bus bandwidth, GB/s", Scale::Linear, bandwidths),
+            panel("time", "of a call", Scale::Decades, duration, times),
+            panel("bus bandwidth", "what every link carries", Scale::Linear, bandwidth, bandwidths),
         ],
     }
 }
