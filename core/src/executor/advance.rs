@@ -16,7 +16,7 @@ use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, Error};
+use crate::{Collective, Error, Sizes};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
@@ -311,8 +311,11 @@ impl Executor {
     pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
         let last = self.state.in_flight.last();
         let last = last.and_then(|last| Collective::from_code(last.collective));
-        // In an alltoall each rank knows the sizes of its own blocks only.
-        let may_differ = |it: Collective| it.facts().rooted || it == Collective::Alltoall;
+        // Where sizes are pairwise, each rank knows those of its own blocks only.
+        let may_differ = |it: Collective| {
+            let facts = it.facts();
+            facts.rooted || facts.sizes == Sizes::Pairwise
+        };
         match last {
             Some(last) if self.state.broken.is_none() && may_differ(last) => self.history(),
             _ => Vec::new(),

@@ -7,6 +7,7 @@
 
 mod chunk;
 mod contract;
+mod facts;
 mod step;
 mod team;
 mod topology;

@@ -96,7 +96,7 @@ impl Operation {
 
     /// Whether there is something to measure besides latency.
     pub(super) fn has_size(self) -> bool {
-        self != Operation::Barrier
+        self.collective().is_none_or(|collective| collective.facts().has_data())
     }
 
     /// How c10d defines the operation.
@@ -119,15 +119,12 @@ impl Operation {
     /// What `bytes` on the command line means: the size of the larger buffer in whole elements, as
     /// in nccl-tests. Less than an element is none; anything else is at least one for each block.
     pub(super) fn extent(self, bytes: u64, element_bytes: u64, ranks: u32) -> Extent {
-        use Operation::{Allgather, Alltoall, Gather, ReduceScatter, Scatter};
         if !self.has_size() {
             return Extent { count: 0, whole_elements: 0, whole_bytes: 0 };
         }
         let elements = bytes / element_bytes;
-        let blocks = match self {
-            Allgather | Gather | Scatter | ReduceScatter | Alltoall => u64::from(ranks),
-            _ => 1,
-        };
+        let is_divided = self.collective().is_some_and(|it| it.facts().is_divided());
+        let blocks = if is_divided { u64::from(ranks) } else { 1 };
         let count = if elements == 0 { 0 } else { (elements / blocks).max(1) };
         let whole_elements = count * blocks;
         Extent { count, whole_elements, whole_bytes: whole_elements * element_bytes }
@@ -136,18 +133,8 @@ impl Operation {
     /// Bus bandwidth by algorithm bandwidth, as nccl-tests' PERFORMANCE.md defines it: what every
     /// link carries if the algorithm is the best there is.
     pub(super) fn bus_factor(self, ranks: u32) -> f64 {
-        let ranks = f64::from(ranks);
-        match self {
-            Operation::Allreduce => 2.0 * (ranks - 1.0) / ranks,
-            Operation::Allgather
-            | Operation::Gather
-            | Operation::Scatter
-            | Operation::ReduceScatter
-            | Operation::Alltoall => (ranks - 1.0) / ranks,
-            Operation::Reduce | Operation::Broadcast => 1.0,
-            Operation::Sendrecv | Operation::Pingpong => 1.0,
-            Operation::Barrier => 0.0,
-        }
+        // A message goes over its link once.
+        self.collective().map_or(1.0, |collective| collective.facts().bus_factor(ranks))
     }
 
     /// How many of the operation one iteration is.

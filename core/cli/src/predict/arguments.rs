@@ -150,8 +150,7 @@ impl PredictArguments {
         Ok(Question {
             collective: self.collective,
             on: Topology::blocks(hosts, per_host),
-            // A barrier has no tensor.
-            bytes: if self.collective == Collective::Barrier { 0 } else { self.bytes },
+            bytes: if self.collective.facts().has_data() { self.bytes } else { 0 },
             equal_blocks: !self.uneven,
             link_costs: self.link_costs()?,
             simulated: self.simulate.then_some(MAX_SIMULATED),

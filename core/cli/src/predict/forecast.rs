@@ -1,10 +1,10 @@
 //! The answer: what each algorithm costs, over sizes. Knows nothing of how it is shown.
 
 use super::arguments::Question;
+use polyrank::Blocks;
 use polyrank::schedule::cost::{LinkScope, Load, Traffic, simulate};
 use polyrank::schedule::select::{CallSize, Overrides, Selector};
 use polyrank::schedule::{Algorithm, Build};
-use polyrank::{Blocks, Collective};
 
 /// The smallest size of the curve, bytes.
 const FIRST_BYTES: u64 = 8;
@@ -72,13 +72,7 @@ impl Forecast {
 
     /// By how much a rank's link is busier than the whole over the time says: nccl-tests' factor.
     pub(super) fn bus_factor(&self) -> f64 {
-        let ranks = f64::from(self.question.on.size());
-        match self.question.collective {
-            Collective::Allreduce => 2.0 * (ranks - 1.0) / ranks,
-            Collective::Reduce | Collective::Broadcast => 1.0,
-            Collective::Barrier => 0.0,
-            _ => (ranks - 1.0) / ranks,
-        }
+        self.question.collective.facts().bus_factor(self.question.on.size())
     }
 }
 
@@ -116,6 +110,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use polyrank::Collective;
     use polyrank::schedule::Topology;
     use polyrank::schedule::cost::{LinkClass, LinkCosts};
 

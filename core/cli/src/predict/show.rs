@@ -6,7 +6,6 @@ use super::arguments::Question;
 use super::forecast::{Forecast, Row};
 use crate::chart::{Chart, Line, Panel, Scale, bandwidth, duration};
 use crate::sizes;
-use polyrank::Collective;
 
 /// The table for a terminal; the algorithm that polyrank picks has a star.
 pub(super) fn table(forecast: &Forecast) -> String {
@@ -51,10 +50,10 @@ fn title(forecast: &Forecast) -> String {
 
 /// The collective, and its size if it has one.
 pub(super) fn what(question: &Question) -> String {
-    let name = question.collective.facts().name;
-    match question.collective {
-        Collective::Barrier => name.to_owned(),
-        _ => format!("{name} of {}", sizes::show(question.bytes)),
+    let facts = question.collective.facts();
+    match facts.has_data() {
+        true => format!("{} of {}", facts.name, sizes::show(question.bytes)),
+        false => facts.name.to_owned(),
     }
 }
 
