@@ -1,31 +1,125 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
+//!
+//! A Rust rank, a Python rank, a Node rank and a browser tab can stand in the same group and reduce
+//! one tensor. Names and meanings are those of c10d: [`ProcessGroup`], [`Work`], [`Store`],
+//! [`ReduceOp`], `allreduce` and the others.
+//!
+//! ```no_run
+//! use polyrank::ReduceOp;
+//! use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+//!
+//! fn main() -> polyrank::Result<()> {
+//!     // Rank, size and where to meet come from the environment, as `polyrank run` sets it.
+//!     let group = init_process_group(InitOptions::default())?;
+//!     let mut gradient = vec![f64::from(group.rank()); 1000];
+//!     group.allreduce(&mut gradient, ReduceOp::Sum)?;
+//!     println!("rank {} of {}: {}", group.rank(), group.size(), gradient[0]);
+//!     destroy_process_group(None)
+//! }
+//! ```
+//!
+//! `cargo install polyrank-cli`, then `polyrank run -n 4 target/release/train`.
+//!
+//! # In one process
+//!
+//! Ranks can be threads, with a store of their own: for tests, and to try things.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use polyrank::store::HashStore;
+//! use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
+//!
+//! let store = Arc::new(HashStore::new());
+//! let ranks: Vec<_> = (0..3)
+//!     .map(|rank| {
+//!         let store = store.clone();
+//!         std::thread::spawn(move || {
+//!             let options = GroupOptions::default();
+//!             let group = ProcessGroup::new(store, rank, 3, "example", options)?;
+//!             let mut tensor = [1.0_f32, rank as f32];
+//!             group.allreduce(&mut tensor, ReduceOp::Sum)?;
+//!             group.shutdown()?;
+//!             polyrank::Result::Ok(tensor)
+//!         })
+//!     })
+//!     .collect();
+//! for rank in ranks {
+//!     assert_eq!(rank.join().unwrap()?, [3.0, 3.0]);
+//! }
+//! # Ok::<(), polyrank::Error>(())
+//! ```
+//!
+//! # Waiting
+//!
+//! A call that borrows blocks until its end: `group.allreduce(&mut tensor, …)?`. One that owns its
+//! tensor returns a [`Work`], a future that can also be waited for and hands the tensor back:
+//! `group.allreduce_async(tensor, …)`. Within [`ProcessGroup::scope`], operations that borrow run
+//! side by side.
+//!
+//! # Modules
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`distributed`] | this process's default group, and functions on it |
+//! | [`process_group`] | [`ProcessGroup`] and what its calls return |
+//! | [`options`] | the options of every operation; `Default`, and one method for each |
+//! | [`store`] | where ranks meet: TCP, file, hash, prefix, WebSocket |
+//! | [`rendezvous`] | from a URL (`env://`, `tcp://`, `file://`, `ws://`) to a store and a rank |
+//! | [`tensor`] | what operations read and write: slices, vectors, [`Tensor`], CUDA memory |
+//! | [`backend`] | what `tcp`, `websocket`, `mpi` and `nccl` can do, and their options |
+//! | `objects` | collectives of values that serde knows |
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tcp` (default) | sockets and shared memory between processes, TCP stores |
+//! | `mpi`, `nccl` (default) | the backends; the libraries are looked for when they are asked for |
+//! | `websocket` | ranks in browsers and behind proxies |
+//! | `tls` | `wss://` |
+//! | `objects` | the module `objects` |
+//! | `ndarray` | views of the crate ndarray as tensors |
+//!
+//! [`Store`]: store::Store
 
 pub mod backend;
 mod blocking;
+#[doc(hidden)]
 pub mod calls;
+#[doc(hidden)]
 pub mod clock;
+#[doc(hidden)]
 pub mod completion;
 pub mod distributed;
+#[doc(hidden)]
 pub mod env;
+#[doc(hidden)]
 pub mod executor;
 #[cfg(feature = "tcp")]
 mod fork;
 mod generated;
+#[doc(hidden)]
 pub mod kernels;
 #[cfg(feature = "objects")]
 pub mod objects;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
+#[doc(hidden)]
 pub mod request;
+#[doc(hidden)]
 pub mod schedule;
 mod sorted;
 pub mod store;
 pub mod tensor;
+#[doc(hidden)]
 pub mod transport;
+#[doc(hidden)]
 pub mod wire;
 mod work;
 
+#[doc(hidden)]
 pub use generated::arguments;
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
