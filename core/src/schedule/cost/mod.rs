@@ -1,6 +1,6 @@
 //! What schedules cost: an estimate by a few figures of an algorithm ([`Load`]), and a simulation
 //! of all
-//! ranks' schedules ([`simulate`]). Knows no collective; seconds are model seconds, nothing here
+//! ranks' schedules (`simulate`). Knows no collective; seconds are model seconds, nothing here
 //! reads a clock.
 //!
 //! The model is LogGP's: a message occupies its sender and its receiver for an overhead and a time

@@ -18,7 +18,7 @@ use crate::store::{
 /// run twice. Requests do not wait for each other.
 ///
 /// In a browser nothing blocks: use [`Store::request`] or the methods that end in `_async`; the
-/// others raise [`Error::Unsupported`] there.
+/// others raise [`crate::Error::Unsupported`] there.
 pub struct WebSocketStore {
     client: Client,
     url: String,
@@ -89,7 +89,7 @@ impl Store for WebSocketStore {
     }
 
     /// # Errors
-    /// [`Error::NotACounter`] if the value is not a number, or the sum has more than 64 bits.
+    /// [`crate::Error::NotACounter`] if the value is not a number, or the sum has more than 64 bits.
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.ask(StoreRequest::Add { key, amount })?.number()
     }
