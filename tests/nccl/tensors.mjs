@@ -65,7 +65,10 @@ const TESTS = {
     const mistake = (kind, message) => ({ kind, message });
     const wrong = [
       [() => from([1, 2]), mistake("InvalidType", /must be a typed array/)],
-      [() => from(array, { shape: [2] }), mistake("InvalidArgument", /not a shape of the 3 elements/)],
+      [
+        () => from(array, { shape: [2] }),
+        mistake("InvalidArgument", /not a shape of the 3 elements/),
+      ],
       [() => from(array, { device: "cpu" }), mistake("InvalidArgument", /CUDA device.*not cpu/)],
       [() => from(array, { device: -1 }), mistake("InvalidArgument", /index of a CUDA device/)],
       [() => from(array, { device: 8 }), mistake("InvalidArgument", /no CUDA device 8: .* sees 8/)],

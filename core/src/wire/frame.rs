@@ -21,8 +21,8 @@ pub struct Fingerprint {
     /// Elements that all ranks must agree on; 0 where sizes differ legitimately.
     pub elements: u64,
     /// What else must agree: the factor of PREMUL_SUM where the blocks beside it are equal, or a
-    /// hash of the factor, the sizes of all ranks' blocks, and list lengths, which is no number as
-    /// a factor.
+    /// hash of the factor, the sizes of all ranks' blocks, and list lengths, which read as
+    /// a factor is not a number.
     pub detail: u64,
 }
 

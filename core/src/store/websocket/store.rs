@@ -89,7 +89,8 @@ impl Store for WebSocketStore {
     }
 
     /// # Errors
-    /// [`crate::Error::NotACounter`] if the value is not a number, or the sum has more than 64 bits.
+    /// [`crate::Error::NotACounter`] if the value is not a number, or the sum has more than 64
+    /// bits.
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.ask(StoreRequest::Add { key, amount })?.number()
     }

@@ -112,8 +112,9 @@ impl TcpTransport {
         moved
     }
 
-    /// Gives up the peers whose connections are missing, one of which waits, after [`SHORTAGE_LIMIT`]
-    /// in which no connection could be accepted for `error`. Whether the time was up.
+    /// Gives up the peers whose connections are missing, one of which waits, after
+    /// [`SHORTAGE_LIMIT`] in which no connection could be accepted for `error`. Whether the time
+    /// was up.
     fn give_up_accepting(&mut self, error: Errno) -> bool {
         let now = Instant::now();
         if now < *self.short_since.get_or_insert(now) + SHORTAGE_LIMIT {

@@ -33,9 +33,9 @@ pub(super) enum Shutdown {
 }
 
 /// A socket on which a server listens.
-struct ListeningSocket {
-    socket: TcpListener,
-    shutdown: Shutdown,
+pub(super) struct ListeningSocket {
+    pub(super) socket: TcpListener,
+    pub(super) shutdown: Shutdown,
 }
 
 impl Deref for ListeningSocket {
@@ -56,8 +56,7 @@ impl Drop for ListeningSocket {
 }
 
 /// Accepts clients as long as the server lives.
-pub(super) async fn accept(listener: TcpListener, shutdown: Shutdown, host: Rc<Host>) {
-    let listener = ListeningSocket { socket: listener, shutdown };
+pub(super) async fn accept(listener: ListeningSocket, host: Rc<Host>) {
     // A file that is closed when there is no room, so that a client can be told.
     let mut spare = File::open("/dev/null").ok();
     let mut has_complained = false;

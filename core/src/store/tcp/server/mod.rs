@@ -29,7 +29,7 @@ use crate::env::{TransportEnvironment, WebSocketEnvironment};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
-use accept::Shutdown;
+use accept::{ListeningSocket, Shutdown};
 use client_count::ClientCount;
 pub(super) use client_count::HostGuard;
 use connection::Host;
@@ -270,8 +270,9 @@ fn run(
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {
-            for listener in listeners {
-                tokio::task::spawn_local(accept::accept(listener, shutdown, host.clone()));
+            for socket in listeners {
+                let listener = ListeningSocket { socket, shutdown };
+                tokio::task::spawn_local(accept::accept(listener, host.clone()));
             }
             #[cfg(target_os = "linux")]
             if let Some((listener, _)) = local {
