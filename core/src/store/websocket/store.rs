@@ -7,7 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::client::{Client, PacketMover};
+#[cfg(target_family = "wasm")]
+use super::requests;
+#[cfg(target_family = "wasm")]
+use crate::Error;
 use crate::Result;
+#[cfg(target_family = "wasm")]
+use crate::store::{Deadline, WaitError};
 use crate::store::{
     Store, StoreReply, StoreRequest, WebSocketStoreOptions, from_millis, to_millis,
 };
@@ -167,17 +173,13 @@ impl Store for WebSocketStore {
     #[cfg(target_family = "wasm")]
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> crate::store::StoreFuture<'a> {
         Box::pin(async move {
-            let deadline = crate::store::Deadline::after(self.limit(&request));
+            let deadline = Deadline::after(self.limit(&request));
             let cancelled = async {
                 match deadline.remaining() {
                     Some(left) => crate::clock::sleep_until(crate::clock::after(left)).await,
                     None => std::future::pending().await,
                 }
-                super::requests::gave_up(
-                    crate::store::deadline::WaitError::TimedOut,
-                    &request,
-                    &deadline,
-                )
+                requests::gave_up(WaitError::TimedOut, &request, &deadline)
             };
             self.client.request(request, cancelled).await
         })
