@@ -72,7 +72,7 @@ fn without_a_library_or_a_device_the_reason_is_said() {
         in_double_as(test, || report(unavailable()))
     });
     let why = ended.printed.concat();
-    assert!(why.contains("it is NCCL 2.17.3, and 2.18.1 or newer is needed"), "{why}");
+    assert!(why.contains("it is NCCL 2.17.3; 2.18.1 or newer is needed"), "{why}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 """Batches of collectives, as `torch.distributed._coalescing_manager` makes them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ class CoalescingManager:
 @contextmanager
 def coalescing_manager(
     group: ProcessGroup | None = None, device: Any = None, async_ops: bool = False
-) -> Iterator[CoalescingManager]:
+) -> Generator[CoalescingManager, None, None]:
     """A block whose collectives are one batch: none waits for the one before.
 
     Functions such as `all_reduce` return immediately in the block, and all are waited for at its

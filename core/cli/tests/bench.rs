@@ -172,8 +172,8 @@ fn a_drawing_is_written() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let drawing = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    // Two panels of two sizes.
-    assert_eq!(drawing.matches("<circle").count(), 4);
+    // Two panels of two sizes, and the mark beside the curve's name.
+    assert_eq!(drawing.matches("<circle").count(), 5);
     assert!(drawing.contains("allreduce, 2 ranks, f32, sum"));
 }
 
