@@ -1763,13 +1763,17 @@ export class Store {
    * @throws {@link InvalidArgumentError}
    */
   multiSet(keys: readonly string[], values: readonly BytesLike[], options?: WaitOptions): Promise<void>;
-  /** The number of keys. A `TCPStore` counts one of its own. */
+  /**
+   * The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as
+   * it is in PyTorch; queues are not counted.
+   */
   numKeys(options?: WaitOptions): Promise<number>;
   /** All keys, in no order. */
   listKeys(options?: WaitOptions): Promise<string[]>;
   /**
-   * Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
-   * `deleteKey` know nothing of a queue, and `queuePop` of no value.
+   * Appends `value` to the queue `key`. Queues and values have their keys apart: `deleteKey`
+   * leaves a queue as it is, and `queuePop` a value. `get` of a key that is only a queue's
+   * waits; a `TCPStore` answers with an empty value, as PyTorch's does.
    *
    * @param key - The key.
    * @param value - The new value.

@@ -52,14 +52,16 @@ interface Store {
   [Waits, Throws=InvalidArgument]
   undefined multi_set(sequence<DOMString> keys, sequence<Bytes> values);
 
-  /// The number of keys. A `TCPStore` counts one of its own.
+  /// The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
+  /// is in PyTorch; queues are not counted.
   [Waits] long long num_keys();
 
   /// All keys, in no order.
   [Waits] sequence<DOMString> list_keys();
 
-  /// Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
-  /// `delete_key` know nothing of a queue, and `queue_pop` of no value.
+  /// Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
+  /// leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
+  /// a `TCPStore` answers with an empty value, as PyTorch's does.
   [Waits, Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
 
   /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's

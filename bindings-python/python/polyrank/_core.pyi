@@ -1559,12 +1559,15 @@ class Store:
         Raises `InvalidArgumentError`.
         """
     def num_keys(self) -> int:
-        """The number of keys. A `TCPStore` counts one of its own."""
+        """The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
+        is in PyTorch; queues are not counted.
+        """
     def list_keys(self) -> list[str]:
         """All keys, in no order."""
     def queue_push(self, key: str, value: _Bytes) -> None:
-        """Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
-        `delete_key` know nothing of a queue, and `queue_pop` of no value.
+        """Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
+        leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
+        a `TCPStore` answers with an empty value, as PyTorch's does.
 
         Raises `DistStoreError`.
         """

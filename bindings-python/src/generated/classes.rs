@@ -1022,7 +1022,8 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_MULTI_SET", positional, keywords)
     }
 
-    /// The number of keys. A `TCPStore` counts one of its own.
+    /// The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
+    /// is in PyTorch; queues are not counted.
     #[pyo3(name = "num_keys", signature = ())]
     fn py_num_keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -1036,8 +1037,9 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_LIST_KEYS", positional, keywords)
     }
 
-    /// Appends `value` to the queue `key`. Queues and values have their keys apart: `get` and
-    /// `delete_key` know nothing of a queue, and `queue_pop` of no value.
+    /// Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
+    /// leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
+    /// a `TCPStore` answers with an empty value, as PyTorch's does.
     ///
     /// Raises `DistStoreError`.
     #[pyo3(name = "queue_push", signature = (*positional, **keywords), text_signature = "($self, key, value)")]
