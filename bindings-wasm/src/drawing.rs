@@ -115,7 +115,7 @@ pub fn selection(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<u32>
 
 fn find_collective(name: &str) -> Result<Collective, JsError> {
     let found = Collective::ALL.into_iter().find(|collective| collective.facts().name == name);
-    found.ok_or_else(|| JsError::new(&format!("there is no collective `{name}`")))
+    found.ok_or_else(|| JsError::new(&format!("`{name}` is not a collective")))
 }
 
 fn find(collective: &str, algorithm: &str) -> Result<(Collective, &'static Algorithm), JsError> {

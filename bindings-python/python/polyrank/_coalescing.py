@@ -25,9 +25,15 @@ class CoalescingManager:
             self.works.append(work)
 
     def wait(self) -> None:
-        """Waits until all operations are complete; raises what the first failed with."""
+        """Waits until all operations are complete; raises the error of the first that failed."""
+        first: Exception | None = None
         for work in self.works:
-            work.wait()
+            try:
+                work.wait()
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
 
 
 @contextmanager

@@ -35,7 +35,7 @@ const REFUSED = [
   ["an unknown kind", () => ({ kind: "x" }), "InvalidType",
     `'x' is not a kind of value; expected one of ${KINDS}`],
   ["a tensor that is not there", () => ({ kind: "tensor", index: 3 }), "InvalidArgument",
-    "there is no tensor 3"],
+    "the call has no tensor 3"],
   ["a tensor without a position", () => ({ kind: "tensor", index: 0.5 }), "InvalidType",
     "'index' of a value must be an integer, not 0.5"],
   ["a tensor before the first", () => ({ kind: "tensor", index: -1 }), "InvalidType",

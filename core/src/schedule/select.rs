@@ -188,7 +188,7 @@ impl fmt::Display for OverrideError {
             }
             OverrideError::UnknownCollective { collective } => {
                 let known = Collective::ALL.iter().map(|c| c.facts().name).collect();
-                write!(f, "there is no collective `{collective}`; expected one of {}", list(known))
+                write!(f, "`{collective}` is not a collective; expected one of {}", list(known))
             }
             OverrideError::UnknownAlgorithm { collective, algorithm } => {
                 let known = collective.algorithms().iter().map(|a| a.name).collect();
@@ -245,7 +245,7 @@ mod tests {
         );
         assert_eq!(
             message("all_reduce=ring"),
-            "there is no collective `all_reduce`; expected one of allreduce, reduce, broadcast, \
+            "`all_reduce` is not a collective; expected one of allreduce, reduce, broadcast, \
              allgather, gather, scatter, reduce_scatter, alltoall, barrier"
         );
         assert_eq!(message("ring"), "`ring` is not of the form `collective=algorithm`");

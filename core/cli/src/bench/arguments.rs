@@ -216,16 +216,13 @@ impl BenchArguments {
         let named = |name: &String| {
             measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
                 let known: Vec<_> = measurable().map(DType::name).collect();
-                format!(
-                    "there are no values of the type `{name}`; expected one of {}",
-                    known.join(", ")
-                )
+                format!("`{name}` is not a dtype to measure; expected one of {}", known.join(", "))
             })
         };
         let reduction = |name: &String| {
             let known = Reduction::ALL.map(Reduction::name).join(", ");
             let found = Reduction::from_name(name);
-            found.ok_or_else(|| format!("there is no reduction `{name}`; expected one of {known}"))
+            found.ok_or_else(|| format!("`{name}` is not a reduction; expected one of {known}"))
         };
         let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
         let notes = notes.collect();
@@ -269,7 +266,7 @@ impl BenchArguments {
             }
             let known = Operation::ALL.map(Operation::name).join(", ");
             let found = Operation::from_name(name);
-            found.ok_or_else(|| format!("there is no operation `{name}`; expected one of {known}"))
+            found.ok_or_else(|| format!("`{name}` is not an operation; expected one of {known}"))
         };
         self.operations.split(',').map(one).collect()
     }

@@ -77,7 +77,7 @@ impl Memory {
         match name {
             "user" => Ok(Memory::User),
             "polyrank" => Ok(Memory::Polyrank),
-            _ => Err(format!("there is no memory of `{name}`; expected user or polyrank")),
+            _ => Err(format!("`{name}` is not a kind of memory; expected user or polyrank")),
         }
     }
 }
@@ -88,7 +88,7 @@ impl CallStyle {
         match name {
             "ordinary" => Ok(CallStyle::Ordinary),
             "prepared" => Ok(CallStyle::Prepared),
-            _ => Err(format!("there is no `{name}` call; expected ordinary or prepared")),
+            _ => Err(format!("`{name}` is not a style of calls; expected ordinary or prepared")),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Language {
             let found = Language::ALL.into_iter().find(|language| language.name() == name.trim());
             found.ok_or_else(|| {
                 let known = Language::ALL.map(Language::name).join(", ");
-                format!("there is no language `{}`; expected one of {known}", name.trim())
+                format!("`{}` is not a language; expected one of {known}", name.trim())
             })
         };
         text.split('+').map(one).collect()
@@ -135,7 +135,7 @@ impl Peer {
         let found = Peer::ALL.into_iter().find(|peer| peer.name() == name);
         found.ok_or_else(|| {
             let known = Peer::ALL.map(Peer::name).join(", ");
-            format!("there is no peer `{name}`; expected one of {known}")
+            format!("`{name}` is not a peer; expected one of {known}")
         })
     }
 

@@ -188,7 +188,7 @@ fn collective(text: &str) -> Result<Collective, String> {
     let found = Collective::ALL.into_iter().find(|known| known.facts().name == text);
     found.ok_or_else(|| {
         let names = Collective::ALL.map(|known| known.facts().name).join(", ");
-        format!("there is no collective `{text}`; expected one of {names}")
+        format!("`{text}` is not a collective; expected one of {names}")
     })
 }
 

@@ -107,7 +107,7 @@ impl Tensors {
     /// [`Error::InvalidArgument`] if there is none.
     pub fn value(&self, position: usize) -> Result<Value> {
         let found = self.all.get(position).map(|it| Value::Tensor(it.tensor.clone()));
-        found.ok_or_else(|| invalid(format!("there is no tensor {position}")))
+        found.ok_or_else(|| invalid(format!("the call has no tensor {position}")))
     }
 
     /// The position of the tensor that has this memory.

@@ -139,7 +139,9 @@ enum Completeness {
 fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
-            format!("there is no request `{name}`; expected one of set, get, add, wait, set+get")
+            format!(
+                "`{name}` is not a request to measure; expected one of set, get, add, wait, set+get"
+            )
         })
     };
     let operations: Vec<Operation> =
