@@ -13,8 +13,7 @@ use polyrank_tests::LIMIT;
 use polyrank_tests::folder::Folder;
 use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, with_variable};
 
-/// How long a thread waits in the store that is not waited for. It is shorter than a rank that waits
-/// for it does.
+/// How long a thread waits in the store for which nobody waits: less than a rank would wait for it.
 const OTHER_WAIT: Duration = Duration::from_secs(8);
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 
