@@ -197,7 +197,7 @@ fn a_rank_leaves_while_another_of_its_threads_waits_in_the_store() {
                 gives_up.store(is_over, Ordering::SeqCst);
             });
             // The other thread has the store when a request of this one has to wait for it.
-            let is_free = || store.wait(&[], Some(Duration::from_millis(1))).is_ok();
+            let is_free = || store.wait(&[], Some(Duration::from_millis(500))).is_ok();
             while is_free() {
                 std::thread::yield_now();
             }
