@@ -49,6 +49,13 @@ test("every committed result is shown, with machine and versions", async ({ page
   expect(errors).toEqual([]);
 });
 
+test("nothing can be chosen before the page's script runs", async ({ page, site }) => {
+  await page.route("**/*.js", (route) => route.abort());
+  await page.goto(`${site}/speed/`);
+  await expect(page.getByTestId("speed-table")).toBeVisible();
+  await expect(page.getByRole("combobox", { name: "Comparison" })).toBeDisabled();
+});
+
 test("it opens with an allreduce beside Gloo, Open MPI and MPICH", async ({ page, site }) => {
   await page.goto(`${site}/speed/`);
   await expect(page.getByRole("combobox", { name: "Operation" })).toHaveValue("allreduce");
