@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 pub mod cases;
+pub mod checked_in;
 pub mod folder;
 pub mod heap;
 pub mod languages;

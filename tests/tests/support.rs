@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use polyrank::ProcessGroup;
@@ -12,17 +11,11 @@ use polyrank::backend::registry::{self, BackendName};
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank_tests::mpi::{Mpi, ranks, report};
-use polyrank_tests::{LIMIT, support};
+use polyrank_tests::{LIMIT, checked_in, support};
 
 #[test]
 fn the_page_says_what_is_declared() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../site/concepts/backends.md");
-    let page = support::page();
-    if std::env::var_os("POLYRANK_WRITE").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, page, "POLYRANK_WRITE=1 cargo test -p polyrank-tests --test support");
+    checked_in::assert_is_current("site/concepts/backends.md", &support::page(), "support");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn build(workspace: &Workspace, progress: &Progress, ranks: &Arguments) -> Resul
     progress.clear("demo")?;
     progress.demand("demo", &mut workspace.cargo(&words))?;
     if ranks.python > 0 {
-        python::place(workspace)?;
+        python::place(workspace, "debug")?;
     }
     if ranks.node > 0 {
         node::place(workspace, "debug")?;

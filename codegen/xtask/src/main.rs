@@ -4,6 +4,7 @@ mod codegen;
 mod demo;
 mod node;
 mod progress;
+mod public_api;
 mod python;
 mod setup;
 mod site;
@@ -35,6 +36,10 @@ enum Task {
     Codegen(codegen::Arguments),
     /// Print an item of the model that the IDL describes, as JSON
     Model(codegen::ModelArguments),
+    /// Write the list of what a Rust user can name in the crate `polyrank`
+    PublicApi(public_api::Arguments),
+    /// Build the native half of the Python package, and install the package into .venv
+    Python(python::Arguments),
     /// Build the native half of the Node package
     Node(node::Arguments),
     /// Build the WebAssembly of the browser package
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Model(arguments) => codegen::model(&arguments),
+        Task::PublicApi(arguments) => public_api::run(&arguments),
+        Task::Python(arguments) => python::run(&arguments),
         Task::Node(arguments) => node::run(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Site(arguments) => site::run(&arguments),

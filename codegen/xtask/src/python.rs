@@ -1,24 +1,62 @@
-//! Where the Python package's native half is built and where the package looks for it. Knows
-//! nothing of what it does; packages for others are maturin's to make.
+//! `cargo xtask python`: builds the Python package's native half, puts it where the package looks for
+//! it, and installs the package into the virtual environment. Knows nothing of what it does;
+//! packages for others are maturin's to make.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::progress::Progress;
+use crate::setup;
 use crate::workspace::Workspace;
 
 /// The Cargo package.
 pub(crate) const PACKAGE: &str = "polyrank-python";
 /// The folder with the package's Python modules.
 const MODULES: &str = "bindings-python/python";
+/// Installs what was built, with the metadata of a wheel.
+const INSTALLER: &str = "bindings-python/install_editable.py";
 
-/// Puts what Cargo built into the package's folder.
+/// The options of `cargo xtask python`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// With optimisation, as it is published
+    #[arg(long)]
+    release: bool,
+    /// Only install what Cargo has built for the suites
+    #[arg(long, conflicts_with = "release")]
+    place: bool,
+}
+
+/// Builds and installs the package.
+///
+/// # Errors
+/// Set-up, the build or the installation fails.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let progress = Progress::new(workspace.target("xtask"))?;
+    progress.clear("python")?;
+    let folder = if arguments.release { "release" } else { "debug" };
+    if !arguments.place {
+        setup::python(&workspace, &progress)?;
+        let profile = if arguments.release { "release" } else { "dev" };
+        let words = ["build", "-p", PACKAGE, "--profile", profile];
+        progress.demand("python", &mut workspace.cargo(&words))?;
+    }
+    place(&workspace, folder)?;
+    let mut install = workspace.command(workspace.python());
+    progress.demand("python", install.arg(INSTALLER))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts what Cargo built in this folder below `target` into the package's folder.
 ///
 /// # Errors
 /// It was not built, or cannot be copied.
-pub(crate) fn place(workspace: &Workspace) -> Result<()> {
+pub(crate) fn place(workspace: &Workspace, folder: &str) -> Result<()> {
     let output = workspace.path(&format!("{MODULES}/polyrank/_core.abi3.so"));
-    workspace.place_library("debug", "_core", &output)
+    workspace.place_library(folder, "_core", &output)
 }
 
 /// What Python's search path has to hold for the package to be found where it was not installed.

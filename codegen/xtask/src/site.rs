@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The end-to-end tests; they start their own servers.
 fn test(workspace: &Workspace, progress: &Progress) -> Result<ExitCode> {
-    progress.demand("site", &mut workspace.cargo_for_suites("build", &["--lib", "--bins"]))?;
+    progress.demand("site", &mut workspace.build_for_suites())?;
     node::place(workspace, "debug")?;
     let mut tests = npm(workspace, &["test"]);
     tests.env("POLYRANK", workspace.target("debug/polyrank"));

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check and every suite, one after the other, and a table at the end.
+//! `cargo xtask test`: every check and every suite, in their order, and a table at the end.
 //! Knows how the tools count; nothing of what they test. The steps are in `test/steps.rs`.
 
 use std::collections::BTreeSet;
@@ -11,6 +11,7 @@ use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
 
+mod lanes;
 mod skips;
 mod steps;
 
@@ -49,6 +50,14 @@ struct Outcome {
     note: String,
 }
 
+impl Outcome {
+    /// `counted` is what passed and what failed.
+    fn new(name: &'static str, verdict: Verdict, counted: (u64, u64), took: Duration) -> Outcome {
+        let ((passed, failed), note) = (counted, String::new());
+        Outcome { name, verdict, passed, failed, skipped: BTreeSet::new(), took, note }
+    }
+}
+
 /// Runs the steps; the exit code is 0 if nothing failed.
 ///
 /// # Errors
@@ -65,16 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let chosen = choose(&steps, &arguments.only)?;
     let progress = Progress::new(workspace.target("xtask"))?;
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for step in steps {
-        if !chosen.contains(&step.name) {
-            continue;
-        }
-        let outcome = run_step(step, &outcomes, &workspace, &progress)?;
-        eprintln!("{}", row(&outcome));
-        outcomes.push(outcome);
-    }
-    Ok(summarise(&outcomes))
+    let steps = steps.into_iter().filter(|step| chosen.contains(&step.name));
+    let started = Instant::now();
+    let run = |step: Step, before: &[Verdict]| run_step(step, before, &workspace, &progress);
+    let outcomes = lanes::run(steps.collect(), &run);
+    Ok(summarise(&outcomes, started.elapsed()))
 }
 
 /// The names to run: all, or those asked for with everything that they need.
@@ -97,70 +101,65 @@ fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
     Ok(chosen)
 }
 
-fn run_step(
-    step: Step,
-    before: &[Outcome],
-    workspace: &Workspace,
-    progress: &Progress,
-) -> Result<Outcome> {
+/// Runs a step to its end, if those that it needs have passed, and shows how it went.
+fn run_step(step: Step, before: &[Verdict], workspace: &Workspace, progress: &Progress) -> Outcome {
     let name = step.name;
-    progress.clear(name)?;
-    let end = |verdict, passed, failed, took, note| Outcome {
-        name,
-        verdict,
-        passed,
-        failed,
-        skipped: BTreeSet::new(),
-        took,
-        note,
+    let needed = step.needs.iter().zip(before).find(|(_, verdict)| **verdict != Verdict::Passed);
+    let outcome = match needed {
+        Some((needed, _)) => {
+            let note = format!("needs {needed}");
+            Outcome { note, ..Outcome::new(name, Verdict::Failed, (0, 1), Duration::ZERO) }
+        }
+        None => outcome_of(step, workspace, progress),
     };
-    let unfit =
-        before.iter().find(|old| step.needs.contains(&old.name) && old.verdict != Verdict::Passed);
-    if let Some(unfit) = unfit {
-        let note = format!("needs {}", unfit.name);
-        return Ok(end(Verdict::Failed, 0, 1, Duration::ZERO, note));
-    }
+    eprintln!("{}", row(&outcome));
+    outcome
+}
+
+fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome {
+    let name = step.name;
     let started = Instant::now();
+    let failed = |error: &anyhow::Error| {
+        eprintln!("{error:#}");
+        Outcome::new(name, Verdict::Failed, (0, 1), started.elapsed())
+    };
+    if let Err(error) = progress.clear(name) {
+        return failed(&error);
+    }
     let mut command = match step.action {
         Action::SetUp => {
-            return Ok(match set_up(workspace, progress) {
-                Ok(()) => end(Verdict::Passed, 1, 0, started.elapsed(), String::new()),
-                Err(error) => {
-                    eprintln!("{error:#}");
-                    end(Verdict::Failed, 0, 1, started.elapsed(), String::new())
-                }
-            });
+            return match set_up(workspace, progress) {
+                Ok(()) => Outcome::new(name, Verdict::Passed, (1, 0), started.elapsed()),
+                Err(error) => failed(&error),
+            };
         }
         Action::Run(command) => command,
         Action::RunIf(command, mut probe) => {
             if !probe.output().is_ok_and(|output| output.status.success()) {
                 let note = format!("what {name} needs is not to be had here");
                 let skipped = BTreeSet::from([format!("the whole step: {note}")]);
-                let outcome = end(Verdict::Skipped, 0, 0, started.elapsed(), note);
-                return Ok(Outcome { skipped, ..outcome });
+                let outcome = Outcome::new(name, Verdict::Skipped, (0, 0), started.elapsed());
+                return Outcome { skipped, note, ..outcome };
             }
             command
         }
     };
     let finished = match progress.run(name, &mut command) {
         Ok(finished) => finished,
-        Err(error) => {
-            eprintln!("{error:#}");
-            return Ok(end(Verdict::Failed, 0, 1, started.elapsed(), String::new()));
-        }
+        Err(error) => return failed(&error),
     };
     let (passed, failed) = totals(&finished.output, finished.success);
     // Our own tests cannot say to their tool that they were skipped: it counts them as passed.
     let passed = passed.saturating_sub(skips::counted_as_passed(&finished.output));
     let skipped = skips::skipped(&finished.output);
+    let verdict = if finished.success { Verdict::Passed } else { Verdict::Failed };
+    let outcome =
+        Outcome { skipped, ..Outcome::new(name, verdict, (passed, failed), finished.took) };
     if finished.success {
-        let note = String::new();
-        let outcome = end(Verdict::Passed, passed, failed, finished.took, note);
-        return Ok(Outcome { skipped, ..outcome });
+        return outcome;
     }
-    let note = format!("see {}", progress.log(name).display());
     show_failure(name, &finished.output);
-    Ok(Outcome { skipped, ..end(Verdict::Failed, passed, failed, finished.took, note) })
+    Outcome { note: format!("see {}", progress.log(name).display()), ..outcome }
 }
 
 /// Prepares what all suites need, and, as far as that can be had, what some need.
@@ -247,7 +246,7 @@ fn row(outcome: &Outcome) -> String {
 }
 
 /// Prints the table and the closing line.
-fn summarise(outcomes: &[Outcome]) -> ExitCode {
+fn summarise(outcomes: &[Outcome], took: Duration) -> ExitCode {
     let counts = format!("{:>7} {:>7} {:>8}", "passed", "failed", "skipped");
     println!("\n{:12} {:8} {counts} {:>10}", "step", "result", "time");
     for outcome in outcomes {
@@ -255,7 +254,6 @@ fn summarise(outcomes: &[Outcome]) -> ExitCode {
     }
     let sum = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>();
     let (passed, failed) = (sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
-    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
     println!("{:12} {:44.1} s", "", took.as_secs_f64());
     let skips = outcomes.iter().flat_map(|it| it.skipped.iter().map(move |what| (it.name, what)));
     let skips: Vec<_> = skips.collect();

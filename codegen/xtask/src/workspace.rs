@@ -71,11 +71,31 @@ impl Workspace {
         command
     }
 
-    /// A Cargo command, as `build` or `test`, for everything that the Rust suites are made of, with
-    /// one set of features, so that the core is compiled once for all of them. Python's package
-    /// can only be linked by what loads it into Python.
-    pub(crate) fn cargo_for_suites(&self, command: &str, words: &[&str]) -> Command {
-        let all = [command, "--workspace", "--exclude", "polyrank-python", "--all-features"];
+    /// The same for what runs beside the suites, with a target folder of its own: neither waits for
+    /// the other's.
+    pub(crate) fn cargo_beside(&self, words: &[&str]) -> Command {
+        let mut command = self.cargo(words);
+        command.env("CARGO_TARGET_DIR", self.target_beside());
+        command
+    }
+
+    /// The target folder of [`cargo_beside`](Self::cargo_beside).
+    pub(crate) fn target_beside(&self) -> PathBuf {
+        self.target("beside")
+    }
+
+    /// Builds everything that suites start, with the very features that [`cargo_for_suites`]
+    /// has: one more or less, even of a dependency, and all above it would be compiled again.
+    ///
+    /// [`cargo_for_suites`]: Self::cargo_for_suites
+    pub(crate) fn build_for_suites(&self) -> Command {
+        self.cargo(&["build", "--workspace", "--all-features", "--lib", "--bins", "--examples"])
+    }
+
+    /// `cargo test` of the Rust suites. Python's package can only be linked by what loads it into
+    /// Python, and has none.
+    pub(crate) fn cargo_for_suites(&self, words: &[&str]) -> Command {
+        let all = ["test", "--workspace", "--exclude", "polyrank-python", "--all-features"];
         self.cargo(&[&all[..], words].concat())
     }
 

@@ -6,22 +6,23 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::public_api;
 use crate::workspace::Workspace;
 
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
 /// Where cargo-deny takes known weaknesses from; no package registry has them.
 const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
-/// What the core has in the Rust suites beside what the Python package asks for. A feature more or
-/// less, even one that says nothing, would have it compiled once more.
-const SUITES_FEATURES: &str = "polyrank/default,polyrank/ndarray";
-
 /// One line of the table.
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     /// Steps that must have succeeded before.
     pub(super) needs: &'static [&'static str],
+    /// Steps that it waits for if they run, however they go.
+    pub(super) after: &'static [&'static str],
+    /// Whether it runs beside the others, with what they leave of the processor.
+    pub(super) runs_beside: bool,
     pub(super) action: Action,
 }
 
@@ -42,6 +43,7 @@ pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
     let tools = Tools { workspace, own: std::env::current_exe().context("where am I?")? };
     let all = [
         tools.checks(),
+        tools.beside(),
         tools.builds(),
         tools.suites(),
         tools.python_suites(),
@@ -63,7 +65,7 @@ fn step(
     needs: &'static [&'static str],
     action: Action,
 ) -> Step {
-    Step { name, about, needs, action }
+    Step { name, about, needs, after: &[], runs_beside: false, action }
 }
 
 impl Tools<'_> {
@@ -100,23 +102,6 @@ impl Tools<'_> {
                 Action::Run(cases),
             ),
             step(
-                "clippy",
-                "lints, warnings are errors",
-                &["setup"],
-                Action::RunIf(
-                    self.cargo(&[
-                        "clippy",
-                        "--workspace",
-                        "--all-targets",
-                        "--all-features",
-                        "--",
-                        "-D",
-                        "warnings",
-                    ]),
-                    self.cargo(&["clippy", "--version"]),
-                ),
-            ),
-            step(
                 "deny",
                 "licences, sources and duplicates of all dependencies, by cargo-deny",
                 &["setup"],
@@ -150,18 +135,15 @@ impl Tools<'_> {
         vec![
             step(
                 "build",
-                "build the command, the Node package and what stands for NCCL",
+                "build the command, the Python and Node packages and what stands for NCCL",
                 &["setup"],
-                Action::Run(
-                    self.workspace.cargo_for_suites("build", &["--lib", "--bins", "--examples"]),
-                ),
+                Action::Run(self.workspace.build_for_suites()),
             ),
             step(
                 "extension",
-                "build the Python package into .venv",
-                &["setup"],
-                // With the very features that the suites' core has: it is compiled already.
-                self.python(&["maturin", "develop", "--features", SUITES_FEATURES]),
+                "install the Python package into .venv",
+                &["build"],
+                self.own(&["python", "--place"]),
             ),
             step(
                 "node",
@@ -169,23 +151,23 @@ impl Tools<'_> {
                 &["build"],
                 self.own(&["node", "--place"]),
             ),
-            step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
         ]
     }
 
     /// What runs in Rust, or starts what it needs from there, and what crosses languages.
     fn suites(&self) -> Vec<Step> {
-        let documents = ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps"];
-        let mut rustdoc = self.cargo(&[&documents[..], &["--all-features"]].concat());
-        rustdoc.env("RUSTDOCFLAGS", "-D warnings");
         vec![
-            step(
-                "rust",
-                "Rust suites, and those that cross languages",
-                // Those that cross languages say what they miss; the others still tell.
-                &["setup"],
-                Action::Run(self.workspace.cargo_for_suites("test", &["--no-fail-fast"])),
-            ),
+            Step {
+                // Its suites that cross languages start what these have built.
+                after: &["extension", "node", "wasm"],
+                ..step(
+                    "rust",
+                    "Rust suites, and those that cross languages",
+                    // Those that cross languages say what they miss; the others still tell.
+                    &["setup"],
+                    Action::Run(self.workspace.cargo_for_suites(&["--no-fail-fast"])),
+                )
+            },
             self.over_tcp(),
             step(
                 "strangers",
@@ -219,22 +201,6 @@ impl Tools<'_> {
                 ]),
             ),
             step(
-                "threadless",
-                "ranks as tasks of one thread, as in a browser",
-                &[],
-                Action::Run(self.cargo(&[
-                    "test",
-                    "-p",
-                    "polyrank",
-                    "--no-default-features",
-                    "--features",
-                    "objects",
-                    "--test",
-                    "interleaved",
-                ])),
-            ),
-            step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
-            step(
                 "site",
                 "the site and its demos, in a browser",
                 &["node", "wasm"],
@@ -243,11 +209,61 @@ impl Tools<'_> {
         ]
     }
 
+    /// What no suite but those in a browser waits for, and much of it on one core.
+    fn beside(&self) -> Vec<Step> {
+        let lints = ["--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+        let mut rustdoc = self.workspace.cargo_beside(&public_api::DOCUMENT);
+        rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+        let steps = [
+            step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
+            step(
+                "clippy",
+                "lints, warnings are errors",
+                &["setup"],
+                Action::RunIf(
+                    self.workspace.cargo_beside(&[&["clippy"], &lints[..]].concat()),
+                    self.cargo(&["clippy", "--version"]),
+                ),
+            ),
+            step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
+            step(
+                "public-api",
+                "what Rust users can name is what is listed",
+                &[],
+                self.own(&["public-api", "--check"]),
+            ),
+            self.with_few_features(
+                "threadless",
+                "ranks as tasks of one thread, as in a browser",
+                "interleaved",
+            ),
+            // It compiles a package of its own: with few features, few dependencies.
+            self.with_few_features(
+                "misuse",
+                "misuse does not compile, and the compiler says why",
+                "compile_fail",
+            ),
+        ];
+        steps.into_iter().map(|step| Step { runs_beside: true, ..step }).collect()
+    }
+
+    /// A suite of the core that needs no threads and no sockets.
+    fn with_few_features(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        suite: &'static str,
+    ) -> Step {
+        let features = ["--no-default-features", "--features", "objects"];
+        let words = [&["test", "-p", "polyrank"], &features[..], &["--test", suite]].concat();
+        step(name, about, &[], Action::Run(self.workspace.cargo_beside(&words)))
+    }
+
     /// What ranks of one host use only if asked to.
     fn over_tcp(&self) -> Step {
         let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
         let words = [&["--no-fail-fast"], &suites[..]].concat();
-        let mut over_tcp = self.workspace.cargo_for_suites("test", &words);
+        let mut over_tcp = self.workspace.cargo_for_suites(&words);
         over_tcp.env("POLYRANK_TRANSPORT", "tcp");
         let what =
             "conformance and failures over TCP, which ranks of one host use only if asked to";
