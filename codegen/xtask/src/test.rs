@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::progress::Progress;
-use crate::setup;
 use crate::workspace::Workspace;
 
 mod lanes;
@@ -127,8 +126,8 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
         return failed(&error);
     }
     let mut command = match step.action {
-        Action::SetUp => {
-            return match set_up(workspace, progress) {
+        Action::Prepare(prepare) => {
+            return match prepare(workspace, progress) {
                 Ok(()) => Outcome::new(name, Verdict::Passed, (1, 0), started.elapsed()),
                 Err(error) => failed(&error),
             };
@@ -160,25 +159,6 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
     }
     show_failure(name, &finished.output);
     Outcome { note: format!("see {}", progress.log(name).display()), ..outcome }
-}
-
-/// Prepares what all suites need, and, as far as that can be had, what some need.
-fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    let python = setup::python(workspace, progress);
-    let packages = python.and_then(|()| setup::node(workspace, progress));
-    if let Err(error) = setup::cargo_deny(workspace, progress) {
-        eprintln!("what needs cargo-deny will be skipped: {error:#}");
-    }
-    if let Err(error) = setup::chromium(workspace, progress) {
-        eprintln!("what needs a browser will be skipped: {error:#}");
-    }
-    if let Err(error) = setup::mpi(progress) {
-        eprintln!("what needs MPI will be skipped: {error:#}");
-    }
-    if let Err(error) = setup::mpi_wheels(workspace, progress) {
-        eprintln!("what needs MPI 5's ABI, or Open MPI 5, will be skipped: {error:#}");
-    }
-    packages
 }
 
 fn show_failure(name: &str, output: &str) {

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::public_api;
+use crate::progress::Progress;
 use crate::workspace::Workspace;
+use crate::{public_api, setup};
 
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
@@ -27,8 +28,8 @@ pub(super) struct Step {
 }
 
 pub(super) enum Action {
-    /// Prepare Python, Node and the browser.
-    SetUp,
+    /// Do this.
+    Prepare(fn(&Workspace, &Progress) -> Result<()>),
     /// Run this.
     Run(Command),
     /// Run this if the second command works, else report the step as skipped.
@@ -45,11 +46,29 @@ pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
         tools.checks(),
         tools.beside(),
         tools.builds(),
-        tools.suites(),
+        // The browser package is made meanwhile.
         tools.python_suites(),
         tools.node_suites(),
+        tools.suites(),
     ];
     Ok(all.into_iter().flatten().collect())
+}
+
+/// Installs what some suites need; they say what they miss.
+fn install_programs(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if let Err(error) = setup::cargo_deny(workspace, progress) {
+        eprintln!("what needs cargo-deny will be skipped: {error:#}");
+    }
+    if let Err(error) = setup::chromium(workspace, progress) {
+        eprintln!("what needs a browser will be skipped: {error:#}");
+    }
+    if let Err(error) = setup::mpi(progress) {
+        eprintln!("what needs MPI will be skipped: {error:#}");
+    }
+    if let Err(error) = setup::mpi_wheels(workspace, progress) {
+        eprintln!("what needs MPI 5's ABI, or Open MPI 5, will be skipped: {error:#}");
+    }
+    Ok(())
 }
 
 /// The tools, as they are called from here.
@@ -76,7 +95,15 @@ impl Tools<'_> {
         let mut cases = self.workspace.command(self.workspace.python());
         cases.args(generate);
         vec![
-            step("setup", "Python, Node packages, Chromium", &[], Action::SetUp),
+            step(
+                "setup",
+                "packages of Python and Node",
+                &[],
+                Action::Prepare(|workspace, progress| {
+                    setup::python(workspace, progress)?;
+                    setup::node(workspace, progress)
+                }),
+            ),
             step(
                 "format",
                 "rustfmt --check",
@@ -100,24 +127,6 @@ impl Tools<'_> {
                 "the conformance cases are what IDL and NumPy say",
                 &["setup"],
                 Action::Run(cases),
-            ),
-            step(
-                "deny",
-                "licences, sources and duplicates of all dependencies, by cargo-deny",
-                &["setup"],
-                Action::RunIf(
-                    self.cargo(&["deny", "--all-features", "check", "bans", "licenses", "sources"]),
-                    self.cargo(&["deny", "--version"]),
-                ),
-            ),
-            step(
-                "advisories",
-                "no dependency with a known weakness, by the RustSec database",
-                &["setup"],
-                Action::RunIf(
-                    self.cargo(&["deny", "check", "advisories"]),
-                    self.advisory_database(),
-                ),
             ),
         ]
     }
@@ -159,7 +168,7 @@ impl Tools<'_> {
         vec![
             Step {
                 // Its suites that cross languages start what these have built.
-                after: &["extension", "node", "wasm"],
+                after: &["programs", "extension", "node", "wasm"],
                 ..step(
                     "rust",
                     "Rust suites, and those that cross languages",
@@ -215,6 +224,12 @@ impl Tools<'_> {
         let mut rustdoc = self.workspace.cargo_beside(&public_api::DOCUMENT);
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
         let steps = [
+            step(
+                "programs",
+                "Chromium, MPI and cargo-deny, as far as they can be had",
+                &["setup"],
+                Action::Prepare(install_programs),
+            ),
             step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
             step(
                 "clippy",
@@ -223,6 +238,24 @@ impl Tools<'_> {
                 Action::RunIf(
                     self.workspace.cargo_beside(&[&["clippy"], &lints[..]].concat()),
                     self.cargo(&["clippy", "--version"]),
+                ),
+            ),
+            step(
+                "deny",
+                "licences, sources and duplicates of all dependencies, by cargo-deny",
+                &["programs"],
+                Action::RunIf(
+                    self.cargo(&["deny", "--all-features", "check", "bans", "licenses", "sources"]),
+                    self.cargo(&["deny", "--version"]),
+                ),
+            ),
+            step(
+                "advisories",
+                "no dependency with a known weakness, by the RustSec database",
+                &["programs"],
+                Action::RunIf(
+                    self.cargo(&["deny", "check", "advisories"]),
+                    self.advisory_database(),
                 ),
             ),
             step("rustdoc", "documentation, warnings are errors", &[], Action::Run(rustdoc)),
@@ -275,8 +308,8 @@ impl Tools<'_> {
         let files = [self.test_files("tests/layer"), self.test_files("tests")].concat();
         let words = options.into_iter().chain(files.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
-        // The launcher is of the Rust suites' build.
-        vec![step("node-suite", "Node suite", &["node", "rust"], self.node(&words))]
+        let suite = step("node-suite", "Node suite", &["node", "build"], self.node(&words));
+        vec![Step { after: &["programs"], ..suite }]
     }
 
     /// The test files in a folder of the Node package, from the root.
@@ -298,12 +331,15 @@ impl Tools<'_> {
         pyright.arg("--pythonpath").arg(self.workspace.python());
         pyright.current_dir(self.workspace.path(PYTHON_PACKAGE));
         vec![
-            step(
-                "pytest",
-                "Python suite",
-                &["extension", "build"],
-                self.python(&["pytest", "-q", "-rs"]),
-            ),
+            Step {
+                after: &["programs"],
+                ..step(
+                    "pytest",
+                    "Python suite",
+                    &["extension", "build"],
+                    self.python(&["pytest", "-q", "-rs"]),
+                )
+            },
             step("mypy", "Python types, by mypy", &["extension"], self.python(&["mypy"])),
             step("pyright", "Python types, by pyright", &["extension"], Action::Run(pyright)),
             step(
