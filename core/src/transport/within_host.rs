@@ -1,12 +1,13 @@
 //! Whether the ranks of one host reach each other through shared memory or as all others do, and
 //! one transport out of the two. Knows nothing of schedules or groups.
 
-use super::{Interest, Payload, Rank, Sink, Transport};
+#[cfg(target_os = "linux")]
+use super::Timeouts;
+use super::{Interest, Membership, Payload, Rank, Sink, Transport};
 use crate::clock::Instant;
 use crate::env::{TransportChoice, TransportEnvironment};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
-use crate::wire::handshake::Token;
 use crate::{Error, Result};
 
 #[cfg(target_os = "linux")]
@@ -71,7 +72,7 @@ impl WithinHost {
         card
     }
 
-    /// The transport of `rank` to those with whom it shares memory and, by what `others` makes, to
+    /// The transport of a rank to those with whom it shares memory and, by what `others` makes, to
     /// the rest, if there are any.
     ///
     /// # Errors
@@ -80,12 +81,11 @@ impl WithinHost {
     #[cfg(target_os = "linux")]
     pub(super) fn transport(
         self,
-        rank: Rank,
-        cards: &[Card],
-        (token, generation): (Token, u32),
+        membership: Membership<'_>,
         others: impl FnOnce() -> Result<Box<dyn Transport>>,
     ) -> Result<Box<dyn Transport>> {
         let Some(listener) = self.listener else { return others() };
+        let Membership { rank, cards, .. } = membership;
         let ours = &cards[rank as usize];
         let is_near: Vec<bool> = cards.iter().map(|card| shm::is_reached(ours, card)).collect();
         let far = is_near.iter().position(|is_near| !is_near);
@@ -101,8 +101,7 @@ impl WithinHost {
         if near == 0 && far.is_some() {
             return others();
         }
-        let options = super::tcp::Options::default();
-        let shared = ShmTransport::new(listener, rank, cards, token, generation, options)?;
+        let shared = ShmTransport::new(listener, membership, Timeouts::default())?;
         if far.is_none() {
             return Ok(Box::new(shared));
         }
@@ -113,9 +112,7 @@ impl WithinHost {
     #[cfg(not(target_os = "linux"))]
     pub(super) fn transport(
         self,
-        _rank: Rank,
-        _cards: &[Card],
-        _group: (Token, u32),
+        _membership: Membership<'_>,
         others: impl FnOnce() -> Result<Box<dyn Transport>>,
     ) -> Result<Box<dyn Transport>> {
         others()
