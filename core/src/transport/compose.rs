@@ -166,12 +166,12 @@ fn mixed(
     membership: Membership<'_>,
     (environment, options): (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
-    let is_web = routes.iter().map(|route| !matches!(route, Route::Elsewhere)).collect();
+    let is_tcp = routes.iter().map(|route| matches!(route, Route::Elsewhere)).collect();
     let (arrivals, acceptor) = websocket::native::listening(environment);
     let Membership { rank, token, generation, .. } = membership;
     let websocket =
         WebSocketTransport::new(rank, routes, Some(acceptor), token, generation, options);
-    Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
+    Ok(Box::new(super::mixed::transport(tcp, websocket, arrivals, is_tcp)))
 }
 
 #[cfg(all(feature = "tcp", not(feature = "websocket")))]

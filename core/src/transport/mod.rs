@@ -15,6 +15,8 @@ mod notice;
 mod peers;
 #[cfg(feature = "tcp")]
 mod readiness;
+#[cfg(any(feature = "websocket", all(feature = "tcp", target_os = "linux")))]
+mod router;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub mod shm;
 pub mod sim;

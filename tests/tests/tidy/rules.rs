@@ -107,6 +107,15 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "what transports have alike knows none of them",
     },
     Room {
+        place: "core/src/transport/router",
+        forbidden: &[
+            "crate::transport::tcp",
+            "crate::transport::shm",
+            "crate::transport::websocket",
+        ],
+        why: "whoever makes one transport of two says which they are",
+    },
+    Room {
         place: "core/src/executor",
         forbidden: &[
             "crate::transport::tcp",
