@@ -10,16 +10,16 @@
 use std::sync::Arc;
 
 #[cfg(feature = "tcp")]
-use super::WithinHost;
-#[cfg(feature = "tcp")]
 use super::tcp::{Listener, TcpTransport};
 use super::websocket::{self, Dialer, Relay, Route, WebSocketTransport};
-use super::{Rank, Transport, inproc};
+use super::{Membership, Rank, Transport, inproc};
+#[cfg(feature = "tcp")]
+use super::{Timeouts, WithinHost};
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result, clock};
+use crate::{Result, clock};
 
 /// What a rank has to reach others and to be reached.
 #[derive(Default)]
@@ -61,8 +61,8 @@ impl Endpoints {
 /// told of when they are first wanted.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] if another rank is a different version; [`Error::Network`] if the system
-/// gives no more of something.
+/// [`Error::Rendezvous`](crate::Error::Rendezvous) if another rank is a different version;
+/// [`Error::Network`](crate::Error::Network) if the system gives no more of something.
 pub fn compose(
     rank: Rank,
     cards: &[Card],
@@ -73,44 +73,32 @@ pub fn compose(
     let wanted = means.reconnect_grace_ms.or(means.environment.reconnect_grace_ms);
     let grace_ms = wanted.unwrap_or_default();
     let options = websocket::Options { grace_ms, ..websocket::Options::default() };
-    compose_with(rank, cards, token, generation, means, options)
+    compose_with(Membership { rank, cards, token, generation }, means, options)
 }
 
 /// As [`compose`], with other limits of time for WebSockets.
 pub(super) fn compose_with(
-    rank: Rank,
-    cards: &[Card],
-    token: Token,
-    generation: u32,
+    membership: Membership<'_>,
     means: Endpoints,
     options: websocket::Options,
 ) -> Result<Box<dyn Transport>> {
-    if rank as usize >= cards.len() {
-        let size = cards.len();
-        let message = format!("rank {rank} is outside of a group of {size} ranks");
-        return Err(Error::InvalidArgument { message });
-    }
-    for (other, card) in cards.iter().enumerate() {
-        card.check().map_err(|error| Error::Rendezvous {
-            message: format!("rank {rank} cannot talk to rank {other}: {error}"),
-        })?;
-    }
+    let size = membership.compatible_size()?;
     #[cfg(feature = "tcp")]
     if let Some(listener) = means.listener {
         let (relay, environment) = (means.relay, means.environment);
         let others = || {
-            let tcp = TcpTransport::new(listener, rank, cards, token, generation)?;
-            listening(tcp, cards, (token, generation), relay, (environment, options))
+            let tcp = TcpTransport::with_timeouts(listener, membership, Timeouts::default())?;
+            listening(tcp, membership, relay, (environment, options))
         };
-        return means.within_host.transport(rank, cards, (token, generation), others);
+        return means.within_host.transport(membership, others);
     }
+    let Membership { rank, cards, token, generation } = membership;
     let ours = &cards[rank as usize];
     let is_here = |card: &Card| (&card.host, card.process_id) == (&ours.host, ours.process_id);
     if cards.iter().all(is_here) {
-        let size = u32::try_from(cards.len()).unwrap_or(u32::MAX);
         return Ok(Box::new(inproc::join(token.0, rank, size)?));
     }
-    let (now, name) = (Instant::now(), pipe_name(token, generation));
+    let (now, name) = (Instant::now(), membership.pipe_name());
     let routes = (0..).zip(cards).map(|(other, card)| match other == rank {
         true => Route::Elsewhere,
         false => route(card, &means, name, &options, now),
@@ -147,32 +135,23 @@ fn route(
     }
 }
 
-/// The name of the pipes of a group at the relay, whose server keeps the token itself, too.
-fn pipe_name(token: Token, generation: u32) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = token.0;
-    u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(generation)
-}
-
 /// The transport of a rank that listens, to those that do and to those that do not.
 #[cfg(feature = "tcp")]
 fn listening(
     tcp: TcpTransport,
-    cards: &[Card],
-    (token, generation): (Token, u32),
+    membership: Membership<'_>,
     relay: Option<Arc<dyn Relay>>,
     settings: (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
-    if cards.iter().all(listens) {
+    if membership.cards.iter().all(listens) {
         return Ok(Box::new(tcp));
     }
-    let routes = cards.iter().map(|card| match (&relay, card.relay) {
+    let routes = membership.cards.iter().map(|card| match (&relay, card.relay) {
         _ if listens(card) => Route::Elsewhere,
-        (Some(relay), Some(number)) => {
-            Route::Relayed(relay.open(number, pipe_name(token, generation)))
-        }
+        (Some(relay), Some(number)) => Route::Relayed(relay.open(number, membership.pipe_name())),
         _ => Route::Awaited,
     });
-    mixed(tcp, routes.collect(), (token, generation), settings)
+    mixed(tcp, routes.collect(), membership, settings)
 }
 
 #[cfg(feature = "tcp")]
@@ -184,27 +163,27 @@ fn listens(card: &Card) -> bool {
 fn mixed(
     tcp: TcpTransport,
     routes: Vec<Route>,
-    (token, generation): (Token, u32),
+    membership: Membership<'_>,
     (environment, options): (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
-    let is_web = routes.iter().map(|route| !matches!(route, Route::Elsewhere)).collect();
+    let is_tcp = routes.iter().map(|route| matches!(route, Route::Elsewhere)).collect();
     let (arrivals, acceptor) = websocket::native::listening(environment);
-    let rank = tcp.rank();
+    let Membership { rank, token, generation, .. } = membership;
     let websocket =
         WebSocketTransport::new(rank, routes, Some(acceptor), token, generation, options);
-    Ok(Box::new(super::mixed::MixedTransport::new(tcp, websocket, arrivals, is_web)))
+    Ok(Box::new(super::mixed::transport(tcp, websocket, arrivals, is_tcp)))
 }
 
 #[cfg(all(feature = "tcp", not(feature = "websocket")))]
 fn mixed(
     _tcp: TcpTransport,
     routes: Vec<Route>,
-    _group: (Token, u32),
+    _membership: Membership<'_>,
     _settings: (WebSocketEnvironment, websocket::Options),
 ) -> Result<Box<dyn Transport>> {
     let is_web = |route: &Route| !matches!(route, Route::Elsewhere);
     let other = routes.iter().position(is_web).unwrap_or_default();
-    Err(Error::BackendUnavailable {
+    Err(crate::Error::BackendUnavailable {
         backend: "websocket".into(),
         why: format!("rank {other} is in a browser, and polyrank was built without `websocket`"),
     })

@@ -7,11 +7,16 @@ mod compose;
 #[cfg(feature = "tcp")]
 pub mod host;
 pub mod inproc;
+mod membership;
 #[cfg(feature = "websocket")]
 mod mixed;
 mod notice;
 #[cfg(feature = "tcp")]
+mod peers;
+#[cfg(feature = "tcp")]
 mod readiness;
+#[cfg(any(feature = "websocket", all(feature = "tcp", target_os = "linux")))]
+mod router;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub mod shm;
 pub mod sim;
@@ -24,6 +29,7 @@ mod stream;
 mod suite;
 #[cfg(feature = "tcp")]
 pub mod tcp;
+mod timeouts;
 #[cfg(feature = "tcp")]
 pub mod wait;
 pub mod websocket;
@@ -33,6 +39,8 @@ mod within_host;
 #[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
 pub(crate) use self::bell::Bell;
 pub use self::compose::{Endpoints, compose};
+pub use self::membership::Membership;
+pub use self::timeouts::Timeouts;
 #[cfg(feature = "tcp")]
 pub use self::within_host::WithinHost;
 use crate::kernels::Stores;

@@ -1,18 +1,20 @@
 //! Whether the ranks of one host reach each other through shared memory or as all others do, and
-//! one transport out of the two. Knows nothing of schedules or groups.
+//! whose turn it is where there are both. Knows nothing of schedules or groups.
 
-use super::{Interest, Payload, Rank, Sink, Transport};
-use crate::clock::Instant;
+use super::{Membership, Transport};
 use crate::env::{TransportChoice, TransportEnvironment};
 use crate::wire::card::Card;
-use crate::wire::frame::Header;
-use crate::wire::handshake::Token;
 use crate::{Error, Result};
 
 #[cfg(target_os = "linux")]
+use super::router::{Router, TurnOrder};
+#[cfg(target_os = "linux")]
 use super::shm::{self, Listener, ShmTransport};
+#[cfg(target_os = "linux")]
+use super::{Sink, Timeouts};
 
 /// One turn of so many is for the ranks elsewhere while those of this host keep this one busy.
+#[cfg(target_os = "linux")]
 const ELSEWHERE_TURNS: u32 = 8;
 
 /// What a rank has to share memory with others of its host; by default, nothing.
@@ -71,7 +73,7 @@ impl WithinHost {
         card
     }
 
-    /// The transport of `rank` to those with whom it shares memory and, by what `others` makes, to
+    /// The transport of a rank to those with whom it shares memory and, by what `others` makes, to
     /// the rest, if there are any.
     ///
     /// # Errors
@@ -80,12 +82,11 @@ impl WithinHost {
     #[cfg(target_os = "linux")]
     pub(super) fn transport(
         self,
-        rank: Rank,
-        cards: &[Card],
-        (token, generation): (Token, u32),
+        membership: Membership<'_>,
         others: impl FnOnce() -> Result<Box<dyn Transport>>,
     ) -> Result<Box<dyn Transport>> {
         let Some(listener) = self.listener else { return others() };
+        let Membership { rank, cards, .. } = membership;
         let ours = &cards[rank as usize];
         let is_near: Vec<bool> = cards.iter().map(|card| shm::is_reached(ours, card)).collect();
         let far = is_near.iter().position(|is_near| !is_near);
@@ -101,110 +102,43 @@ impl WithinHost {
         if near == 0 && far.is_some() {
             return others();
         }
-        let options = super::tcp::Options::default();
-        let shared = ShmTransport::new(listener, rank, cards, token, generation, options)?;
+        let shared = ShmTransport::new(listener, membership, Timeouts::default())?;
         if far.is_none() {
             return Ok(Box::new(shared));
         }
-        let shared: Box<dyn Transport> = Box::new(shared);
-        Ok(Box::new(NearFarTransport { near: shared, far: others()?, is_near, turn: 0 }))
+        Ok(Box::new(Router::new(shared, others()?, is_near, NearFirst::default())))
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn transport(
         self,
-        _rank: Rank,
-        _cards: &[Card],
-        _group: (Token, u32),
+        _membership: Membership<'_>,
         others: impl FnOnce() -> Result<Box<dyn Transport>>,
     ) -> Result<Box<dyn Transport>> {
         others()
     }
 }
 
-/// Frames to the ranks of this host and to those elsewhere.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is one way only"))]
-struct NearFarTransport {
-    near: Box<dyn Transport>,
-    far: Box<dyn Transport>,
-    /// By rank: whether it is reached through shared memory.
-    is_near: Vec<bool>,
+/// Turns that are for the ranks of this host as long as those have something to say, but for a few.
+#[cfg(target_os = "linux")]
+#[derive(Default)]
+struct NearFirst {
     turn: u32,
 }
 
-impl NearFarTransport {
-    fn way(&mut self, peer: Rank) -> &mut dyn Transport {
-        match self.is_near.get(peer as usize) {
-            Some(true) => &mut *self.near,
-            _ => &mut *self.far,
-        }
-    }
-}
-
-impl Transport for NearFarTransport {
-    fn rank(&self) -> Rank {
-        self.near.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.near.size()
-    }
-
-    fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
-        self.way(peer).send(peer, header, payload);
-    }
-
-    fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
-        self.way(peer).send_at_once(peer, header, payload)
-    }
-
-    fn is_near(&self, peer: Rank) -> bool {
-        self.is_near.get(peer as usize) == Some(&true) && self.near.is_near(peer)
-    }
-
-    fn eager_bytes(&self, peer: Rank) -> usize {
-        match self.is_near.get(peer as usize) {
-            Some(true) => self.near.eager_bytes(peer),
-            _ => self.far.eager_bytes(peer),
-        }
-    }
-
-    fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
-        match self.is_near.get(peer as usize) {
-            Some(true) => self.near.unasked_bytes(peer, message_bytes),
-            _ => self.far.unasked_bytes(peer, message_bytes),
-        }
-    }
-
-    fn connect(&mut self, peer: Rank) {
-        self.way(peer).connect(peer);
-    }
-
-    fn advance(&mut self, sink: &mut dyn Sink) -> bool {
-        let moved = self.near.advance(sink);
+#[cfg(target_os = "linux")]
+impl TurnOrder<ShmTransport, dyn Transport> for NearFirst {
+    fn advance(
+        &mut self,
+        near: &mut ShmTransport,
+        far: &mut (dyn Transport + 'static),
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let moved = near.advance(sink);
         self.turn = self.turn.wrapping_add(1);
         if moved && !self.turn.is_multiple_of(ELSEWHERE_TURNS) {
             return true;
         }
-        self.far.advance(sink) || moved
-    }
-
-    fn interests(&self, interests: &mut Vec<Interest>) {
-        self.near.interests(interests);
-        self.far.interests(interests);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.near.deadline().into_iter().chain(self.far.deadline()).min()
-    }
-
-    fn abandon(&mut self) {
-        self.near.abandon();
-        self.far.abandon();
-    }
-
-    fn close(&mut self, orderly: bool) {
-        self.near.close(orderly);
-        self.far.close(orderly);
+        far.advance(sink) || moved
     }
 }

@@ -102,6 +102,20 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "a transport moves frames to a peer; it knows no schedule and no group",
     },
     Room {
+        place: "core/src/transport/peers",
+        forbidden: &["crate::transport::tcp", "crate::transport::shm"],
+        why: "what transports have alike knows none of them",
+    },
+    Room {
+        place: "core/src/transport/router",
+        forbidden: &[
+            "crate::transport::tcp",
+            "crate::transport::shm",
+            "crate::transport::websocket",
+        ],
+        why: "whoever makes one transport of two says which they are",
+    },
+    Room {
         place: "core/src/executor",
         forbidden: &[
             "crate::transport::tcp",

@@ -8,7 +8,7 @@ use super::world::memory;
 use crate::completion::Completion;
 use crate::executor::{Envelope, Executor, GroupIdentity, Message};
 use crate::transport::shm::{Listener, ShmTransport};
-use crate::transport::wait;
+use crate::transport::{Membership, wait};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 use crate::{DType, Region};
@@ -19,8 +19,8 @@ pub(super) fn pair() -> [Executor; 2] {
     let cards = listeners.each_ref().map(|it| it.sign(Card::new("here", 1, Vec::new())));
     let mut rank = 0;
     listeners.map(|listener| {
-        let (token, options) = (Token([4; 16]), Default::default());
-        let transport = ShmTransport::new(listener, rank, &cards, token, 0, options).unwrap();
+        let membership = Membership { rank, cards: &cards, token: Token([4; 16]), generation: 0 };
+        let transport = ShmTransport::new(listener, membership, Default::default()).unwrap();
         rank += 1;
         let group = GroupIdentity { name: "sleepers".to_owned(), generation: 0 };
         Executor::new(Box::new(transport), group, Instant::now())

@@ -9,11 +9,10 @@ use super::memory::Mapping;
 use super::outgoing::OutgoingLane;
 use super::side_channel::SideChannel;
 use super::{Link, OpenConnection, ShmTransport, sleep};
+use crate::transport::peers::GOODBYE_WAIT;
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
-/// How long an orderly close waits for room for its goodbyes; below a second.
-const GOODBYE_WAIT: Duration = Duration::from_millis(500);
 /// How long it waits until it looks again.
 const GOODBYE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -29,18 +28,14 @@ struct ClosingConnection {
 impl ShmTransport {
     /// Drops everything and closes every connection; nothing is left to do the second time.
     pub(super) fn close_all(&mut self, orderly: bool) {
-        if self.listener.take().is_none() {
+        if !self.table.close() {
             return;
         }
-        self.strangers.clear();
-        self.notices.clear();
-        self.active.clear();
-        // The parent process of a forked child goes on with these connections, and its peers read
-        // what it has lent.
-        let is_inherited = self.process_id != std::process::id();
+        // The peers of a forked child's parent read what that has lent.
+        let is_inherited = self.table.is_inherited();
         let mut endings = Vec::new();
-        for peer in &mut self.peers {
-            let (lane, mut outgoing) = (peer.lane, std::mem::take(&mut peer.outgoing));
+        for peer in &mut self.table.peers {
+            let (lane, mut outgoing) = (peer.route.lane, std::mem::take(&mut peer.queue));
             if !is_inherited {
                 outgoing.take_back(&lane, &self.ours);
             }
@@ -74,7 +69,7 @@ impl ShmTransport {
     /// Puts a goodbye into each lane, behind the frame of which a part is there already.
     fn say_goodbye(&mut self, endings: &mut [ClosingConnection]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
-        let goodbye = Header::new(Kind::Goodbye, self.hello.generation);
+        let goodbye = Header::new(Kind::Goodbye, self.table.hello.generation);
         endings.iter_mut().for_each(|ending| ending.outgoing.push(goodbye, Payload::Empty));
         loop {
             let mut blocked = false;

@@ -24,7 +24,7 @@ pub(super) type AnnouncePool<'a> = &'a mut dyn FnMut(&Place) -> bool;
 
 /// What waits for room, and where the next entry goes.
 #[derive(Default)]
-pub(super) struct OutgoingLane {
+pub(in crate::transport) struct OutgoingLane {
     ring: Writer,
     area: Allocator,
     frames: VecDeque<(Header, Payload)>,
@@ -109,7 +109,8 @@ impl OutgoingLane {
         if !self.frames.is_empty() || !is_one {
             return Ok(PutOutcome::NoRoom);
         }
-        let Some(put) = self.put(lane, memory, header, payload, 0, tell)? else {
+        let rest = FrameRest { header, payload, start: 0 };
+        let Some(put) = self.put(lane, memory, rest, tell)? else {
             return Ok(PutOutcome::NoRoom);
         };
         Ok(match self.has_left(lane, memory, header, payload, put.is_lent) {
@@ -230,7 +231,8 @@ impl OutgoingLane {
         let mut moved = false;
         while let Some((header, payload)) = self.frames.pop_front() {
             let start = self.first_sent;
-            match self.put(lane, memory, &header, &payload, start, tell) {
+            let rest = FrameRest { header: &header, payload: &payload, start };
+            match self.put(lane, memory, rest, tell) {
                 Ok(Some(PutResult { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
                     moved = true;
@@ -256,25 +258,24 @@ impl OutgoingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        header: &Header,
-        payload: &Payload,
-        start: usize,
+        rest: FrameRest<'_>,
         tell: AnnouncePool<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
-        let rest = payload.len() - start;
-        if start == 0 && rest <= INLINE {
+        let FrameRest { header, payload, start } = rest;
+        let bytes = payload.len() - start;
+        if start == 0 && bytes <= INLINE {
             let write = |place: &mut [u8]| payload.read(|payload| place.copy_from_slice(payload));
-            return self.put_inline(lane, memory, header, rest, write);
+            return self.put_inline(lane, memory, header, bytes, write);
         }
         if start == 0
-            && rest >= LENT_BYTES
+            && bytes >= LENT_BYTES
             && let Payload::Region(region) = payload
-            && let Some(place) = find(region.address(), rest)
+            && let Some(place) = find(region.address(), bytes)
             && tell(&place)
         {
             return self.put_lent(lane, memory, header, &place);
         }
-        self.put_staged(lane, memory, header, payload, start)
+        self.put_staged(lane, memory, rest)
     }
 
     fn put_inline(
@@ -319,9 +320,7 @@ impl OutgoingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        header: &Header,
-        payload: &Payload,
-        start: usize,
+        FrameRest { header, payload, start }: FrameRest<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
         let (tag, entry_bytes) = match start {
@@ -361,6 +360,14 @@ fn piece_bytes(lane: &Lane, header: &Header, bytes: usize) -> usize {
         true => (bytes / PIECES).next_multiple_of(PIECE).clamp(PIECE, longest),
         false => longest,
     }
+}
+
+/// What is to go into the lane of a frame: all of it, or its payload from `start` on.
+#[derive(Clone, Copy)]
+struct FrameRest<'a> {
+    header: &'a Header,
+    payload: &'a Payload,
+    start: usize,
 }
 
 /// What went into the lane.

@@ -72,7 +72,7 @@ pub(in crate::transport) fn sim(size: u32, seed: u64) -> World {
 
 #[cfg(feature = "tcp")]
 pub(in crate::transport) fn tcp(size: u32) -> World {
-    let options = crate::transport::tcp::Options {
+    let options = crate::transport::Timeouts {
         refused_timeout: Duration::from_millis(100),
         ..Default::default()
     };

@@ -1,34 +1,31 @@
 //! How connections end: with a goodbye, or immediately. Knows nothing of how they came to stand.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use rustix::time::Timespec;
 
 use super::{Link, TcpTransport, sending};
+use crate::transport::peers::GOODBYE_WAIT;
 use crate::transport::stream::Outbox;
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
-/// How long an orderly close waits for room for its goodbyes; below a second.
-const GOODBYE_WAIT: Duration = Duration::from_millis(500);
 /// Most buffers full of bytes that are read and dropped when a connection is closed.
 const DRAINED_BUFFERS: usize = 64;
 
 impl TcpTransport {
     /// Drops everything and closes every connection; nothing is left to do the second time.
     pub(super) fn close_all(&mut self, orderly: bool) {
-        if self.listener.take().is_none() {
+        if !self.table.close() {
             return;
         }
-        self.pending_connections.clear();
         self.web = None;
-        self.notices.clear();
         let mut open = Vec::new();
-        for peer in &mut self.peers {
-            let mut outbox = std::mem::take(&mut peer.outbox);
+        for peer in &mut self.table.peers {
+            let mut outbox = std::mem::take(&mut peer.queue);
             outbox.keep_started();
             match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(connection) => open.push((connection.socket, outbox)),
@@ -39,8 +36,7 @@ impl TcpTransport {
                 Link::Idle | Link::Lost => {}
             }
         }
-        if self.process_id != std::process::id() {
-            // The parent process goes on with these connections.
+        if self.table.is_inherited() {
             return;
         }
         if orderly {
@@ -63,7 +59,7 @@ impl TcpTransport {
     /// Sends a goodbye over each connection, behind the frame of which a part has left already.
     fn say_goodbye(&mut self, open: &mut [(OwnedFd, Outbox)]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
-        let goodbye = Header::new(Kind::Goodbye, self.hello.generation);
+        let goodbye = Header::new(Kind::Goodbye, self.table.hello.generation);
         open.iter_mut().for_each(|(_, outbox)| outbox.push(goodbye, Payload::Empty));
         loop {
             let mut blocked = Vec::new();

@@ -10,10 +10,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
 
-use super::Options;
+use super::Route;
 use super::listener::{prefer_within_host, set_options};
+use crate::transport::peers::{DialAttempt, WatchedSockets};
 use crate::transport::readiness::Readiness;
-use crate::transport::{LossReason, SHORTAGE_LIMIT};
+use crate::transport::{LossReason, SHORTAGE_LIMIT, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// How long one endpoint may take to answer if there are others to try.
@@ -27,7 +28,7 @@ const WRONG_INTERFACE: &str = "that is the loopback interface of another host; P
     on that host, names one that leads to the others";
 
 /// The attempts to reach one peer.
-pub(super) struct Dial {
+pub(in crate::transport) struct Dial {
     /// When they began, or when somebody looked at them again.
     since: Instant,
     /// Since when every attempt was refused: nobody listens there, or somebody else does.
@@ -67,24 +68,44 @@ pub(super) enum Outcome {
 
 /// Whom to reach, and with what.
 pub(super) struct Target<'a> {
-    pub(super) endpoints: &'a [SocketAddr],
-    /// Whether it is on this host.
-    pub(super) is_within_host: bool,
+    pub(super) route: &'a Route,
     pub(super) hello: Hello,
     /// Key of the connection's events.
     pub(super) key: u64,
-    pub(super) options: &'a Options,
+    pub(super) timeouts: &'a Timeouts,
+    pub(super) readiness: &'a Readiness,
+}
+
+impl WatchedSockets for Dial {
+    fn unwatch(&self, readiness: &Readiness) {
+        match &self.stage {
+            Stage::Connecting { socket, .. } | Stage::Greeting { socket, .. } => {
+                readiness.remove(socket);
+            }
+            Stage::Pausing { .. } => {}
+        }
+    }
+}
+
+impl DialAttempt for Dial {
+    fn deadline(&self, timeouts: &Timeouts) -> Option<Instant> {
+        let last = self.since + timeouts.connect_timeout;
+        match &self.stage {
+            Stage::Pausing { until } | Stage::Connecting { until, .. } => Some(last.min(*until)),
+            Stage::Greeting { .. } => None,
+        }
+    }
 }
 
 impl Dial {
     /// Begins the first attempt.
-    pub(super) fn begin(target: &Target<'_>, readiness: &Readiness) -> (Dial, Outcome) {
+    pub(super) fn begin(target: &Target<'_>) -> (Dial, Outcome) {
         let now = Instant::now();
         let stage = Stage::Pausing { until: now };
         let why = "it did not answer".to_owned();
         let (refused_since, short_since) = (None, None);
         let mut dial = Dial { since: now, refused_since, short_since, attempts: 0, stage, why };
-        let outcome = dial.attempt(target, readiness, now);
+        let outcome = dial.attempt(target, now);
         (dial, outcome)
     }
 
@@ -101,37 +122,13 @@ impl Dial {
         }
     }
 
-    /// Has `readiness` forget the connection, before it is dropped.
-    pub(super) fn unwatch(&self, readiness: &Readiness) {
-        match &self.stage {
-            Stage::Connecting { socket, .. } | Stage::Greeting { socket, .. } => {
-                readiness.remove(socket);
-            }
-            Stage::Pausing { .. } => {}
-        }
-    }
-
-    /// When to call [`Dial::expire`]; none while only the peer can go on.
-    pub(super) fn deadline(&self, options: &Options) -> Option<Instant> {
-        let last = self.since + options.connect_timeout;
-        match &self.stage {
-            Stage::Pausing { until } | Stage::Connecting { until, .. } => Some(last.min(*until)),
-            Stage::Greeting { .. } => None,
-        }
-    }
-
     /// Does what is due at `now`.
     ///
     /// A peer whose system has taken the connection lives; it answers when it comes to its first
     /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
     /// ends.
-    pub(super) fn expire(
-        &mut self,
-        target: &Target<'_>,
-        readiness: &Readiness,
-        now: Instant,
-    ) -> Outcome {
-        let last = self.since + target.options.connect_timeout;
+    pub(super) fn expire(&mut self, target: &Target<'_>, now: Instant) -> Outcome {
+        let last = self.since + target.timeouts.connect_timeout;
         if now >= last && !self.hello_has_left() {
             if now < last + MAX_PAUSE {
                 return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
@@ -141,26 +138,26 @@ impl Dial {
             self.since = now;
         }
         match &self.stage {
-            Stage::Pausing { until } if now >= *until => self.attempt(target, readiness, now),
+            Stage::Pausing { until } if now >= *until => self.attempt(target, now),
             Stage::Connecting { until, .. } if now >= *until => {
-                self.pause("it did not answer in time", target, readiness, now)
+                self.pause("it did not answer in time", target, now)
             }
             _ => Outcome::Pending,
         }
     }
 
     /// Goes on after the socket became readable or writable.
-    pub(super) fn advance(&mut self, target: &Target<'_>, readiness: &Readiness) -> Outcome {
+    pub(super) fn advance(&mut self, target: &Target<'_>) -> Outcome {
         let now = Instant::now();
         if let Stage::Connecting { socket, .. } = &self.stage {
             match rustix::net::getpeername(socket) {
-                Ok(Some(_)) => return self.greet(target, readiness, now),
+                Ok(Some(_)) => return self.greet(target, now),
                 Ok(None) | Err(Errno::NOTCONN) => {}
-                Err(error) => return self.fail(error, target, readiness, now),
+                Err(error) => return self.fail(error, target, now),
             }
             return match socket_error(socket) {
                 Ok(Ok(())) => Outcome::Pending,
-                Ok(Err(error)) | Err(error) => self.fail(error, target, readiness, now),
+                Ok(Err(error)) | Err(error) => self.fail(error, target, now),
             };
         }
         let Stage::Greeting { socket, bytes, have_bytes } = &mut self.stage else {
@@ -168,8 +165,8 @@ impl Dial {
         };
         match recv(socket, &mut bytes[*have_bytes..], RecvFlags::empty()) {
             Err(Errno::AGAIN | Errno::INTR) => return Outcome::Pending,
-            Err(error) => return self.fail(error, target, readiness, now),
-            Ok((0, _)) => return self.pause("it closed the connection", target, readiness, now),
+            Err(error) => return self.fail(error, target, now),
+            Ok((0, _)) => return self.pause("it closed the connection", target, now),
             Ok((bytes, _)) => *have_bytes += bytes,
         }
         if *have_bytes < Welcome::BYTES {
@@ -180,16 +177,16 @@ impl Dial {
             Ok(Welcome { refusal: Some(Refusal::Crossing), .. }) => {
                 // The peer is there, and its own connection is on the way.
                 self.refused_since = None;
-                self.pause("its own connection did not come", target, readiness, now)
+                self.pause("its own connection did not come", target, now)
             }
             Ok(Welcome { refusal: Some(refusal), .. }) => {
-                self.refuse(&refusal.to_string(), target, readiness, now)
+                self.refuse(&refusal.to_string(), target, now)
             }
             Ok(welcome) if welcome.rank != target.hello.target => {
-                self.refuse("another rank answers there", target, readiness, now)
+                self.refuse("another rank answers there", target, now)
             }
             Ok(_) => self.welcomed(now),
-            Err(error) => self.refuse(&error.to_string(), target, readiness, now),
+            Err(error) => self.refuse(&error.to_string(), target, now),
         }
     }
 
@@ -201,8 +198,8 @@ impl Dial {
     }
 
     /// Opens a socket and connects it to the next endpoint.
-    fn attempt(&mut self, target: &Target<'_>, readiness: &Readiness, now: Instant) -> Outcome {
-        let endpoints = target.endpoints;
+    fn attempt(&mut self, target: &Target<'_>, now: Instant) -> Outcome {
+        let endpoints = &target.route.endpoints;
         if endpoints.is_empty() {
             let why = "its address card names no TCP endpoint".to_owned();
             return Outcome::Hopeless(LossReason::Unreachable(why));
@@ -218,45 +215,45 @@ impl Dial {
         let opened = socket_with(family, SocketType::STREAM, flags, None);
         let socket = match opened {
             Ok(socket) => socket,
-            Err(error) => return self.fail(error, target, readiness, now),
+            Err(error) => return self.fail(error, target, now),
         };
         set_options(&socket);
-        if target.is_within_host {
+        if target.route.is_within_host {
             prefer_within_host(&socket);
         }
         let connected = connect(&socket, &endpoint);
-        if let Err(error) = readiness.add(&socket, target.key, true) {
-            return self.fail(error, target, readiness, now);
+        if let Err(error) = target.readiness.add(&socket, target.key, true) {
+            return self.fail(error, target, now);
         }
         let until = match endpoints.len() {
-            1 => self.since + target.options.connect_timeout,
+            1 => self.since + target.timeouts.connect_timeout,
             _ => now + ENDPOINT_TIMEOUT,
         };
         self.stage = Stage::Connecting { socket, until };
         self.short_since = None;
         match connected {
-            Ok(()) => self.greet(target, readiness, now),
+            Ok(()) => self.greet(target, now),
             Err(Errno::INPROGRESS | Errno::INTR) => Outcome::Pending,
-            Err(error) => self.fail(error, target, readiness, now),
+            Err(error) => self.fail(error, target, now),
         }
     }
 
     /// Sends the hello over the new connection.
-    fn greet(&mut self, target: &Target<'_>, readiness: &Readiness, now: Instant) -> Outcome {
+    fn greet(&mut self, target: &Target<'_>, now: Instant) -> Outcome {
         match std::mem::replace(&mut self.stage, Stage::Pausing { until: now }) {
             Stage::Connecting { socket, .. } => {
                 let hello = target.hello.encode();
                 // A new connection has room for a hello, so fewer bytes are a failure.
                 let sent = match send(&socket, &hello, SendFlags::NOSIGNAL) {
                     Ok(bytes) if bytes == hello.len() => {
-                        readiness.modify(&socket, target.key, false)
+                        target.readiness.modify(&socket, target.key, false)
                     }
                     Ok(_) => Err(Errno::AGAIN),
                     Err(error) => Err(error),
                 };
                 if let Err(error) = sent {
-                    readiness.remove(&socket);
-                    return self.fail(error, target, readiness, now);
+                    target.readiness.remove(&socket);
+                    return self.fail(error, target, now);
                 }
                 self.stage = Stage::Greeting { socket, bytes: [0; Welcome::BYTES], have_bytes: 0 };
             }
@@ -265,19 +262,13 @@ impl Dial {
         Outcome::Pending
     }
 
-    fn fail(
-        &mut self,
-        error: Errno,
-        target: &Target<'_>,
-        readiness: &Readiness,
-        now: Instant,
-    ) -> Outcome {
+    fn fail(&mut self, error: Errno, target: &Target<'_>, now: Instant) -> Outcome {
         let why = error.to_string();
         match error {
-            Errno::CONNREFUSED => self.refuse(&why, target, readiness, now),
+            Errno::CONNREFUSED => self.refuse(&why, target, now),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => {
                 let since = *self.short_since.get_or_insert(now);
-                let outcome = self.pause(&why, target, readiness, now);
+                let outcome = self.pause(&why, target, now);
                 if now < since + SHORTAGE_LIMIT {
                     return outcome;
                 }
@@ -286,39 +277,27 @@ impl Dial {
                     "it cannot connect to rank {peer}: {why}"
                 )))
             }
-            _ => self.pause(&why, target, readiness, now),
+            _ => self.pause(&why, target, now),
         }
     }
 
     /// Nobody listens there, or somebody who does not want this rank. That may pass, but not for
     /// long: a rank listens before it tells where.
-    fn refuse(
-        &mut self,
-        why: &str,
-        target: &Target<'_>,
-        readiness: &Readiness,
-        now: Instant,
-    ) -> Outcome {
+    fn refuse(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
         let since = *self.refused_since.get_or_insert(now);
-        let tried_all = self.attempts as usize >= target.endpoints.len();
-        let outcome = self.pause(why, target, readiness, now);
-        if tried_all && now >= since + target.options.refused_timeout {
+        let tried_all = self.attempts as usize >= target.route.endpoints.len();
+        let outcome = self.pause(why, target, now);
+        if tried_all && now >= since + target.timeouts.refused_timeout {
             return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
         }
         outcome
     }
 
-    fn pause(
-        &mut self,
-        why: &str,
-        target: &Target<'_>,
-        readiness: &Readiness,
-        now: Instant,
-    ) -> Outcome {
-        let endpoints = target.endpoints;
+    fn pause(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
+        let endpoints = &target.route.endpoints;
         let last = (self.attempts as usize).wrapping_sub(1) % endpoints.len().max(1);
         self.why = match endpoints.get(last) {
-            Some(endpoint) if endpoint.ip().is_loopback() && !target.is_within_host => {
+            Some(endpoint) if endpoint.ip().is_loopback() && !target.route.is_within_host => {
                 format!("{endpoint}: {why}; {WRONG_INTERFACE}")
             }
             Some(endpoint) => format!("{endpoint}: {why}"),
@@ -326,7 +305,7 @@ impl Dial {
         };
         let rounds = self.attempts / u32::try_from(endpoints.len().max(1)).unwrap_or(1);
         let pause = FIRST_PAUSE * 2_u32.pow(rounds.min(10));
-        self.unwatch(readiness);
+        self.unwatch(target.readiness);
         self.stage = Stage::Pausing { until: now + pause.min(MAX_PAUSE) };
         Outcome::Pending
     }

@@ -4,13 +4,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::pending_connections::STRANGERS;
 use super::*;
 use crate::transport::suite::world::{Event, World, message};
 use crate::wire::frame::{Kind, MAX_PAYLOAD_BYTES};
-use crate::wire::handshake::{Refusal, Welcome};
+use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 const TOKEN: Token = Token([9; 16]);
 const GENERATION: u32 = 5;
@@ -19,20 +18,24 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+fn member(rank: Rank, cards: &[Card]) -> Membership<'_> {
+    Membership { rank, cards, token: TOKEN, generation: GENERATION }
+}
+
 /// The transports of a group on this host.
-pub(in crate::transport) fn group(size: u32, options: Options) -> Vec<TcpTransport> {
+pub(in crate::transport) fn group(size: u32, timeouts: Timeouts) -> Vec<TcpTransport> {
     let listeners: Vec<_> = (0..size).map(|_| TcpTransport::bind(loopback()).unwrap()).collect();
     let cards: Vec<_> = listeners.iter().map(|listener| listener.card(&[])).collect();
     let ranks = (0..).zip(listeners);
     let transport = |(rank, listener)| {
-        TcpTransport::with_options(listener, rank, &cards, TOKEN, GENERATION, options).unwrap()
+        TcpTransport::with_timeouts(listener, member(rank, &cards), timeouts).unwrap()
     };
     ranks.map(transport).collect()
 }
 
-fn world(size: u32, options: Options) -> (World, Vec<SocketAddr>) {
-    let transports = group(size, options);
-    let address = |transport: &TcpTransport| transport.listener.as_ref().unwrap().address();
+fn world(size: u32, timeouts: Timeouts) -> (World, Vec<SocketAddr>) {
+    let transports = group(size, timeouts);
+    let address = |transport: &TcpTransport| transport.table.listener.as_ref().unwrap().address();
     let addresses = transports.iter().map(address).collect();
     (World::new(transports, Box::new(std::thread::yield_now)), addresses)
 }
@@ -82,7 +85,7 @@ fn losses(world: &mut World) -> Vec<LossReason> {
 #[test]
 fn crossing_connects_lose_and_double_nothing() {
     for seed in 0..100_u64 {
-        let (mut world, _) = world(2, Options::default());
+        let (mut world, _) = world(2, Timeouts::default());
         let first = (seed % 2) as u32;
         let turns = [(seed / 2) % 4, (seed / 8) % 4];
         world.send(first, 1 - first, 1, 10);
@@ -105,7 +108,7 @@ fn crossing_connects_lose_and_double_nothing() {
 
 #[test]
 fn the_higher_rank_takes_the_lower_ranks_connection() {
-    let (mut world, _) = world(2, Options::default());
+    let (mut world, _) = world(2, Timeouts::default());
     world.send(0, 1, 1, 10);
     world.drive_only(0);
     world.send(1, 0, 1, 10);
@@ -122,7 +125,7 @@ fn the_higher_rank_takes_the_lower_ranks_connection() {
 #[test]
 fn crossing_connects_of_threads() {
     for repetition in 0..100 {
-        let transports = (0..).zip(group(3, Options::default()));
+        let transports = (0..).zip(group(3, Timeouts::default()));
         let threads: Vec<_> = transports
             .map(|(rank, transport)| std::thread::spawn(move || exchange(rank, transport)))
             .collect();
@@ -157,7 +160,7 @@ fn exchange(rank: Rank, transport: TcpTransport) -> usize {
 
 #[test]
 fn garbage_costs_only_its_own_connection() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let mut garbage = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 4096], vec![0xff; 3]];
     garbage[1][..8].copy_from_slice(b"polyrank");
     for bytes in &garbage {
@@ -182,9 +185,10 @@ fn garbage_costs_only_its_own_connection() {
 
 #[test]
 fn silent_strangers_are_bounded_in_number_and_time() {
-    let options = Options { hello_timeout: Duration::from_millis(50), ..Options::default() };
-    let (mut world, addresses) = world(2, options);
-    let mut strangers: Vec<_> = (0..STRANGERS + 10).map(|_| stranger(addresses[0])).collect();
+    let timeouts = Timeouts { hello_timeout: Duration::from_millis(50), ..Timeouts::default() };
+    let (mut world, addresses) = world(2, timeouts);
+    let mut strangers: Vec<_> =
+        (0..TcpTransport::MAX_PENDING + 10).map(|_| stranger(addresses[0])).collect();
     world.send(1, 0, 1, 10);
     world.drive_until_all_arrived();
     world.check_order_and_contents();
@@ -202,7 +206,7 @@ fn silent_strangers_are_bounded_in_number_and_time() {
 
 #[test]
 fn hellos_that_do_not_fit_are_refused_with_a_reason() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let cases = [
         (Hello { version: 77, ..hello() }, Refusal::Version),
         (Hello { numbers: 1, ..hello() }, Refusal::Numbers),
@@ -227,7 +231,7 @@ fn hellos_that_do_not_fit_are_refused_with_a_reason() {
 
 #[test]
 fn frames_may_come_in_any_pieces() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let mut stream = joined(&mut world, addresses[0]);
     let sizes = [5, 0, 9000, 1, 40_000, 40_000, 3];
     let mut bytes = Vec::new();
@@ -256,7 +260,7 @@ fn frames_may_come_in_any_pieces() {
 
 #[test]
 fn a_frame_may_leave_in_many_pieces() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let mut stream = joined(&mut world, addresses[0]);
     stream.set_nonblocking(true).unwrap();
     let sizes = [4 << 20, 10, (4 << 20) - 3, 0, 4 << 20];
@@ -282,7 +286,7 @@ fn a_frame_may_leave_in_many_pieces() {
 fn a_frame_that_is_cut_off_is_a_death() {
     let whole = [&message(1, 100_000).encode()[..], &[1; 100_000]].concat();
     for kept_bytes in [1, 71, 72, 73, 5000, 100_071] {
-        let (mut world, addresses) = world(2, Options::default());
+        let (mut world, addresses) = world(2, Timeouts::default());
         let mut stream = joined(&mut world, addresses[0]);
         stream.write_all(&whole[..kept_bytes]).unwrap();
         world.drive_a_while();
@@ -303,7 +307,7 @@ fn what_is_no_frame_ends_the_connection() {
     let mut unmarked = message(0, 0).encode();
     unmarked[1] = 0;
     for bytes in [too_long, outside.encode(), unmarked, [0xee; Header::BYTES]] {
-        let (mut world, addresses) = world(2, Options::default());
+        let (mut world, addresses) = world(2, Timeouts::default());
         let mut stream = joined(&mut world, addresses[0]);
         stream.write_all(&bytes).unwrap();
         let losses = losses(&mut world);
@@ -315,7 +319,7 @@ fn what_is_no_frame_ends_the_connection() {
 
 #[test]
 fn what_was_said_before_a_reset_is_heard() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let mut stream = joined(&mut world, addresses[0]);
     stream.write_all(&Header { kind: Kind::Abort, ..message(2, 0) }.encode()).unwrap();
     // Bytes that the other end never reads turn its close into a reset.
@@ -331,7 +335,7 @@ fn what_was_said_before_a_reset_is_heard() {
 
 #[test]
 fn a_goodbye_finds_a_peer_that_has_not_accepted_yet() {
-    let (mut world, _) = world(2, Options::default());
+    let (mut world, _) = world(2, Timeouts::default());
     world.connect(0, 1);
     world.drive_only(0);
     world.close(0, true);
@@ -341,7 +345,7 @@ fn a_goodbye_finds_a_peer_that_has_not_accepted_yet() {
 
 #[test]
 fn a_goodbye_waits_for_the_frame_before_it() {
-    let (mut world, addresses) = world(2, Options::default());
+    let (mut world, addresses) = world(2, Timeouts::default());
     let mut stream = joined(&mut world, addresses[0]);
     for number in 0..16 {
         world.send(0, 1, number, 4 << 20);
@@ -367,8 +371,8 @@ fn a_foreign_listener_is_no_peer() {
     let mut card = own.card(&[]);
     card.tcp = vec![other.local_addr().unwrap()];
     let cards = [own.card(&[]), card];
-    let options = Options { refused_timeout: Duration::from_millis(20), ..Options::default() };
-    let transport = TcpTransport::with_options(own, 0, &cards, TOKEN, GENERATION, options).unwrap();
+    let timeouts = Timeouts { refused_timeout: Duration::from_millis(20), ..Timeouts::default() };
+    let transport = TcpTransport::with_timeouts(own, member(0, &cards), timeouts).unwrap();
     let foreign = std::thread::spawn(move || {
         for stream in other.incoming() {
             let mut stream = stream.unwrap();
@@ -396,8 +400,8 @@ fn the_loopback_interface_of_another_host_is_named() {
     card.host = "elsewhere".into();
     card.tcp = vec![TcpListener::bind(loopback()).unwrap().local_addr().unwrap()];
     let cards = [own.card(&[]), card];
-    let options = Options { refused_timeout: Duration::from_millis(20), ..Options::default() };
-    let transport = TcpTransport::with_options(own, 0, &cards, TOKEN, GENERATION, options).unwrap();
+    let timeouts = Timeouts { refused_timeout: Duration::from_millis(20), ..Timeouts::default() };
+    let transport = TcpTransport::with_timeouts(own, member(0, &cards), timeouts).unwrap();
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let losses = losses(&mut world);
@@ -423,7 +427,7 @@ fn the_next_endpoint_is_tried() {
 #[test]
 fn a_peer_that_has_not_come_to_its_first_operation_is_waited_for() {
     let connect_timeout = Duration::from_millis(5);
-    let (mut world, _) = world(2, Options { connect_timeout, ..Options::default() });
+    let (mut world, _) = world(2, Timeouts { connect_timeout, ..Timeouts::default() });
     world.send(0, 1, 1, 10);
     let begin = Instant::now();
     while begin.elapsed() < 4 * connect_timeout {
@@ -446,16 +450,17 @@ fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
         fn sent(&mut self, _: Rank, _: &Header) {}
         fn lost(&mut self, _: Rank, _: LossReason) {}
     }
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    let is_open = |it: &TcpTransport| it.peers.iter().any(|it| matches!(it.link, Link::Open(_)));
+    let is_open =
+        |it: &TcpTransport| it.table.peers.iter().any(|it| matches!(it.link, Link::Open(_)));
     while !transports.iter().all(is_open) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }
     }
     // As a forked child does.
-    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let Link::Open(open) = &transports[0].table.peers[1].link else { panic!("it is open") };
     let held = rustix::io::dup(&open.socket).unwrap();
     transports.remove(1).close(true);
     let first = &mut transports[0];
@@ -476,10 +481,9 @@ fn time_in_which_nobody_looks_is_nobodys_fault() {
     // The first attempt fails, so that there is a pause in which nobody looks.
     let gone = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
     cards[1].tcp.insert(0, gone);
-    let options = Options { connect_timeout: Duration::from_millis(50), ..Options::default() };
+    let timeouts = Timeouts { connect_timeout: Duration::from_millis(50), ..Timeouts::default() };
     let transports = (0..).zip(listeners).map(|(rank, listener)| {
-        let (token, generation) = (TOKEN, GENERATION);
-        TcpTransport::with_options(listener, rank, &cards, token, generation, options).unwrap()
+        TcpTransport::with_timeouts(listener, member(rank, &cards), timeouts).unwrap()
     });
     let mut world = World::new(transports.collect(), Box::new(std::thread::yield_now));
     world.send(0, 1, 1, 10);
@@ -503,12 +507,12 @@ fn a_card_of_another_build_is_refused() {
 #[test]
 fn no_descriptor_survives_an_exec() {
     use rustix::io::{FdFlags, fcntl_getfd};
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
     let mut sink = Nobody;
     while !transports
         .iter()
-        .all(|it| it.peers.iter().any(|peer| matches!(peer.link, Link::Open(_))))
+        .all(|it| it.table.peers.iter().any(|peer| matches!(peer.link, Link::Open(_))))
     {
         for transport in &mut transports {
             transport.advance(&mut sink);
@@ -518,9 +522,9 @@ fn no_descriptor_survives_an_exec() {
         let mut interests = Vec::new();
         transport.interests(&mut interests);
         assert!(fcntl_getfd(&interests[0].fd).unwrap().contains(FdFlags::CLOEXEC));
-        let listener = transport.listener.as_ref().unwrap();
+        let listener = transport.table.listener.as_ref().unwrap();
         assert!(fcntl_getfd(listener).unwrap().contains(FdFlags::CLOEXEC));
-        for peer in &transport.peers {
+        for peer in &transport.table.peers {
             if let Link::Open(connection) = &peer.link {
                 assert!(fcntl_getfd(&connection.socket).unwrap().contains(FdFlags::CLOEXEC));
             }

@@ -39,7 +39,8 @@ pub fn dialed(
     options: &Options,
     now: Instant,
 ) -> Box<dyn Pipe> {
-    let Options { refused_timeout, grace_ms, .. } = *options;
+    let Options { timeouts, grace_ms, .. } = *options;
+    let refused_timeout = timeouts.refused_timeout;
     Box::new(direct::DirectPipe::client(dialer, urls, refused_timeout, grace_ms, now))
 }
 

@@ -10,7 +10,7 @@ use super::pending_connections::PendingConnections;
 use super::pipe::{Acceptor, Pipe};
 use crate::transport::notice::{self, Notice};
 use crate::transport::stream::Spare;
-use crate::transport::{Interest, LossReason, Payload, Rank, Sink, Transport};
+use crate::transport::{Interest, LossReason, Payload, Rank, Sink, Timeouts, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
 
@@ -24,16 +24,11 @@ const LEAD_BYTES: usize = 256 << 10;
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a peer may take until a connection to it stands, once there is something for it.
-    pub connect_timeout: Duration,
-    /// How long every attempt to dial a peer may fail. Shorter, because ranks listen before they
-    /// publish their cards: where nobody answers, nobody is.
-    pub refused_timeout: Duration,
+    /// Those of each connection, which begins once there is something for its peer.
+    pub timeouts: Timeouts,
     /// How long the other side of a WebSocket that was dialled is asked to wait when it breaks, ms;
     /// 0: as long as it likes.
     pub grace_ms: u32,
-    /// How long whoever connected may take to say who it is.
-    pub hello_timeout: Duration,
     /// How long an orderly close waits until its goodbyes have left and were heard, where it may
     /// wait at all; below a second.
     pub goodbye_timeout: Duration,
@@ -42,10 +37,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            connect_timeout: Duration::from_secs(30),
-            refused_timeout: Duration::from_secs(3),
+            timeouts: Timeouts { refused_timeout: Duration::from_secs(3), ..Timeouts::default() },
             grace_ms: 0,
-            hello_timeout: Duration::from_secs(10),
             goodbye_timeout: Duration::from_millis(500),
         }
     }
@@ -216,7 +209,7 @@ impl Transport for WebSocketTransport {
             let own = peer.pipe.as_ref().and_then(|pipe| pipe.deadline());
             let waiting = matches!(peer.stage, Stage::Idle | Stage::Greeting { .. });
             let wanted = peer.wanted_since.filter(|_| waiting);
-            [own, wanted.map(|since| since + self.options.connect_timeout)]
+            [own, wanted.map(|since| since + self.options.timeouts.connect_timeout)]
         });
         let acceptor = self.acceptor.as_ref().and_then(|acceptor| acceptor.deadline());
         peers.flatten().chain(acceptor).chain(self.pending.deadline()).min()
@@ -260,7 +253,7 @@ impl WebSocketTransport {
         while self.pending.has_room()
             && let Some(pipe) = acceptor.accept()
         {
-            self.pending.admit(pipe, now + self.options.hello_timeout);
+            self.pending.admit(pipe, now + self.options.timeouts.hello_timeout);
             moved = true;
         }
         let (ours, peers) = (&self.hello, &self.peers);
@@ -299,12 +292,12 @@ impl WebSocketTransport {
         if entry.is_leaving() {
             self.notices.extend(entry.left().map(|header| Notice::Sent(peer, header)));
         }
-        let late = |since: Instant| now >= since + self.options.connect_timeout;
+        let late = |since: Instant| now >= since + self.options.timeouts.connect_timeout;
         if outcome.lost.is_none()
             && matches!(entry.stage, Stage::Idle | Stage::Greeting { .. })
             && entry.wanted_since.is_some_and(late)
         {
-            let timeout = self.options.connect_timeout;
+            let timeout = self.options.timeouts.connect_timeout;
             let why = match entry.pipe {
                 Some(_) => format!("it did not answer within {timeout:?}"),
                 None => format!("it did not open its WebSocket to this rank within {timeout:?}"),

@@ -120,9 +120,9 @@ impl<F: FnMut()> Sink for Reader<F> {
 
 /// Two transports that have connected.
 fn pair() -> [ShmTransport; 2] {
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    while !transports.iter().all(|it| it.active.len() == 1) {
+    while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }
@@ -195,7 +195,7 @@ fn what_a_parent_has_lent_is_not_taken_back_by_its_child() {
     let region = lent(1);
     one.send(1, message(3, BYTES), Payload::Region(region.clone()));
     // What a forked child has is the transport of another process.
-    one.process_id = one.process_id.wrapping_add(1);
+    one.table.process_id = one.table.process_id.wrapping_add(1);
     drop(one);
     let mut reader = Reader::new(|| {}, None);
     other.advance(&mut reader);
@@ -217,9 +217,9 @@ fn what_was_read_before_stays_read_and_what_follows_arrives() {
 
 #[test]
 fn places_outside_of_pools_are_refused() {
-    let transports = group(2, Options::default());
+    let transports = group(2, Timeouts::default());
     let ours = transports[0].file.map().unwrap();
-    let lane = transports[0].peers[1].lane;
+    let lane = transports[0].table.peers[1].route.lane;
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
     world.drive_until_all_arrived();

@@ -9,9 +9,9 @@ use crate::transport::suite::world::{World, message};
 
 /// A group of two that has connected, and rank 0's segment and lane as rank 0 sees them.
 fn connected() -> (World, Mapping, Lane) {
-    let transports = group(2, Options::default());
+    let transports = group(2, Timeouts::default());
     let ours = transports[0].file.map().unwrap();
-    let lane = transports[0].peers[1].lane;
+    let lane = transports[0].table.peers[1].route.lane;
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.send(0, 1, 1, 10);
     world.drive_until_all_arrived();
@@ -87,15 +87,15 @@ fn a_reader_that_takes_back_what_it_read_is_given_up() {
 
 #[test]
 fn files_that_belong_to_nothing_are_not_kept() {
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    while !transports.iter().all(|it| it.active.len() == 1) {
+    while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }
     }
     let file = File::new(4096).unwrap();
-    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let Link::Open(open) = &transports[0].table.peers[1].link else { panic!("it is open") };
     for _ in 0..3 {
         // What wakes brings no file.
         socket::tell(&open.wires[0].socket, &[0], Some(&file)).unwrap();

@@ -13,23 +13,27 @@ use std::time::Duration;
 
 use super::*;
 use crate::transport::suite::world::{Event, World};
+use crate::wire::handshake::{Hello, Token};
 
 const TOKEN: Token = Token([9; 16]);
 const GENERATION: u32 = 5;
 
+fn member(rank: Rank, cards: &[Card]) -> Membership<'_> {
+    Membership { rank, cards, token: TOKEN, generation: GENERATION }
+}
+
 /// The transports of a group on this host.
-pub(in crate::transport) fn group(size: u32, options: Options) -> Vec<ShmTransport> {
+pub(in crate::transport) fn group(size: u32, timeouts: Timeouts) -> Vec<ShmTransport> {
     let listeners: Vec<_> = (0..size).map(|_| Listener::bind().unwrap()).collect();
     let card = |listener: &Listener| listener.sign(Card::new("here", 1, Vec::new()));
     let cards: Vec<_> = listeners.iter().map(card).collect();
-    let transport = |(rank, listener)| {
-        ShmTransport::new(listener, rank, &cards, TOKEN, GENERATION, options).unwrap()
-    };
+    let transport =
+        |(rank, listener)| ShmTransport::new(listener, member(rank, &cards), timeouts).unwrap();
     (0..).zip(listeners).map(transport).collect()
 }
 
 fn world(size: u32) -> World {
-    World::new(group(size, Options::default()), Box::new(std::thread::yield_now))
+    World::new(group(size, Timeouts::default()), Box::new(std::thread::yield_now))
 }
 
 /// What rank 0 hears of rank 1, which is to be one loss.
@@ -78,8 +82,8 @@ fn either_end_of_crossed_connections_is_noticed() {
 
 #[test]
 fn a_rank_that_has_not_come_to_its_first_operation_is_waited_for() {
-    let options = Options { connect_timeout: Duration::ZERO, ..Options::default() };
-    let mut world = World::new(group(2, options), Box::new(std::thread::yield_now));
+    let timeouts = Timeouts { connect_timeout: Duration::ZERO, ..Timeouts::default() };
+    let mut world = World::new(group(2, timeouts), Box::new(std::thread::yield_now));
     world.send(0, 1, 1, 10);
     // Rank 1 does something else.
     world.drive_only(0);
@@ -98,20 +102,20 @@ fn a_rank_that_ends_before_its_first_operation_is_noticed() {
 
 #[test]
 fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    while !transports.iter().all(|it| it.active.len() == 1) {
+    while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }
     }
     // As a forked child does.
-    let Link::Open(open) = &transports[0].peers[1].link else { panic!("it is open") };
+    let Link::Open(open) = &transports[0].table.peers[1].link else { panic!("it is open") };
     let held = rustix::io::dup(&open.wires[0].socket).unwrap();
     transports.remove(1).close(true);
     let first = &mut transports[0];
     let mut interests = Vec::new();
-    while !first.active.is_empty() {
+    while !first.table.active.is_empty() {
         first.interests(&mut interests);
         first.advance(&mut Nobody);
     }
@@ -155,9 +159,9 @@ fn ranks_of_other_hosts_and_users_are_not_reached() {
 #[test]
 fn no_descriptor_survives_an_exec() {
     use rustix::io::{FdFlags, fcntl_getfd};
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    while !transports.iter().all(|it| it.active.len() == 1) {
+    while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }
@@ -170,10 +174,10 @@ fn no_descriptor_survives_an_exec() {
         };
         use std::os::fd::AsFd;
         is_closed(interests[0].fd.as_fd());
-        is_closed(transport.listener.as_ref().unwrap().as_fd());
+        is_closed(transport.table.listener.as_ref().unwrap().as_fd());
         is_closed(transport.file.as_fd());
         is_closed(transport.bell.interest().unwrap().fd.as_fd());
-        for peer in &transport.peers {
+        for peer in &transport.table.peers {
             if let Link::Open(open) = &peer.link {
                 open.wires.iter().for_each(|wire| is_closed(wire.socket.as_fd()));
             }

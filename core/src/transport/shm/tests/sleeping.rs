@@ -17,7 +17,7 @@ fn drive(world: &mut World, rank: Rank, done: impl Fn(&World) -> bool) {
 /// Two ranks in two threads, each of which does what `each` says.
 fn together(each: impl Fn(&mut World, Rank) + Sync) {
     std::thread::scope(|scope| {
-        for (rank, transport) in (0..).zip(group(2, Options::default())) {
+        for (rank, transport) in (0..).zip(group(2, Timeouts::default())) {
             let each = &each;
             scope.spawn(move || each(&mut World::of_one(rank, transport), rank));
         }
@@ -77,9 +77,9 @@ fn an_end_wakes() {
 
 #[test]
 fn whoever_has_something_to_do_does_not_sleep() {
-    let mut transports = group(2, Options::default());
+    let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
-    while !transports.iter().all(|it| it.active.len() == 1) {
+    while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
             transport.advance(&mut Nobody);
         }

@@ -12,10 +12,10 @@ use crate::wire::handshake::{Refusal, Welcome};
 use crate::wire::numbers::WIRE_VERSION;
 
 /// A group of two of which only rank 0 is here, and the key of its socket.
-fn lonely(options: Options) -> (World, SharedMemory) {
-    let mut transports = group(2, options);
+fn lonely(timeouts: Timeouts) -> (World, SharedMemory) {
+    let mut transports = group(2, timeouts);
     transports.truncate(1);
-    let key = transports[0].listener.as_ref().unwrap().sign(Card::new("here", 1, Vec::new()));
+    let key = transports[0].table.listener.as_ref().unwrap().sign(Card::new("here", 1, Vec::new()));
     let world = World::of_one(0, transports.remove(0));
     (world, key.shm.unwrap())
 }
@@ -48,7 +48,7 @@ fn hello() -> Hello {
 
 #[test]
 fn hellos_of_others_are_refused_with_a_reason() {
-    let (mut world, key) = lonely(Options::default());
+    let (mut world, key) = lonely(Timeouts::default());
     let file = File::new(Layout::new(2).bytes()).unwrap();
     let refused = |world: &mut World, hello: Hello| {
         say(world, &key, &hello.encode(), Some(&file)).unwrap().refusal
@@ -65,7 +65,7 @@ fn hellos_of_others_are_refused_with_a_reason() {
 
 #[test]
 fn whoever_brings_no_segment_is_closed() {
-    let (mut world, key) = lonely(Options::default());
+    let (mut world, key) = lonely(Timeouts::default());
     assert_eq!(say(&mut world, &key, &hello().encode(), None), None);
     let short = File::new(Layout::new(2).bytes() - 4096).unwrap();
     assert_eq!(say(&mut world, &key, &hello().encode(), Some(&short)), None);
@@ -77,9 +77,9 @@ fn whoever_brings_no_segment_is_closed() {
 
 #[test]
 fn silent_strangers_are_bounded_in_number_and_time() {
-    let options =
-        Options { hello_timeout: std::time::Duration::from_millis(1), ..Default::default() };
-    let (mut world, key) = lonely(options);
+    let timeouts =
+        Timeouts { hello_timeout: std::time::Duration::from_millis(1), ..Default::default() };
+    let (mut world, key) = lonely(timeouts);
     let silent: Vec<_> = (0..200).map(|_| socket::reach(&key).unwrap()).collect();
     for stranger in &silent {
         loop {
@@ -102,8 +102,7 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     let foreign = Listener::bind().unwrap();
     let sign = |listener: &Listener| listener.sign(Card::new("here", 1, Vec::new()));
     let cards = [sign(&listener), sign(&foreign)];
-    let transport =
-        ShmTransport::new(listener, 0, &cards, TOKEN, GENERATION, Options::default()).unwrap();
+    let transport = ShmTransport::new(listener, member(0, &cards), Timeouts::default()).unwrap();
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let socket = foreign.accept().unwrap();

@@ -6,7 +6,7 @@ use super::super::{Acceptor, Options, Pipe, PipeState, Route, WebSocketTransport
 use super::memory::{MemoryPipe, pair};
 use crate::clock::Instant;
 use crate::transport::suite::world::{Event, World, message};
-use crate::transport::{Interest, LossReason, Payload, Rank};
+use crate::transport::{Interest, LossReason, Payload, Rank, Timeouts};
 use crate::wire::frame::{Header, Kind, MAX_PAYLOAD_BYTES};
 use crate::wire::handshake::{Hello, Refusal, Token, Welcome};
 
@@ -108,7 +108,8 @@ fn strangers_are_sent_away_with_a_reason() {
 
 #[test]
 fn silent_strangers_are_bounded_in_number_and_time() {
-    let options = Options { hello_timeout: Duration::ZERO, ..Options::default() };
+    let timeouts = Timeouts { hello_timeout: Duration::ZERO, ..Timeouts::default() };
+    let options = Options { timeouts, ..Options::default() };
     let (mut world, door) = awaiting(2, options);
     let [theirs, ours] = pair();
     door.send(ours).unwrap();
@@ -146,7 +147,8 @@ fn strangers_without_end_put_nobody_out_and_wait_for_room() {
 
 #[test]
 fn whoever_never_comes_cannot_be_reached() {
-    let options = Options { connect_timeout: Duration::ZERO, ..Options::default() };
+    let timeouts = Timeouts { connect_timeout: Duration::ZERO, ..Timeouts::default() };
+    let options = Options { timeouts, ..Options::default() };
     let (mut world, _door) = awaiting(3, options);
     world.drive_only(0);
     assert!(world.events.is_empty(), "nobody wanted it");

@@ -10,7 +10,7 @@ use super::memory::{MemoryPipe, pair};
 use crate::Result;
 use crate::transport::compose::compose_with;
 use crate::transport::tcp::{Listener, TcpTransport};
-use crate::transport::{Endpoints, Rank, Transport};
+use crate::transport::{Endpoints, Membership, Rank, Timeouts, Transport};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 
@@ -112,8 +112,10 @@ pub(super) fn connect(
     (means, cards): (Vec<Endpoints>, Vec<Card>),
     options: Options,
 ) -> Vec<Box<dyn Transport>> {
-    let transport =
-        |(rank, means)| compose_with(rank, &cards, TOKEN, GENERATION, means, options).unwrap();
+    let transport = |(rank, means)| {
+        let membership = Membership { rank, cards: &cards, token: TOKEN, generation: GENERATION };
+        compose_with(membership, means, options).unwrap()
+    };
     (0..).zip(means).map(transport).collect()
 }
 
@@ -124,12 +126,12 @@ pub(crate) fn mixed(size: u32, first: u32) -> Vec<Box<dyn Transport>> {
 
 /// As [`mixed`], with ranks that do not wait long for each other.
 pub(in crate::transport) fn impatient(size: u32, first: u32) -> Vec<Box<dyn Transport>> {
-    let options = Options {
+    let timeouts = Timeouts {
         connect_timeout: Duration::from_secs(2),
         refused_timeout: Duration::from_millis(100),
-        ..Options::default()
+        ..Timeouts::default()
     };
-    alternating(size, first, options)
+    alternating(size, first, Options { timeouts, ..Options::default() })
 }
 
 fn alternating(size: u32, first: u32, options: Options) -> Vec<Box<dyn Transport>> {

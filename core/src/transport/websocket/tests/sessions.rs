@@ -232,7 +232,7 @@ fn nobody_there_is_hopeless_after_a_while() {
         now = deadline.max(now);
         assert!(now < begin + Duration::from_secs(10), "it never gives up");
     }
-    assert!(now >= begin + options.refused_timeout);
+    assert!(now >= begin + options.timeouts.refused_timeout);
     let state = client.state();
     assert!(
         matches!(&state, PipeState::Lost(LossReason::Unreachable(why)) if why.contains("ws://"))

@@ -1,0 +1,289 @@
+//! The table of a group's ranks, with what one transport has for each: how it is reached, what
+//! waits for it, and its link. Knows nothing of what a transport does with them.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::pending_connections::PendingConnections;
+use crate::transport::notice::{self, Notice};
+use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
+use crate::wire::handshake::{Hello, Refusal, Welcome};
+
+/// The key of the listener's events; a connection has its peer's rank.
+pub(super) const LISTENER: u64 = u64::MAX - 1;
+/// Added to a slot: the key of a connection that has not said yet whose it is.
+pub(super) const PENDING: u64 = 2 << 32;
+/// How long no connection is accepted after the system ran out of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the links of a transport are made of.
+pub(in crate::transport) trait Medium {
+    /// How a peer is reached.
+    type Route;
+    /// What waits to leave for a peer.
+    type Queue;
+    /// The attempts to connect to a peer.
+    type Dial: DialAttempt;
+    /// A connection that stands.
+    type Connection: WatchedSockets;
+    /// Where connections come in.
+    type Listener: AsFd;
+    /// What may come along with a hello.
+    type Attachment: Default;
+
+    /// What one connection is called in messages.
+    const CONNECTION: &'static str;
+    /// What several are.
+    const CONNECTIONS: &'static str;
+    /// Most connections that wait for their hello.
+    const MAX_PENDING: usize;
+
+    /// Whether this transport leads to a peer with this route.
+    fn is_reached(route: &Self::Route) -> bool;
+}
+
+/// Something with sockets that are watched.
+pub(in crate::transport) trait WatchedSockets {
+    /// Has `readiness` forget the sockets, before they are closed.
+    fn unwatch(&self, readiness: &Readiness);
+}
+
+/// The attempts to connect to a peer.
+pub(in crate::transport) trait DialAttempt: WatchedSockets {
+    /// When somebody has to go on with them; none while only the peer can.
+    fn deadline(&self, timeouts: &Timeouts) -> Option<Instant>;
+}
+
+/// One rank of the group; this rank has a place too, with which nothing is done.
+pub(in crate::transport) struct Peer<M: Medium> {
+    pub(in crate::transport) route: M::Route,
+    pub(in crate::transport) queue: M::Queue,
+    pub(in crate::transport) link: Link<M::Dial, M::Connection>,
+}
+
+/// How far this rank and a peer have come.
+pub(in crate::transport) enum Link<Dial, Connection> {
+    Idle,
+    Dialing(Box<Dial>),
+    Open(Box<Connection>),
+    Lost,
+}
+
+impl<M: Medium> Peer<M> {
+    /// A peer to whom nothing was said.
+    pub(in crate::transport) fn new(route: M::Route, queue: M::Queue) -> Peer<M> {
+        Peer { route, queue, link: Link::Idle }
+    }
+}
+
+/// The peers of one rank, and the system's side of the links to them.
+pub(in crate::transport) struct PeerTable<M: Medium> {
+    /// What this rank says of itself; `target` is filled in for each peer.
+    pub(in crate::transport) hello: Hello,
+    pub(in crate::transport) timeouts: Timeouts,
+    /// The process that made it; a forked child must not speak in its name.
+    pub(in crate::transport) process_id: u32,
+    /// Where others connect; nothing once the transport is closed.
+    pub(in crate::transport) listener: Option<M::Listener>,
+    /// Until when no connection is accepted, because the system ran out of something.
+    accept_pause: Option<Instant>,
+    /// Since when the system had nothing for a connection.
+    short_since: Option<Instant>,
+    pub(in crate::transport) readiness: Readiness,
+    /// By rank.
+    pub(in crate::transport) peers: Vec<Peer<M>>,
+    /// The peers whose connections stand.
+    pub(in crate::transport) active: Vec<Rank>,
+    /// Whether a connection is being opened, as of the last time that the timer was set.
+    pub(in crate::transport) is_dialing: bool,
+    pub(in crate::transport) pending: PendingConnections<M::Attachment>,
+    pub(in crate::transport) notices: Vec<Notice>,
+    turn: u32,
+    /// Whether somebody was about to wait, so that the next turn must ask the system.
+    waited: Cell<bool>,
+    /// Whether deadlines have changed since the timer was set.
+    pub(in crate::transport) timer_is_stale: bool,
+    /// Memory for the events of one turn.
+    pub(super) ready: Vec<Ready>,
+}
+
+impl<M: Medium> PeerTable<M> {
+    /// The table of the rank that says `hello`, whose connections come in at `listener`.
+    ///
+    /// # Errors
+    /// What the system says if it cannot watch sockets.
+    pub(in crate::transport) fn new(
+        listener: M::Listener,
+        hello: Hello,
+        timeouts: Timeouts,
+        peers: Vec<Peer<M>>,
+    ) -> Result<PeerTable<M>, Errno> {
+        let readiness = Readiness::new()?;
+        readiness.add(&listener, LISTENER, false)?;
+        Ok(PeerTable {
+            hello,
+            timeouts,
+            process_id: std::process::id(),
+            listener: Some(listener),
+            accept_pause: None,
+            short_since: None,
+            readiness,
+            peers,
+            active: Vec::new(),
+            is_dialing: false,
+            pending: PendingConnections::new(M::MAX_PENDING),
+            notices: Vec::new(),
+            turn: 0,
+            waited: Cell::new(false),
+            timer_is_stale: false,
+            ready: Vec::new(),
+        })
+    }
+
+    /// Whether the transport was closed.
+    pub(in crate::transport) fn is_closed(&self) -> bool {
+        self.listener.is_none()
+    }
+
+    /// Whether nobody has begun to connect to `peer`, and this rank can.
+    pub(in crate::transport) fn may_dial(&self, peer: Rank) -> bool {
+        let is_idle =
+            self.peers.get(peer as usize).is_some_and(|peer| matches!(peer.link, Link::Idle));
+        is_idle && peer != self.hello.rank && !self.is_closed()
+    }
+
+    /// Tells `sink` what happened since the last turn: whether there was anything, or nothing if
+    /// the transport was closed.
+    pub(in crate::transport) fn begin_turn(&mut self, sink: &mut dyn Sink) -> Option<bool> {
+        if self.is_closed() { None } else { Some(self.tell(sink)) }
+    }
+
+    /// Tells `sink` what happened outside of its reach; whether there was anything.
+    pub(in crate::transport) fn tell(&mut self, sink: &mut dyn Sink) -> bool {
+        notice::tell(&mut self.notices, sink)
+    }
+
+    /// Notes that somebody is about to wait.
+    pub(in crate::transport) fn note_waiting(&self) {
+        self.waited.set(true);
+    }
+
+    /// Counts one more turn: whether the system must be asked for events in it, which is so in one
+    /// of `turns` and where somebody was about to wait.
+    pub(in crate::transport) fn next_turn(&mut self, turns: u32) -> bool {
+        self.turn = self.turn.wrapping_add(1);
+        self.waited.take() || self.turn.is_multiple_of(turns)
+    }
+
+    /// The connection to `peer` stands; what it was before.
+    pub(in crate::transport) fn open(
+        &mut self,
+        peer: Rank,
+        connection: M::Connection,
+    ) -> Link<M::Dial, M::Connection> {
+        self.active.push(peer);
+        self.timer_is_stale = true;
+        let link = &mut self.peers[peer as usize].link;
+        std::mem::replace(link, Link::Open(Box::new(connection)))
+    }
+
+    /// Gives `peer` up; false if it was given up before.
+    pub(in crate::transport) fn lose(&mut self, peer: Rank, why: LossReason) -> bool {
+        match std::mem::replace(&mut self.peers[peer as usize].link, Link::Lost) {
+            Link::Lost => return false,
+            Link::Open(connection) => connection.unwatch(&self.readiness),
+            Link::Dialing(dial) => dial.unwatch(&self.readiness),
+            Link::Idle => {}
+        }
+        self.active.retain(|active| *active != peer);
+        self.timer_is_stale = true;
+        self.notices.push(Notice::Lost(peer, why));
+        true
+    }
+
+    /// The peers whose connections are missing.
+    pub(super) fn missing(&self) -> Vec<Rank> {
+        let is_missing = |peer: &Rank| {
+            let Peer { route, link, .. } = &self.peers[*peer as usize];
+            M::is_reached(route) && matches!(link, Link::Idle | Link::Dialing(_))
+        };
+        let others = (0..self.hello.size).filter(|peer| *peer != self.hello.rank);
+        others.filter(is_missing).collect()
+    }
+
+    /// Takes in a connection that was accepted: its slot among those that wait for their hello.
+    pub(super) fn admit(&mut self, socket: OwnedFd) -> Option<usize> {
+        self.short_since = None;
+        match self.pending.admit(socket, &self.readiness, PENDING) {
+            Ok(slot) => {
+                self.timer_is_stale = true;
+                Some(slot)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot watch an incoming {}", M::CONNECTION);
+                None
+            }
+        }
+    }
+
+    /// Accepts no connection for a while, as the system has nothing for one. Whether that has been
+    /// so for [`SHORTAGE_LIMIT`].
+    pub(super) fn pause_accepting(&mut self) -> bool {
+        let now = Instant::now();
+        if let Some(listener) = &self.listener {
+            self.readiness.remove(listener);
+        }
+        self.accept_pause = Some(now + ACCEPT_PAUSE);
+        self.timer_is_stale = true;
+        now >= *self.short_since.get_or_insert(now) + SHORTAGE_LIMIT
+    }
+
+    /// Drops connections that were silent for too long, and accepts others again when it is time.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.timer_is_stale = true;
+        self.pending.expire(now, self.timeouts.hello_timeout, &self.readiness);
+        if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
+            && now >= pause
+        {
+            let watched = self.readiness.add(listener, LISTENER, false);
+            self.accept_pause = watched.err().map(|_| now + ACCEPT_PAUSE);
+        }
+    }
+
+    /// Sees to it that whoever waits wakes when something is due.
+    pub(in crate::transport) fn set_timer(&mut self) {
+        self.timer_is_stale = false;
+        let dials = self.peers.iter().filter_map(|peer| match &peer.link {
+            Link::Dialing(dial) => Some(dial.deadline(&self.timeouts)),
+            _ => None,
+        });
+        self.is_dialing = dials.clone().next().is_some();
+        let pending = self.pending.deadline(self.timeouts.hello_timeout);
+        let first = dials.flatten().chain(pending).chain(self.accept_pause).min();
+        self.readiness.wake_at(first);
+    }
+
+    /// Stops accepting, and drops what was not told; false if that was done before. The links stay,
+    /// for whoever closes them.
+    pub(in crate::transport) fn close(&mut self) -> bool {
+        self.pending.clear();
+        self.notices.clear();
+        self.active.clear();
+        self.listener.take().is_some()
+    }
+
+    /// Whether this is a forked child: the parent process goes on with the connections.
+    pub(in crate::transport) fn is_inherited(&self) -> bool {
+        self.process_id != std::process::id()
+    }
+
+    /// What this rank answers to a hello.
+    pub(in crate::transport) fn welcome(&self, refusal: Option<Refusal>) -> [u8; Welcome::BYTES] {
+        let Hello { version, rank, generation, .. } = self.hello;
+        Welcome { version, rank, generation, refusal }.encode()
+    }
+}

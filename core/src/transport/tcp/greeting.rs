@@ -1,0 +1,78 @@
+//! What a connection that came in says first, and what it is answered. Knows nothing of frames.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::transport::peers::PendingConnections;
+use crate::transport::readiness::Readiness;
+use crate::wire::handshake::{HandshakeError, Hello, Welcome, check_prefix};
+
+/// How a request to open a WebSocket begins.
+const WEB: &[u8] = b"GET ";
+
+/// What came of reading from a stranger.
+pub(super) enum Greeting {
+    /// Nothing yet, or the connection is gone.
+    None,
+    /// It said who it is, and is not a stranger any more.
+    Hello(OwnedFd, Hello),
+    /// It is a rank of another version of the protocol.
+    Foreign(OwnedFd),
+    /// It begins as a WebSocket does, with these bytes.
+    Web(OwnedFd, Vec<u8>),
+}
+
+/// Reads what the one in `slot` says; never more than its hello.
+pub(super) fn read(
+    pending: &mut PendingConnections<()>,
+    slot: usize,
+    readiness: &Readiness,
+) -> Greeting {
+    let Some(stranger) = pending.get_mut(slot) else {
+        return Greeting::None;
+    };
+    let room = &mut stranger.bytes[stranger.have_bytes..];
+    match recv(&stranger.socket, room, RecvFlags::empty()) {
+        Err(Errno::AGAIN | Errno::INTR) => return Greeting::None,
+        Ok((bytes, _)) if bytes > 0 => stranger.have_bytes += bytes,
+        Ok(_) | Err(_) => {
+            pending.forget(slot, readiness);
+            return Greeting::None;
+        }
+    }
+    let bytes = &stranger.bytes[..stranger.have_bytes];
+    if bytes.len() < WEB.len() && WEB.starts_with(bytes) {
+        return Greeting::None;
+    }
+    if bytes.starts_with(WEB) {
+        let bytes = bytes.to_vec();
+        return match pending.take(slot) {
+            Some(stranger) => Greeting::Web(stranger.socket, bytes),
+            None => Greeting::None,
+        };
+    }
+    let hello = check_prefix(bytes).and_then(|_| Hello::decode(bytes));
+    if hello == Err(HandshakeError::Short) {
+        return Greeting::None;
+    }
+    let Some(stranger) = pending.take(slot) else {
+        return Greeting::None;
+    };
+    match hello {
+        Ok(hello) => Greeting::Hello(stranger.socket, hello),
+        Err(HandshakeError::Version { .. }) => Greeting::Foreign(stranger.socket),
+        Err(error) => {
+            tracing::debug!(%error, "closed a connection of a stranger");
+            readiness.remove(&stranger.socket);
+            Greeting::None
+        }
+    }
+}
+
+/// Tells the other side whether it is accepted; false if that could not be sent.
+pub(super) fn answer(socket: &OwnedFd, welcome: &[u8; Welcome::BYTES]) -> bool {
+    // A connection over which nothing was sent yet has room for it.
+    send(socket, welcome, SendFlags::NOSIGNAL) == Ok(welcome.len())
+}
