@@ -7,7 +7,7 @@ use super::assembly::GroupCall;
 use super::create::{Stores, own_connection};
 use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, BackendOptions, Share};
+use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
 use crate::sorted::sort;
 use crate::store::Store;
@@ -153,7 +153,11 @@ impl ProcessGroup {
         let color = ranks.iter().min().copied().filter(|_| rank.is_some());
         let (key, chosen) = (rank.unwrap_or(0), options.backend_options.clone());
         let until = deadline(timeout);
-        unblock(move || cuda.split_off(color, key, chosen.as_ref(), until)).await
+        let split = move || {
+            let request = SplitRequest { color, key, options: chosen.as_ref() };
+            cuda.split_off(request, until)
+        };
+        unblock(split).await
     }
 
     /// A name for a new group of `ranks`, from the members and how often they were asked for.
@@ -173,7 +177,8 @@ impl ProcessGroup {
         let backend = options.backend.as_ref().unwrap_or(&self.inner.options.backend);
         let Some(cuda) = self.split_for(backend) else { return Ok(()) };
         let until = deadline(options.timeout.unwrap_or_else(|| self.timeout()));
-        cuda.split_off(None, 0, None, until).map(drop)
+        let request = SplitRequest { color: None, key: 0, options: None };
+        cuda.split_off(request, until).map(drop)
     }
 
     /// The backend whose communicator is split for groups with these backends. All ranks of a group
