@@ -9,6 +9,7 @@ use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
+use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -32,36 +33,14 @@ pub struct SplitOptions {
     pub backend_options: Option<BackendOptions>,
 }
 
-impl SplitOptions {
-    /// Sets [`SplitOptions::timeout`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// Sets [`SplitOptions::name`].
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-    /// Sets [`SplitOptions::description`].
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-    /// Sets [`SplitOptions::backend`].
-    pub fn backend(mut self, backend: BackendSpec) -> Self {
-        self.backend = Some(backend);
-        self
-    }
-    /// Sets [`SplitOptions::device`].
-    pub fn device(mut self, device: Device) -> Self {
-        self.device = Some(device);
-        self
-    }
-    /// Sets [`SplitOptions::backend_options`].
-    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
-        self.backend_options = Some(options.into());
-        self
+setters! {
+    SplitOptions {
+        timeout: Duration => Some(timeout),
+        name: impl Into<String> => Some(name.into()),
+        description: impl Into<String> => Some(description.into()),
+        backend: BackendSpec => Some(backend),
+        device: Device => Some(device),
+        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
     }
 }
 
