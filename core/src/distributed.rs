@@ -15,6 +15,7 @@ use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
+use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::{Device, Error, Result};
@@ -47,46 +48,16 @@ pub struct InitOptions {
     pub backend_options: Option<BackendOptions>,
 }
 
-impl InitOptions {
-    /// Sets [`InitOptions::backend`].
-    pub fn backend(mut self, backend: impl Into<String>) -> Self {
-        self.backend = Some(backend.into());
-        self
-    }
-    /// Sets [`InitOptions::init_method`].
-    pub fn init_method(mut self, init_method: impl Into<String>) -> Self {
-        self.init_method = Some(init_method.into());
-        self
-    }
-    /// Sets [`InitOptions::timeout`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// Sets [`InitOptions::world_size`].
-    pub fn world_size(mut self, world_size: u32) -> Self {
-        self.world_size = Some(world_size);
-        self
-    }
-    /// Sets [`InitOptions::rank`].
-    pub fn rank(mut self, rank: u32) -> Self {
-        self.rank = Some(rank);
-        self
-    }
-    /// Sets [`InitOptions::store`].
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = Some(store);
-        self
-    }
-    /// Sets [`InitOptions::group_name`].
-    pub fn group_name(mut self, group_name: impl Into<String>) -> Self {
-        self.group_name = Some(group_name.into());
-        self
-    }
-    /// Sets [`InitOptions::backend_options`].
-    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
-        self.backend_options = Some(options.into());
-        self
+setters! {
+    InitOptions {
+        backend: impl Into<String> => Some(backend.into()),
+        init_method: impl Into<String> => Some(init_method.into()),
+        timeout: Duration => Some(timeout),
+        world_size: u32 => Some(world_size),
+        rank: u32 => Some(rank),
+        store: Arc<dyn Store> => Some(store),
+        group_name: impl Into<String> => Some(group_name.into()),
+        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
     }
 }
 

@@ -110,6 +110,7 @@ pub mod rendezvous;
 pub mod request;
 #[doc(hidden)]
 pub mod schedule;
+mod setters;
 mod sorted;
 pub mod store;
 pub mod tensor;

@@ -25,22 +25,29 @@ pub(crate) fn is_plain(ty: &Type) -> bool {
     }
 }
 
+/// The Rust type of a number or a truth value; none for all others.
+pub(crate) fn number(ty: &Type) -> Option<&'static str> {
+    Some(match ty {
+        Type::Boolean => "bool",
+        Type::Long => "i32",
+        Type::UnsignedLong => "u32",
+        Type::LongLong => "i64",
+        Type::UnsignedLongLong => "u64",
+        Type::Double => "f64",
+        _ => return None,
+    })
+}
+
 /// The Rust type that a plain parameter is taken as.
 pub(crate) fn taken(ty: &Type) -> String {
     match ty {
-        Type::Boolean => "bool".into(),
-        Type::Long => "i32".into(),
-        Type::UnsignedLong => "u32".into(),
-        Type::LongLong => "i64".into(),
-        Type::UnsignedLongLong => "u64".into(),
-        Type::Double => "f64".into(),
         Type::String => "String".into(),
         Type::Bytes => "Vec<u8>".into(),
         Type::Duration => "Duration".into(),
         Type::Sequence(inner) => format!("Vec<{}>", taken(inner)),
         Type::Nullable(inner) => format!("Option<{}>", taken(inner)),
-        // `is_plain` says no to all others.
-        _ => "()".into(),
+        // `is_plain` says no to all that are no numbers.
+        other => number(other).unwrap_or("()").into(),
     }
 }
 

@@ -4,6 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use self::Place::{
+    Attribute, Callback, Constant, Constructor, Dictionary, Enum, Interface, Member, Namespace,
+    Operation, Parameter, Typedef, Value,
+};
 use super::api::Notes;
 use super::names::nearest;
 use crate::idl::{AttributeValue, Diagnostic, Diagnostics, ExtendedAttribute, Name, Rule, Span};
@@ -30,19 +34,19 @@ pub(super) enum Place {
 impl Place {
     fn name(self) -> &'static str {
         match self {
-            Place::Interface => "an interface",
-            Place::Namespace => "a namespace",
-            Place::Dictionary => "a dictionary",
-            Place::Enum => "an enum",
-            Place::Callback => "a callback",
-            Place::Typedef => "a typedef",
-            Place::Operation => "an operation",
-            Place::Constructor => "a constructor",
-            Place::Attribute => "an attribute",
-            Place::Constant => "a constant",
-            Place::Value => "a value of `DType` or `ReduceOp`",
-            Place::Parameter => "a parameter",
-            Place::Member => "a dictionary member",
+            Interface => "an interface",
+            Namespace => "a namespace",
+            Dictionary => "a dictionary",
+            Enum => "an enum",
+            Callback => "a callback",
+            Typedef => "a typedef",
+            Operation => "an operation",
+            Constructor => "a constructor",
+            Attribute => "an attribute",
+            Constant => "a constant",
+            Value => "a value of `DType` or `ReduceOp`",
+            Parameter => "a parameter",
+            Member => "a dictionary member",
         }
     }
 }
@@ -63,114 +67,82 @@ enum Form {
 
 struct KnownAttribute {
     name: &'static str,
-    places: &'static [Place],
+    /// None: wherever attributes stand.
+    places: Option<&'static [Place]>,
     form: Form,
 }
 
 const fn known(name: &'static str, places: &'static [Place], form: Form) -> KnownAttribute {
-    KnownAttribute { name, places, form }
+    KnownAttribute { name, places: Some(places), form }
+}
+
+const fn anywhere(name: &'static str, form: Form) -> KnownAttribute {
+    KnownAttribute { name, places: None, form }
 }
 
 const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
 const SIZES: Form = Form::OneOf(&["Equal", "PerRank", "PerRankAtRoot", "Pairwise"]);
 const CLASSES: Form = Form::OneOf(&["bool", "integer", "float", "complex"]);
 const LANGUAGES: Form = Form::OneOf(&["rust", "python", "javascript"]);
-const ANYWHERE: &[Place] = &[
-    Place::Interface,
-    Place::Namespace,
-    Place::Dictionary,
-    Place::Enum,
-    Place::Callback,
-    Place::Typedef,
-    Place::Operation,
-    Place::Constructor,
-    Place::Attribute,
-    Place::Constant,
-    Place::Value,
-    Place::Parameter,
-    Place::Member,
-];
-const CALLED: &[Place] = &[Place::Operation, Place::Constructor, Place::Attribute];
-const BUILT: &[Place] = &[
-    Place::Interface,
-    Place::Namespace,
-    Place::Operation,
-    Place::Constructor,
-    Place::Attribute,
-    Place::Parameter,
-    Place::Member,
-];
-const CARRIED: &[Place] = &[
-    Place::Interface,
-    Place::Namespace,
-    Place::Operation,
-    Place::Constructor,
-    Place::Attribute,
-    Place::Parameter,
-    Place::Member,
-    Place::Dictionary,
-];
-const ALIASED: &[Place] = &[
-    Place::Interface,
-    Place::Operation,
-    Place::Attribute,
-    Place::Constant,
-    Place::Dictionary,
-    Place::Enum,
-];
-const ARGUMENT: &[Place] = &[Place::Parameter, Place::Member];
+const CALLED: &[Place] = &[Operation, Constructor, Attribute];
+const BUILT: &[Place] =
+    &[Interface, Namespace, Operation, Constructor, Attribute, Parameter, Member];
+const CARRIED: &[Place] =
+    &[Interface, Namespace, Operation, Constructor, Attribute, Parameter, Member, Dictionary];
+const ALIASED: &[Place] = &[Interface, Operation, Attribute, Constant, Dictionary, Enum];
+const ARGUMENT: &[Place] = &[Parameter, Member];
 
 const TABLE: &[KnownAttribute] = &[
     known("Alias", ALIASED, Form::Words),
     known("AsyncOp", ARGUMENT, Form::Nothing),
     known("Backends", CARRIED, Form::Text),
-    known("Bases", &[Place::Dictionary], Form::Words),
-    known("Blocks", &[Place::Operation], Form::Nothing),
-    known("Bytes", &[Place::Value], Form::Integer),
-    known("Class", &[Place::Value], CLASSES),
-    known("Coalesced", &[Place::Operation], Form::Nothing),
-    known("Collective", &[Place::Operation], Form::Word),
-    known("DTypes", &[Place::Namespace, Place::Value], Form::NothingOrText),
-    known("Error", &[Place::Dictionary], Form::Nothing),
-    known("Factor", &[Place::Value], Form::Nothing),
-    known("Factory", &[Place::Constructor], Form::Word),
-    known("Flat", &[Place::Parameter], Form::Nothing),
-    known("GlobalPeer", &[Place::Parameter], Form::Nothing),
-    known("GlobalRoot", &[Place::Parameter], Form::Nothing),
-    known("Group", &[Place::Parameter], Form::Nothing),
+    known("Bases", &[Dictionary], Form::Words),
+    known("Blocks", &[Operation], Form::Nothing),
+    known("Bytes", &[Value], Form::Integer),
+    known("Class", &[Value], CLASSES),
+    known("Coalesced", &[Operation], Form::Nothing),
+    known("Collective", &[Operation], Form::Word),
+    known("DTypes", &[Namespace, Value], Form::NothingOrText),
+    known("Error", &[Dictionary], Form::Nothing),
+    known("Factor", &[Value], Form::Nothing),
+    known("Factory", &[Constructor], Form::Word),
+    known("Flat", &[Parameter], Form::Nothing),
+    known("GlobalPeer", &[Parameter], Form::Nothing),
+    known("GlobalRoot", &[Parameter], Form::Nothing),
+    known("Group", &[Parameter], Form::Nothing),
     known("Handwritten", BUILT, Form::Nothing),
-    known("In", &[Place::Parameter], Form::Nothing),
-    known("InOut", &[Place::Parameter], Form::Nothing),
-    known("Input", &[Place::Operation], BLOCKS),
-    known("JavaScript", ANYWHERE, Form::Word),
-    known("Leaves", &[Place::Operation], Form::Word),
-    known("Message", &[Place::Dictionary], Form::Text),
-    known("NonMember", &[Place::Operation], Form::Nothing),
-    known("NotIn", ANYWHERE, LANGUAGES),
-    known("Number", &[Place::Operation, Place::Value], Form::Integer),
-    known("Numbers", &[Place::Enum], Form::Text),
-    known("Opaque", &[Place::Typedef], Form::Nothing),
-    known("Out", &[Place::Parameter], Form::Nothing),
-    known("Output", &[Place::Operation], BLOCKS),
-    known("Own", ANYWHERE, LANGUAGES),
-    known("Parent", &[Place::Dictionary], Form::Word),
+    known("In", &[Parameter], Form::Nothing),
+    known("InOut", &[Parameter], Form::Nothing),
+    known("Input", &[Operation], BLOCKS),
+    anywhere("JavaScript", Form::Word),
+    known("Leaves", &[Operation], Form::Word),
+    known("Message", &[Dictionary], Form::Text),
+    known("NonMember", &[Operation], Form::Nothing),
+    anywhere("NotIn", LANGUAGES),
+    known("Number", &[Operation, Value], Form::Integer),
+    known("Numbers", &[Enum], Form::Text),
+    known("Opaque", &[Typedef], Form::Nothing),
+    known("Out", &[Parameter], Form::Nothing),
+    known("Output", &[Operation], BLOCKS),
+    anywhere("Own", LANGUAGES),
+    known("Parent", &[Dictionary], Form::Word),
     known("Peer", ARGUMENT, Form::Nothing),
-    known("Positional", &[Place::Parameter], Form::Nothing),
-    known("Python", ANYWHERE, Form::Word),
-    known("ReduceOps", &[Place::Namespace], Form::Nothing),
-    known("Reduces", &[Place::Operation], Form::Nothing),
+    known("Positional", &[Parameter], Form::Nothing),
+    anywhere("Python", Form::Word),
+    known("ReduceOps", &[Namespace], Form::Nothing),
+    known("Reduces", &[Operation], Form::Nothing),
     known("Root", ARGUMENT, Form::Nothing),
     known("RootTensor", ARGUMENT, Form::Nothing),
-    known("Rooted", &[Place::Operation], Form::Nothing),
-    known("Rust", ANYWHERE, Form::Word),
-    known("Since", ANYWHERE, Form::Number),
-    known("Sizes", &[Place::Operation], SIZES),
-    known("Splits", &[Place::Parameter], Form::NothingOrWord),
+    known("Rooted", &[Operation], Form::Nothing),
+    anywhere("Rust", Form::Word),
+    anywhere("Since", Form::Number),
+    known("Sizes", &[Operation], SIZES),
+    known("Splits", &[Parameter], Form::NothingOrWord),
     known("Tag", ARGUMENT, Form::Nothing),
     known("Throws", CALLED, Form::Words),
     known("Unbuilt", BUILT, Form::Nothing),
-    known("Variant", &[Place::Operation], Form::Word),
-    known("Waits", &[Place::Operation, Place::Constructor], Form::Nothing),
+    known("Variant", &[Operation], Form::Word),
+    known("Waits", &[Operation, Constructor], Form::Nothing),
 ];
 
 /// The extended attributes of one item, known and of the right form.
@@ -286,9 +258,9 @@ fn find(
         diagnostics.push(diagnostic.advice(advice));
         return None;
     };
-    if !known.places.contains(&place) {
+    if let Some(places) = known.places.filter(|places| !places.contains(&place)) {
         let message = format!("`{name}` means nothing on {}", place.name());
-        let places: Vec<&str> = known.places.iter().map(|place| place.name()).collect();
+        let places: Vec<&str> = places.iter().map(|place| place.name()).collect();
         let advice = format!("it applies to {}", places.join(", "));
         let diagnostic = Diagnostic::new(Rule::MisplacedAttribute, attribute.name.span, message);
         diagnostics.push(diagnostic.advice(advice));

@@ -1,10 +1,10 @@
 //! What is built of an [`Api`] so far, and what every definition needs of it.
 
-use super::api::{Api, Source};
+use super::api::{Api, Notes, Source};
 use super::attributes::{Attributes, Place};
 use super::scope::Scope;
 use crate::idl::{
-    Diagnostic, Diagnostics, ExtendedAttribute, Name, Rule, Sources, Span, TypeSyntax,
+    Diagnostic, Diagnostics, ExtendedAttribute, Member, Name, Rule, Sources, Span, TypeSyntax,
 };
 
 /// What is built so far.
@@ -14,6 +14,9 @@ pub(super) struct Builder<'a, 'd> {
     pub(super) diagnostics: &'d mut Diagnostics,
     pub(super) api: Api,
 }
+
+/// A member, and what the (partial) definition around it says.
+pub(super) type PlacedMember<'a> = (&'a Member, Notes);
 
 impl<'a> Builder<'a, '_> {
     pub(super) fn source(&self, span: Span) -> Source {

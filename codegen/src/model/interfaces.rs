@@ -2,7 +2,7 @@
 
 use super::api::{Attribute, Interface, Method, NamedConstant, Namespace, Notes};
 use super::attributes::{Attributes, Place};
-use super::builder::Builder;
+use super::builder::{Builder, PlacedMember};
 use super::scope::DefinedName;
 use super::types::Constant;
 use super::{constants, methods, numbers};
@@ -70,9 +70,6 @@ pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName
     };
     builder.api.namespaces.push(namespace);
 }
-
-/// A member, and what the (partial) definition around it says.
-pub(super) type PlacedMember<'a> = (&'a Member, Notes);
 
 #[derive(Default)]
 struct Parts {

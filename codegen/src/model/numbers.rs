@@ -2,8 +2,7 @@
 
 use super::api::{Collective, DType, Method, ReduceOp};
 use super::attributes::{Attributes, Place};
-use super::builder::Builder;
-use super::interfaces::PlacedMember;
+use super::builder::{Builder, PlacedMember};
 use super::names::{camel_case, nearest};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule, Span};
 

@@ -183,6 +183,26 @@ pub struct IssuedOperation {
     pub completion: Arc<Completion>,
 }
 
+/// How an operation is issued.
+#[derive(Clone, Copy, Debug)]
+pub struct IssueOptions {
+    /// When it must be done.
+    pub deadline: Instant,
+    /// Whether the caller waits for it immediately.
+    pub waiting: WaitIntent,
+}
+
+/// What a rank says when groups are split off the one that it is in.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitRequest<'a> {
+    /// Ranks of one color come into one group; `None` for a rank that comes into none.
+    pub color: Option<u32>,
+    /// The rank in the new group.
+    pub key: u32,
+    /// What was chosen for the new group.
+    pub options: Option<&'a BackendOptions>,
+}
+
 /// Runs operations of one group on one kind of device.
 pub trait Backend: Send + Sync + 'static {
     /// Lower-case name: `tcp`.
@@ -193,12 +213,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of a broken group, immediately.
-    fn collective(
-        &self,
-        call: Call,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation>;
+    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
     /// Tries to run a small collective immediately, in the memory of the caller.
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
         let _ = (call, memory);
@@ -208,22 +223,12 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of a broken group, immediately.
-    fn send(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation>;
+    fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation>;
     /// Issues the receiving of a message.
     ///
     /// # Errors
     /// Those of a broken group, immediately.
-    fn recv(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation>;
+    fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation>;
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let _ = (to, payload);
@@ -239,13 +244,8 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Backend::collective`].
-    fn together(
-        &self,
-        calls: Vec<Call>,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<Vec<IssuedOperation>> {
-        calls.into_iter().map(|call| self.collective(call, deadline, waiting)).collect()
+    fn together(&self, calls: Vec<Call>, options: IssueOptions) -> Result<Vec<IssuedOperation>> {
+        calls.into_iter().map(|call| self.collective(call, options)).collect()
     }
     /// Issues messages that go together, each to or from another rank.
     ///
@@ -254,12 +254,11 @@ pub trait Backend: Send + Sync + 'static {
     fn messages(
         &self,
         messages: Vec<(Direction, Transfer)>,
-        deadline: Instant,
-        waiting: WaitIntent,
+        options: IssueOptions,
     ) -> Result<Vec<IssuedOperation>> {
         let issue = |(direction, transfer)| match direction {
-            Direction::Send => self.send(transfer, deadline, waiting),
-            Direction::Receive => self.recv(transfer, deadline, waiting),
+            Direction::Send => self.send(transfer, options),
+            Direction::Receive => self.recv(transfer, options),
         };
         messages.into_iter().map(issue).collect()
     }
@@ -271,19 +270,12 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
     /// Begins to make what a group of some of this one's ranks shares with it: all ranks call this,
-    /// those of the new group with a color, and `key` is their rank there; `options` are what
-    /// was chosen for it. `None` if such groups begin anew.
+    /// those of the new group with a color. `None` if such groups begin anew.
     ///
     /// # Errors
     /// Those of the library.
-    fn split_off(
-        &self,
-        color: Option<u32>,
-        key: u32,
-        options: Option<&BackendOptions>,
-        until: Instant,
-    ) -> Result<Option<Share>> {
-        let _ = (color, key, options, until);
+    fn split_off(&self, request: SplitRequest<'_>, until: Instant) -> Result<Option<Share>> {
+        let _ = (request, until);
         Ok(None)
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.

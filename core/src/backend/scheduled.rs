@@ -7,8 +7,8 @@ use super::departure::Departure;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
-    Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssuedOperation, LentMemory,
-    PersistentBuffers, SmallCall, Transfer, WaitIntent, discovery,
+    Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
+    LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
 };
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
@@ -16,7 +16,7 @@ use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
     Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
-    SlotProgress, SmallAttempt, SmallCollective, SpinPolicy,
+    SlotProgress, SmallAttempt, SmallCollective, SmallOperation, SpinPolicy,
 };
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{CallSize, Overrides, Selector};
@@ -123,12 +123,7 @@ impl Backend for ScheduledBackend {
         Capabilities::complete()
     }
 
-    fn collective(
-        &self,
-        call: Call,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
         let on_board = self.is_small(collective, call.shared_bytes);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
@@ -156,11 +151,11 @@ impl Backend for ScheduledBackend {
             bindings: Bindings { input: call.input, output: call.output },
             dtype,
             reduce_op: executed(reduce_op),
-            deadline,
+            deadline: options.deadline,
             finish: call.finish,
             completion: completion.clone(),
         };
-        let deferred = self.driver.submit(operation, waiting);
+        let deferred = self.driver.submit(operation, options.waiting);
         // Callbacks may issue operations.
         drop(issuing);
         drop(deferred);
@@ -185,8 +180,8 @@ impl Backend for ScheduledBackend {
             return Attempt::Declined;
         };
         let sequence = issuing.collectives + 1;
-        let (attempt, deferred) =
-            self.driver.try_small(sequence, &fingerprint, &small, memory, waiting);
+        let operation = SmallOperation { sequence, fingerprint, small };
+        let (attempt, deferred) = self.driver.try_small(&operation, memory, waiting);
         if attempt != SmallAttempt::Declined {
             issuing.collectives = sequence;
         }
@@ -221,21 +216,13 @@ impl Backend for ScheduledBackend {
         }))
     }
 
-    fn send(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
+        let IssueOptions { deadline, waiting } = options;
         self.message(transfer, deadline, |message| self.driver.send(message, waiting))
     }
 
-    fn recv(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
+        let IssueOptions { deadline, waiting } = options;
         self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
     }
 

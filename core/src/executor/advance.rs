@@ -7,7 +7,7 @@ use super::failure::{BrokenGroup, Cause, StallReport};
 use super::slot_exchange::SlotExchange;
 use super::spin::cores;
 use super::state::{FinishedOperation, State};
-use super::{Envelope, Message, Operation, SmallAttempt, SmallCollective, SpinBudget};
+use super::{Envelope, Message, Operation, SmallAttempt, SmallOperation, SpinBudget};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
@@ -108,13 +108,11 @@ impl Executor {
     /// Tries to run a small collective from beginning to end without waiting for long.
     pub fn try_small(
         &mut self,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-        small: &SmallCollective,
+        operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
     ) -> SmallAttempt {
-        let attempt = self.state.try_small(sequence, fingerprint, small, memory, spin);
+        let attempt = self.state.try_small(operation, memory, spin);
         if self.state.cause.is_some() {
             self.run();
         }

@@ -7,7 +7,7 @@ use super::peers::PayloadTarget;
 use super::running_operation::{Allowance, RunningOperation};
 use super::state::{FinishedOperation, State, bytes_of};
 use super::unexpected_frames::UnexpectedFrame;
-use super::{FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, SlotProgress, WINDOW};
+use super::{FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, SlotProgress, SmallOperation, WINDOW};
 use crate::Error;
 use crate::completion::Completion;
 use crate::schedule::Action;
@@ -17,6 +17,14 @@ use crate::wire::frame::{Header, Kind};
 
 /// How far apart the numbers of two operations in flight may be.
 const MAX_GAP: u64 = 1 << 16;
+
+/// A step of an operation, and how much of it may be done now.
+#[derive(Clone, Copy)]
+struct AllowedStep {
+    sequence: u64,
+    step: u32,
+    allowed: Allowance,
+}
 
 impl State {
     /// Starts an operation: checks it and lists its first steps.
@@ -107,8 +115,9 @@ impl State {
             return;
         }
         let Some(exchange) = &self.exchange else { return };
-        if exchange.is_scheduled(&small, header.sequence, &header.fingerprint) {
-            self.leave_board(header.sequence);
+        let &Header { sequence, fingerprint, .. } = header;
+        if exchange.is_scheduled(&SmallOperation { sequence, fingerprint, small }) {
+            self.leave_board(sequence);
         } else {
             self.protocol_error(peer, "it runs a schedule that no rank said to run");
         }
@@ -161,21 +170,20 @@ impl State {
         if state.done || state.held {
             return;
         }
-        let allowed = running.allowed(step);
+        let at = AllowedStep { sequence, step, allowed: running.allowed(step) };
         match running.action(step) {
-            Action::Send { peer, .. } => self.send_step(transport, sequence, step, peer, allowed),
+            Action::Send { peer, .. } => self.send_step(transport, peer, at),
             Action::Recv { peer, .. } | Action::RecvReduce { peer, .. } => {
-                self.receive_step(transport, sequence, step, peer, allowed);
+                self.receive_step(transport, peer, at);
             }
-            Action::Reduce { .. } | Action::Copy { .. } => {
-                self.local_step(sequence, step, allowed);
-            }
+            Action::Reduce { .. } | Action::Copy { .. } => self.local_step(at),
         }
         self.finish_if_done(sequence);
     }
 
     /// Does the next segment of a step that needs no peer.
-    fn local_step(&mut self, sequence: u64, step: u32, allowed: Allowance) {
+    fn local_step(&mut self, at: AllowedStep) {
+        let AllowedStep { sequence, step, allowed } = at;
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
         let state = *running.step(step);
         let Some(bytes) = next_segment(state.finished, state.bytes, allowed) else { return };
@@ -185,14 +193,8 @@ impl State {
     }
 
     /// Hands the segments of a message that may go to the transport.
-    fn send_step(
-        &mut self,
-        transport: &mut dyn Transport,
-        sequence: u64,
-        step: u32,
-        peer: Rank,
-        allowed: Allowance,
-    ) {
+    fn send_step(&mut self, transport: &mut dyn Transport, peer: Rank, at: AllowedStep) {
+        let AllowedStep { sequence, step, allowed } = at;
         let header = self.header(Kind::Data, sequence);
         loop {
             let Some(running) = self.in_flight.get_mut(sequence) else { return };
@@ -240,14 +242,8 @@ impl State {
     }
 
     /// Takes a message that is here already, or allows the sender to send a large one.
-    fn receive_step(
-        &mut self,
-        transport: &mut dyn Transport,
-        sequence: u64,
-        step: u32,
-        peer: Rank,
-        allowed: Allowance,
-    ) {
+    fn receive_step(&mut self, transport: &mut dyn Transport, peer: Rank, at: AllowedStep) {
+        let AllowedStep { sequence, step, allowed } = at;
         let header = self.header(Kind::Ready, sequence);
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
         let state = *running.step(step);

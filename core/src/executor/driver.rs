@@ -16,13 +16,11 @@ use std::time::Duration;
 
 use super::adaptive_spin::AdaptiveSpin;
 use super::background::Background;
-use super::{
-    Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy, StallReport,
-};
+use super::{Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy};
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
-use crate::transport::{Bell, Interest, Rank, wait};
+use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::{Error, Result};
@@ -102,11 +100,6 @@ impl Driver {
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
     }
 
-    /// Whether small operations go over a board.
-    pub fn has_board(&self) -> bool {
-        self.lock().has_board()
-    }
-
     /// Starts to send a message, as [`Driver::submit`] starts a collective.
     pub fn send(&self, message: Message, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
@@ -154,41 +147,16 @@ impl Driver {
         if self.is_inherited() { Vec::new() } else { self.lock().unconfirmed() }
     }
 
-    /// Whether a rank has left the group.
-    pub fn has_departed(&self) -> bool {
-        self.lock().has_departed()
-    }
-
     /// The error that says that ranks disagree, if the group broke for that and no operation of
     /// this rank ended with it.
     pub fn untold(&self) -> Option<Error> {
         if self.is_inherited() { None } else { self.lock().untold() }
     }
 
-    /// The oldest operation in flight, and how long it has not moved.
-    pub fn stalled(&self) -> Option<StallReport> {
-        self.lock().stalled(Instant::now())
-    }
-
-    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
-    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
-        self.lock().history()
-    }
-
     /// Has `hook` called, without any lock, while the oldest operation stands still and nobody
     /// waits for it. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
-    }
-
-    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
-    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
-        self.lock().note_elsewhere(sequence, ranks);
-    }
-
-    /// Whether the group failed or was left, so that nothing can be started any more.
-    pub fn is_broken(&self) -> bool {
-        self.lock().broken().is_some()
     }
 
     /// Done when nothing is in flight, or at `until`.
@@ -567,7 +535,7 @@ impl Driver {
         self.bell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Executor> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {
         self.executor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -28,6 +28,7 @@ mod slot_exchange;
 mod small_collective;
 mod spin;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 mod unexpected_frames;
@@ -36,7 +37,7 @@ pub use advance::{Executor, GroupIdentity, Progress};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use failure::StallReport;
-pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress};
+pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress, SmallOperation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};

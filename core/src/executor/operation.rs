@@ -65,6 +65,17 @@ pub struct SlotProgress {
     pub shown: bool,
 }
 
+/// A small collective as it is issued: under its number, with what the ranks compare of it.
+#[derive(Clone, Copy, Debug)]
+pub struct SmallOperation {
+    /// The sequence number.
+    pub sequence: u64,
+    /// What all ranks must agree on.
+    pub fingerprint: Fingerprint,
+    /// What is to be done.
+    pub small: SmallCollective,
+}
+
 /// One point-to-point message, ready to go or awaited.
 pub struct Message {
     /// The other rank; `None` receives from any.

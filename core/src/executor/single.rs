@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
-    Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallCollective,
-    SpinBudget, SpinPolicy, StallReport,
+    Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallOperation,
+    SpinBudget, SpinPolicy,
 };
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
@@ -85,22 +85,15 @@ impl Driver {
         self.start(|executor, now| executor.submit(operation, now))
     }
 
-    /// Whether small operations go over a board: where there are no threads, there is none.
-    pub fn has_board(&self) -> bool {
-        self.lock().has_board()
-    }
-
     /// Tries to run a small operation immediately; without a board, that does nothing.
     pub fn try_small(
         &self,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-        small: &SmallCollective,
+        operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         _: WaitIntent,
     ) -> (SmallAttempt, DeferredCompletions) {
         let mut executor = self.lock();
-        let attempt = executor.try_small(sequence, fingerprint, small, memory, SpinBudget::NONE);
+        let attempt = executor.try_small(operation, memory, SpinBudget::NONE);
         (attempt, DeferredCompletions(Vec::new()))
     }
 
@@ -162,41 +155,16 @@ impl Driver {
         self.lock().unconfirmed()
     }
 
-    /// Whether a rank has left the group.
-    pub fn has_departed(&self) -> bool {
-        self.lock().has_departed()
-    }
-
     /// The error that says that ranks disagree, if the group broke for that and no operation of
     /// this rank ended with it.
     pub fn untold(&self) -> Option<Error> {
         self.lock().untold()
     }
 
-    /// The oldest operation in flight, and how long it has not moved.
-    pub fn stalled(&self) -> Option<StallReport> {
-        self.lock().stalled(Instant::now())
-    }
-
-    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
-    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
-        self.lock().history()
-    }
-
     /// Has `hook` called, without any lock, again and again while the oldest operation stands
     /// still. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
-    }
-
-    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
-    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
-        self.lock().note_elsewhere(sequence, ranks);
-    }
-
-    /// Whether the group failed or was left, so that nothing can be started any more.
-    pub fn is_broken(&self) -> bool {
-        self.lock().broken().is_some()
     }
 
     /// Done when nothing is in flight, or at `until`.
@@ -281,7 +249,7 @@ impl Driver {
         deadline.into_iter().chain(busy.then_some(now + TICK)).min()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Executor> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {
         self.executor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

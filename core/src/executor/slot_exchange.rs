@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::failure::Cause;
 use super::running_operation::RunningOperation;
 use super::state::State;
-use super::{SlotProgress, SmallAttempt, SmallCollective, SpinBudget};
+use super::{SlotProgress, SmallAttempt, SmallCollective, SmallOperation, SpinBudget};
 use crate::clock::Instant;
 use crate::schedule::Rank;
 use crate::tensor::{LentMemory, Region};
@@ -78,9 +78,10 @@ impl SlotExchange {
     }
 
     /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
-    fn note_done(&mut self, sequence: u64, fingerprint: &Fingerprint, small: &SmallCollective) {
+    fn note_done(&mut self, operation: &SmallOperation) {
+        let SmallOperation { sequence, fingerprint, small } = operation;
         if small.sources().is_empty() && small.size > 1 {
-            self.unchecked.push_back((sequence, *fingerprint));
+            self.unchecked.push_back((*sequence, *fingerprint));
         }
     }
 
@@ -137,14 +138,10 @@ impl SlotExchange {
         }
     }
 
-    /// Whether some rank shows that it runs the schedule of the operation that `fingerprint` is of.
-    pub(super) fn is_scheduled(
-        &self,
-        small: &SmallCollective,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-    ) -> bool {
-        let is_it = |rank| self.board.fingerprint(rank, sequence) == Some(*fingerprint);
+    /// Whether some rank shows that it runs the schedule of the operation.
+    pub(super) fn is_scheduled(&self, operation: &SmallOperation) -> bool {
+        let SmallOperation { sequence, fingerprint, small } = operation;
+        let is_it = |rank| self.board.fingerprint(rank, *sequence) == Some(*fingerprint);
         small.may_be_scheduled() && small.sources().any(is_it)
     }
 
@@ -154,19 +151,17 @@ impl SlotExchange {
     }
 
     /// Takes what the sources show into `output`; what is wrong with what one of them shows.
-    /// `fingerprint` is the operation's.
     fn take(
         &mut self,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-        small: &SmallCollective,
+        operation: &SmallOperation,
         part: impl Fn(Rank) -> Range<usize>,
         output: &mut [u8],
     ) -> Result<TakeOutcome, Abort> {
+        let &SmallOperation { sequence, ref fingerprint, ref small } = operation;
         // Who shows this has shown everything before but what it ran as a schedule, and that is
         // never left unchecked.
         self.check(small.rank)?;
-        if self.is_scheduled(small, sequence, fingerprint) {
+        if self.is_scheduled(operation) {
             return Ok(TakeOutcome::Schedule);
         }
         let fingerprint = over_board(fingerprint);
@@ -204,12 +199,11 @@ impl State {
     /// parts while the spin budget lasts.
     pub(super) fn try_small(
         &mut self,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-        small: &SmallCollective,
+        operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
     ) -> SmallAttempt {
+        let &SmallOperation { sequence, ref fingerprint, ref small } = operation;
         let is_plain = sequence > self.issued
             && self.wanting_issued == 0
             && self.unexpected.is_empty()
@@ -252,7 +246,7 @@ impl State {
             let index = if gathers { source } else { small.rank } as usize;
             index * block..(index + 1) * block
         };
-        match exchange.take(sequence, fingerprint, small, part, output) {
+        match exchange.take(operation, part, output) {
             Ok(TakeOutcome::All) => {}
             // The look at the board after it was submitted finds that, too.
             Ok(TakeOutcome::Schedule) => return SmallAttempt::Shown,
@@ -262,7 +256,7 @@ impl State {
             }
         }
         self.tried = None;
-        exchange.note_done(sequence, fingerprint, small);
+        exchange.note_done(operation);
         exchange.pass(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
         SmallAttempt::Done
@@ -353,13 +347,14 @@ impl State {
         let Some(&sequence) = exchange.sequences.front() else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         let Some(SlotProgress { small, .. }) = running.slot_progress else { return false };
+        let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
         let counts = |rank| {
             // What a rank shows that failed counts if it ended this operation well before.
             exchange.board.shows(rank, sequence)
                 && (exchange.board.attention(rank) != Attention::Withdrawn
                     || exchange.board.passed(rank) >= sequence)
         };
-        if exchange.is_scheduled(&small, sequence, &running.fingerprint) {
+        if exchange.is_scheduled(&operation) {
             self.leave_board(sequence);
             return true;
         }
@@ -371,8 +366,7 @@ impl State {
         taken.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
         let parts = parts(running, &small);
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
-        let fingerprint = running.fingerprint;
-        match exchange.take(sequence, &fingerprint, &small, part, &mut taken) {
+        match exchange.take(&operation, part, &mut taken) {
             // Looked for above, with every rank's part there.
             Ok(TakeOutcome::Schedule) => exchange.taken = taken,
             Ok(TakeOutcome::All) => {
@@ -384,7 +378,7 @@ impl State {
                 exchange.sequences.pop_front();
                 exchange.shown -= 1;
                 exchange.taken = taken;
-                exchange.note_done(sequence, &fingerprint, &small);
+                exchange.note_done(&operation);
                 exchange.pass(done);
                 if exchange.sequences.is_empty() {
                     exchange.wake_up();
@@ -442,8 +436,9 @@ impl State {
         exchange.asleep = true;
         let Some(running) = self.in_flight.get(sequence) else { return true };
         let Some(SlotProgress { small, shown, .. }) = running.slot_progress else { return true };
+        let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
         let is_there = shown && exchange.missing(&small, sequence).is_empty();
-        !is_there && !exchange.is_scheduled(&small, sequence, &running.fingerprint)
+        !is_there && !exchange.is_scheduled(&operation)
     }
 
     /// Looks for itself again.

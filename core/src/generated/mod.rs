@@ -17,3 +17,4 @@ pub(crate) mod process_group;
 pub(crate) mod reduce_op;
 pub(crate) mod roles;
 pub(crate) mod scope;
+pub(crate) mod types;

@@ -12,7 +12,14 @@ use super::number::{Float, Lanes, Number, OrderedElement};
 /// exact result rounded once: `f32` has more than twice their digits.
 pub(super) trait Half: Lanes {
     /// Replaces each element by `f` of it.
-    fn map(self, f: impl Fn(f32) -> f32) -> Self;
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        self.zip(
+            self,
+            #[inline(always)]
+            |element, _| f(element),
+        )
+    }
     /// Replaces each element by `f` of it and its counterpart.
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
 }
@@ -54,14 +61,6 @@ impl<V: Instructions> Lanes for F16s<V> {
 }
 
 impl<V: Instructions> Half for F16s<V> {
-    #[inline(always)]
-    fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        self.zip(
-            self,
-            #[inline(always)]
-            |element, _| f(element),
-        )
-    }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         let elements = lanes(
@@ -118,14 +117,6 @@ impl<V: Instructions> Lanes for Bf16s<V> {
 }
 
 impl<V: Instructions> Half for Bf16s<V> {
-    #[inline(always)]
-    fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        self.zip(
-            self,
-            #[inline(always)]
-            |element, _| f(element),
-        )
-    }
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         let ((lower, upper), (other_lower, other_upper)) = (self.widen(), other.widen());

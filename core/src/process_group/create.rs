@@ -11,6 +11,7 @@ use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::rendezvous::keys_of_group;
+use crate::setters::setters;
 use crate::store::{PrefixStore, Store};
 use crate::{Device, Error, Result, rendezvous};
 
@@ -30,33 +31,17 @@ pub struct GroupOptions {
     pub backend_options: Option<BackendOptions>,
 }
 
-impl GroupOptions {
-    /// Sets [`GroupOptions::backend`].
-    pub fn backend(mut self, backend: BackendSpec) -> Self {
-        self.backend = backend;
-        self
+setters! {
+    GroupOptions {
+        backend: BackendSpec => backend,
+        timeout: Duration => Some(timeout),
+        description: impl Into<String> => description.into(),
+        device: Device => Some(device),
+        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
     }
-    /// Sets [`GroupOptions::timeout`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// Sets [`GroupOptions::description`].
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = description.into();
-        self
-    }
-    /// Sets [`GroupOptions::device`].
-    pub fn device(mut self, device: Device) -> Self {
-        self.device = Some(device);
-        self
-    }
-    /// Sets [`GroupOptions::backend_options`].
-    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
-        self.backend_options = Some(options.into());
-        self
-    }
+}
 
+impl GroupOptions {
     /// Refuses backends for the other kind of device, a device that none of them serves, options of
     /// a backend that the group does not have, and wrong ones: before anybody is waited for.
     pub(crate) fn check(&self) -> Result<()> {

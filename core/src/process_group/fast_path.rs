@@ -3,7 +3,9 @@
 //! as they are. Knows no backend.
 
 use super::ProcessGroup;
-use crate::backend::{Attempt, Call, CallFacts, IssuedOperation, PersistentBuffers, SmallCall};
+use crate::backend::{
+    Attempt, Call, CallFacts, IssueOptions, IssuedOperation, PersistentBuffers, SmallCall,
+};
 use crate::clock::Instant;
 use crate::completion::Outcome;
 use crate::kernels;
@@ -89,7 +91,8 @@ impl ProcessGroup {
             self.persistent_buffers(plain, kept, deadline);
         let (agreed, name) = (call.agreed, plain.name);
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
-        let issued = self.inner.cpu.collective(call, deadline, plain.waiting);
+        let options = IssueOptions { deadline, waiting: plain.waiting };
+        let issued = self.inner.cpu.collective(call, options);
         Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ProcessGroup;
-use crate::backend::{Backend, Direction, Envelope, FAST_PATH_BYTES, IssuedOperation, Transfer};
+use crate::backend::{
+    Backend, Direction, Envelope, FAST_PATH_BYTES, IssueOptions, IssuedOperation, Transfer,
+};
 use crate::completion::WaitIntent;
 use crate::{Error, Region, Result, Tensor, Work};
 
@@ -103,7 +105,8 @@ impl ProcessGroup {
                 }
             });
         }
-        let issued = backend.messages(transfers, self.deadline(timeout), waiting)?;
+        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
+        let issued = backend.messages(transfers, options)?;
         Ok((issued, backend))
     }
 }

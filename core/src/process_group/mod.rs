@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use crate::backend::Envelope;
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, Capabilities};
+use crate::backend::{Backend, Capabilities, IssueOptions};
 use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
@@ -268,7 +268,7 @@ impl ProcessGroup {
     pub fn issue_checked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
         let CheckedRequest { request, operations } = checked;
         let (rank, size) = (self.rank(), self.size());
-        let deadline = self.deadline(request.timeout);
+        let options = IssueOptions { deadline: self.deadline(request.timeout), waiting };
         let backend = self.backend_for(request.name, request.tensors())?;
         let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
@@ -283,9 +283,9 @@ impl ProcessGroup {
         let issued = match calls.len() {
             1 => calls
                 .into_iter()
-                .map(|call| backend.collective(call, deadline, waiting))
+                .map(|call| backend.collective(call, options))
                 .collect::<Result<Vec<_>>>(),
-            _ => backend.together(calls, deadline, waiting),
+            _ => backend.together(calls, options),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
         Ok(Work::reading(request.name, issued, outputs, devices))
@@ -383,7 +383,8 @@ impl ProcessGroup {
         self.check_peer("send", "destination", peer)?;
         let backend = self.backend_for("send", std::iter::once(&tensor))?;
         let transfer = messages::to_send(&tensor, peer, tag)?;
-        let issued = backend.send(transfer, self.deadline(timeout), waiting)?;
+        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
+        let issued = backend.send(transfer, options)?;
         Ok(Work::new("send", vec![(issued, backend)], vec![tensor]))
     }
 
@@ -404,7 +405,8 @@ impl ProcessGroup {
         }
         let backend = self.backend_for("recv", std::iter::once(&tensor))?;
         let transfer = messages::to_receive(&tensor, peer, tag)?;
-        let issued = backend.recv(transfer, self.deadline(timeout), waiting)?;
+        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
+        let issued = backend.recv(transfer, options)?;
         Ok(Work::new("recv", vec![(issued, backend)], vec![tensor]))
     }
 

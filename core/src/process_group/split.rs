@@ -7,8 +7,9 @@ use super::assembly::GroupCall;
 use super::create::{Stores, own_connection};
 use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, BackendOptions, Share};
+use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
+use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::wire::fingerprint::digest;
@@ -32,36 +33,14 @@ pub struct SplitOptions {
     pub backend_options: Option<BackendOptions>,
 }
 
-impl SplitOptions {
-    /// Sets [`SplitOptions::timeout`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-    /// Sets [`SplitOptions::name`].
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-    /// Sets [`SplitOptions::description`].
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-    /// Sets [`SplitOptions::backend`].
-    pub fn backend(mut self, backend: BackendSpec) -> Self {
-        self.backend = Some(backend);
-        self
-    }
-    /// Sets [`SplitOptions::device`].
-    pub fn device(mut self, device: Device) -> Self {
-        self.device = Some(device);
-        self
-    }
-    /// Sets [`SplitOptions::backend_options`].
-    pub fn backend_options(mut self, options: impl Into<BackendOptions>) -> Self {
-        self.backend_options = Some(options.into());
-        self
+setters! {
+    SplitOptions {
+        timeout: Duration => Some(timeout),
+        name: impl Into<String> => Some(name.into()),
+        description: impl Into<String> => Some(description.into()),
+        backend: BackendSpec => Some(backend),
+        device: Device => Some(device),
+        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
     }
 }
 
@@ -153,7 +132,11 @@ impl ProcessGroup {
         let color = ranks.iter().min().copied().filter(|_| rank.is_some());
         let (key, chosen) = (rank.unwrap_or(0), options.backend_options.clone());
         let until = deadline(timeout);
-        unblock(move || cuda.split_off(color, key, chosen.as_ref(), until)).await
+        let split = move || {
+            let request = SplitRequest { color, key, options: chosen.as_ref() };
+            cuda.split_off(request, until)
+        };
+        unblock(split).await
     }
 
     /// A name for a new group of `ranks`, from the members and how often they were asked for.
@@ -173,7 +156,8 @@ impl ProcessGroup {
         let backend = options.backend.as_ref().unwrap_or(&self.inner.options.backend);
         let Some(cuda) = self.split_for(backend) else { return Ok(()) };
         let until = deadline(options.timeout.unwrap_or_else(|| self.timeout()));
-        cuda.split_off(None, 0, None, until).map(drop)
+        let request = SplitRequest { color: None, key: 0, options: None };
+        cuda.split_off(request, until).map(drop)
     }
 
     /// The backend whose communicator is split for groups with these backends. All ranks of a group

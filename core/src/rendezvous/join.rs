@@ -47,22 +47,16 @@ pub(crate) fn keys_of_group(name: &str) -> String {
     format!("polyrank/{name}")
 }
 
-/// Waits until all `world_size` ranks of the group have called this with the same store.
+/// Waits until all `size` ranks of the group have called this with the same store.
 ///
-/// `group_name` must be new to the store: another group, or the same one again, takes another.
+/// The group's `name` must be new to the store: another group, or the same again, takes another.
 /// A `timeout` of zero is none. The first rank whose time is up decides for all that are there.
 ///
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that are missing, on every rank that is there;
 /// [`Error::Rendezvous`] if a rank came twice or the world sizes differ.
-pub fn join(
-    store: &dyn Store,
-    group_name: &str,
-    rank: u32,
-    world_size: u32,
-    timeout: Duration,
-) -> Result<()> {
-    block_on(join_async(store, group_name, rank, world_size, timeout))
+pub fn join(store: &dyn Store, name: &str, rank: u32, size: u32, timeout: Duration) -> Result<()> {
+    block_on(join_async(store, name, rank, size, timeout))
 }
 
 /// As [`join`], without blocking.
@@ -71,12 +65,12 @@ pub fn join(
 /// As [`join`].
 pub async fn join_async(
     store: &dyn Store,
-    group_name: &str,
+    name: &str,
     rank: u32,
-    world_size: u32,
+    size: u32,
     timeout: Duration,
 ) -> Result<()> {
-    join_observed(store, group_name, (rank, world_size), timeout, &NoObserver).await
+    join_observed(store, name, (rank, size), timeout, &NoObserver).await
 }
 
 /// Looks out, while a rank waits for the others, for a reason why they never come.

@@ -1,69 +1,8 @@
 //! What the IDL says of methods, as static tables. Knows nothing of any call.
 
+use crate::Collective;
 pub use crate::generated::roles::Role;
-use crate::{Collective, DType, ReduceOp};
-
-/// The type of a parameter.
-#[derive(Clone, Copy, Debug)]
-pub enum Type {
-    /// True or false. An integer is not taken.
-    Bool,
-    /// An integer of up to 64 bits. A boolean is not taken.
-    Int,
-    /// A number. Integers are taken.
-    Float,
-    /// A string.
-    Str,
-    /// Bytes. A string is taken as its UTF-8 encoding.
-    Bytes,
-    /// A length of time. A number is taken as seconds.
-    Duration,
-    /// A tensor.
-    Tensor,
-    /// Any value.
-    Object,
-    /// A reduction operator.
-    ReduceOp,
-    /// An element type.
-    DType,
-    /// An options record.
-    Record(&'static RecordType),
-    /// An object of an interface of the IDL, or of one that inherits from it.
-    Interface(&'static str),
-    /// One of these strings.
-    Enum(&'static [&'static str]),
-    /// Something that can be called.
-    Callback,
-    /// A list.
-    Sequence(&'static Type),
-    /// A value or none.
-    Nullable(&'static Type),
-}
-
-/// A value that stands in the IDL.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Constant {
-    /// None.
-    Null,
-    /// True or false.
-    Bool(bool),
-    /// An integer.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A string, or a value of an enum.
-    Str(&'static str),
-    /// A length of time, in seconds.
-    Seconds(f64),
-    /// A reduction operator.
-    ReduceOp(ReduceOp),
-    /// An element type.
-    DType(DType),
-    /// An empty list.
-    EmptySequence,
-    /// The record with all members at their defaults.
-    EmptyRecord,
-}
+pub use crate::generated::types::{Constant, Type};
 
 /// A parameter, or a member of an options record.
 #[derive(Clone, Copy, Debug)]

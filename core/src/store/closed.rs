@@ -89,10 +89,6 @@ impl Store for ClosedStore {
         self.refuse()
     }
 
-    fn has_extended_api(&self) -> bool {
-        true
-    }
-
     fn timeout(&self) -> Duration {
         DEFAULT_TIMEOUT
     }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use super::deadline::{Deadline, SLICE, WaitError};
 use super::table::{Refusal, Table};
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
-use super::{count_to_barrier, equal_lengths, expired, from_millis, to_millis};
+use super::{TimeoutSetting, equal_lengths, expired};
 use super::{elsewhere, request::perform};
 use crate::clock::{self, CAN_BLOCK};
 use crate::{Error, Result};
@@ -21,7 +20,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct HashStore {
     shared: Arc<SharedState>,
-    timeout_ms: AtomicU64,
+    timeout: TimeoutSetting,
 }
 
 #[derive(Debug)]
@@ -57,10 +56,7 @@ impl HashStore {
             watchers: Vec::new(),
         };
         let shared = SharedState { state: Mutex::new(state) };
-        Self {
-            shared: Arc::new(shared),
-            timeout_ms: AtomicU64::new(to_millis(super::DEFAULT_TIMEOUT)),
-        }
+        Self { shared: Arc::new(shared), timeout: TimeoutSetting::new(super::DEFAULT_TIMEOUT) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -361,20 +357,12 @@ impl Store for HashStore {
         Ok(self.state().table.queue_len(key.as_bytes()) as i64)
     }
 
-    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
-        count_to_barrier(self, key, world_size, timeout)
-    }
-
-    fn has_extended_api(&self) -> bool {
-        true
-    }
-
     fn timeout(&self) -> Duration {
-        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+        self.timeout.get()
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+        self.timeout.set(timeout);
     }
 
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
@@ -390,10 +378,7 @@ impl Store for HashStore {
     }
 
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(Self {
-            shared: self.shared.clone(),
-            timeout_ms: AtomicU64::new(self.timeout_ms.load(Ordering::Relaxed)),
-        }))
+        Ok(Arc::new(Self { shared: self.shared.clone(), timeout: self.timeout.clone() }))
     }
 }
 

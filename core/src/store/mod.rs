@@ -23,6 +23,7 @@ pub(crate) mod suite;
 mod table;
 #[cfg(feature = "tcp")]
 mod tcp;
+mod timeout;
 pub(crate) mod url;
 
 #[cfg(any(target_family = "wasm", feature = "websocket"))]
@@ -35,6 +36,7 @@ use std::time::Duration;
 pub(crate) use closed::ClosedStore;
 pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
+use timeout::TimeoutSetting;
 
 use crate::transport::websocket::Relay;
 use crate::{Error, Result};
@@ -94,9 +96,16 @@ pub trait Store: Send + Sync {
     /// Length of the queue `key`, 0 if there is none.
     fn queue_len(&self, key: &str) -> Result<i64>;
     /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
-    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()>;
+    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
+        match count_at_barrier(self, key, world_size)? {
+            None => Ok(()),
+            Some(opened) => self.wait(&[&opened], timeout).map_err(|error| of_barrier(error, key)),
+        }
+    }
     /// Whether append, multi_get, multi_set work.
-    fn has_extended_api(&self) -> bool;
+    fn has_extended_api(&self) -> bool {
+        true
+    }
     /// Limit of operations that wait; zero is none.
     fn timeout(&self) -> Duration;
     /// Sets the limit of operations that wait.
@@ -137,21 +146,13 @@ pub trait Store: Send + Sync {
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }
 
-/// c10d's barrier for stores that have no own: everyone counts, the last one opens it.
-fn count_to_barrier(
-    store: &dyn Store,
+/// c10d's barrier for stores that have no own: everyone counts, the last one opens it. Counts one
+/// caller; the key to wait for, unless it was the last one.
+fn count_at_barrier<S: Store + ?Sized>(
+    store: &S,
     key: &str,
     world_size: u32,
-    timeout: Option<Duration>,
-) -> Result<()> {
-    match count_at_barrier(store, key, world_size)? {
-        None => Ok(()),
-        Some(opened) => store.wait(&[&opened], timeout).map_err(|error| of_barrier(error, key)),
-    }
-}
-
-/// Counts one caller; the key to wait for, unless it was the last one.
-fn count_at_barrier(store: &dyn Store, key: &str, world_size: u32) -> Result<Option<String>> {
+) -> Result<Option<String>> {
     let opened = format!("{key}/last_member");
     if store.add(&format!("{key}/num_members"), 1)? >= i64::from(world_size) {
         return store.set(&opened, b"1").map(|()| None);
@@ -208,14 +209,4 @@ fn refused(refusal: Refusal, key: &str) -> Error {
         Refusal::NotANumber => Error::NotACounter { key: key.into() },
         Refusal::Full => Error::Store { message: format!("the store is full, key: {key}") },
     }
-}
-
-fn to_millis(timeout: Duration) -> u64 {
-    // A limit below a millisecond must not become "no limit".
-    let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
-    u64::try_from(rounded_up).unwrap_or(u64::MAX)
-}
-
-fn from_millis(timeout_ms: u64) -> Duration {
-    Duration::from_millis(timeout_ms)
 }

@@ -24,5 +24,5 @@ pub use lent_memory::LentMemory;
 pub(crate) use overlaps::{RepeatPolicy, Runs, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
 pub use region::{OnDevice, Region};
-pub(crate) use strided::overlaps_itself;
+pub(crate) use strided::StridedLayout;
 pub use view::{Device, Tensor, single_tensor};

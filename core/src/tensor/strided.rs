@@ -18,23 +18,78 @@ pub(super) fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
     true
 }
 
-/// Whether two indices lead to the same element, as with strides of 0. All lie below `elements`,
-/// index (0, …, 0) at `origin`.
-pub(crate) fn overlaps_itself(
-    shape: &[usize],
-    strides: &[isize],
-    origin: usize,
-    elements: usize,
-) -> bool {
-    match aliasing(shape, strides) {
-        Aliasing::Absent => return false,
-        Aliasing::Present => return true,
-        Aliasing::Undecided => {}
+/// How the elements of an array lie in memory. Strides and positions are in elements.
+#[derive(Clone, Copy)]
+pub(crate) struct StridedLayout<'a> {
+    /// Length of each dimension.
+    pub(crate) shape: &'a [usize],
+    /// From one index to the next of each dimension.
+    pub(crate) strides: &'a [isize],
+    /// The position of index (0, …, 0).
+    pub(crate) origin: usize,
+}
+
+impl StridedLayout<'_> {
+    /// Whether two indices lead to the same element, as with strides of 0. All lie below
+    /// `elements`.
+    pub(crate) fn overlaps_itself(self, elements: usize) -> bool {
+        match aliasing(self.shape, self.strides) {
+            Aliasing::Absent => return false,
+            Aliasing::Present => return true,
+            Aliasing::Undecided => {}
+        }
+        let mut seen = vec![false; elements];
+        let mut twice = false;
+        self.visit(|at| twice |= std::mem::replace(&mut seen[at], true));
+        twice
     }
-    let mut seen = vec![false; elements];
-    let mut twice = false;
-    visit(shape, strides, origin, |at| twice |= std::mem::replace(&mut seen[at], true));
-    twice
+
+    /// Copies the elements of `strided`, in C order, to `contiguous`.
+    pub(super) fn gather(self, contiguous: &mut [u8], strided: &[u8], element_bytes: usize) {
+        let mut elements = contiguous.chunks_exact_mut(element_bytes);
+        self.visit(|index| {
+            if let Some(element) = elements.next() {
+                element.copy_from_slice(&strided[index * element_bytes..][..element_bytes]);
+            }
+        });
+    }
+
+    /// Copies the elements of `contiguous` to `strided`, in C order.
+    pub(super) fn scatter(self, strided: &mut [u8], contiguous: &[u8], element_bytes: usize) {
+        let mut elements = contiguous.chunks_exact(element_bytes);
+        self.visit(|index| {
+            if let Some(element) = elements.next() {
+                strided[index * element_bytes..][..element_bytes].copy_from_slice(element);
+            }
+        });
+    }
+
+    /// Calls `f` with the position of each index in C order.
+    pub(super) fn visit(self, mut f: impl FnMut(usize)) {
+        let StridedLayout { shape, strides, origin } = self;
+        if shape.contains(&0) {
+            return;
+        }
+        let mut index = vec![0; shape.len()];
+        let mut position = origin as isize;
+        loop {
+            f(position as usize);
+            let mut dimension = shape.len();
+            loop {
+                if dimension == 0 {
+                    return;
+                }
+                dimension -= 1;
+                index[dimension] += 1;
+                position += strides[dimension];
+                if index[dimension] < shape[dimension] {
+                    break;
+                }
+                position -= strides[dimension] * shape[dimension] as isize;
+                index[dimension] = 0;
+            }
+        }
+    }
 }
 
 /// Whether two indices lead to the same element, as far as the strides alone say.
@@ -85,85 +140,27 @@ pub(crate) fn extent(shape: &[usize], strides: &[isize]) -> (usize, usize) {
     (below, below + above + 1)
 }
 
-/// Copies the elements of `strided`, in C order, to `contiguous`.
-pub(super) fn gather(
-    contiguous: &mut [u8],
-    strided: &[u8],
-    element_bytes: usize,
-    shape: &[usize],
-    strides: &[isize],
-    origin: usize,
-) {
-    let mut elements = contiguous.chunks_exact_mut(element_bytes);
-    visit(shape, strides, origin, |index| {
-        if let Some(element) = elements.next() {
-            element.copy_from_slice(&strided[index * element_bytes..][..element_bytes]);
-        }
-    });
-}
-
-/// Copies the elements of `contiguous` to `strided`, in C order.
-pub(super) fn scatter(
-    strided: &mut [u8],
-    contiguous: &[u8],
-    element_bytes: usize,
-    shape: &[usize],
-    strides: &[isize],
-    origin: usize,
-) {
-    let mut elements = contiguous.chunks_exact(element_bytes);
-    visit(shape, strides, origin, |index| {
-        if let Some(element) = elements.next() {
-            strided[index * element_bytes..][..element_bytes].copy_from_slice(element);
-        }
-    });
-}
-
-/// Calls `f` with the position, in elements, of each index in C order.
-pub(super) fn visit(shape: &[usize], strides: &[isize], origin: usize, mut f: impl FnMut(usize)) {
-    if shape.contains(&0) {
-        return;
-    }
-    let mut index = vec![0; shape.len()];
-    let mut position = origin as isize;
-    loop {
-        f(position as usize);
-        let mut dimension = shape.len();
-        loop {
-            if dimension == 0 {
-                return;
-            }
-            dimension -= 1;
-            index[dimension] += 1;
-            position += strides[dimension];
-            if index[dimension] < shape[dimension] {
-                break;
-            }
-            position -= strides[dimension] * shape[dimension] as isize;
-            index[dimension] = 0;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_transposed_view_goes_out_and_back() {
+        let layout = StridedLayout { shape: &[3, 2], strides: &[1, 3], origin: 0 };
         let memory: Vec<u8> = (0..6).collect();
         let mut out = [0; 6];
-        gather(&mut out, &memory, 1, &[3, 2], &[1, 3], 0);
+        layout.gather(&mut out, &memory, 1);
         assert_eq!(out, [0, 3, 1, 4, 2, 5]);
         let mut back = [0; 6];
-        scatter(&mut back, &out, 1, &[3, 2], &[1, 3], 0);
+        layout.scatter(&mut back, &out, 1);
         assert_eq!(back.as_slice(), memory);
     }
 
     #[test]
     fn negative_strides_start_at_the_origin() {
+        let layout = StridedLayout { shape: &[3], strides: &[-1], origin: 2 };
         let mut out = [0; 3];
-        gather(&mut out, &[1, 2, 3], 1, &[3], &[-1], 2);
+        layout.gather(&mut out, &[1, 2, 3], 1);
         assert_eq!(out, [3, 2, 1]);
     }
 

@@ -1,7 +1,8 @@
 //! The neutral tensor that every language's values become.
 
+use super::Region;
 use super::overlaps::{Runs, View, runs_of};
-use super::{Region, strided};
+use super::strided::{self, StridedLayout};
 use crate::{DType, Error, Result};
 
 /// Where a tensor's memory is.
@@ -185,36 +186,24 @@ impl Tensor {
 
     /// Copies the elements, in C order, to `contiguous`.
     pub fn copy_to(&self, contiguous: &Region) {
-        match &self.strides {
-            None => contiguous.write_from(&self.region, |into, from| into.copy_from_slice(from)),
-            Some(strides) => contiguous.write_from(&self.region, |into, from| {
-                strided::gather(
-                    into,
-                    from,
-                    self.dtype.size_bytes(),
-                    &self.shape,
-                    strides,
-                    self.origin,
-                );
-            }),
-        }
+        contiguous.write_from(&self.region, |into, from| match self.layout() {
+            None => into.copy_from_slice(from),
+            Some(layout) => layout.gather(into, from, self.dtype.size_bytes()),
+        });
     }
 
     /// Sets the elements, in C order, from `contiguous`.
     pub fn copy_from(&self, contiguous: &Region) {
-        match &self.strides {
-            None => self.region.write_from(contiguous, |into, from| into.copy_from_slice(from)),
-            Some(strides) => self.region.write_from(contiguous, |into, from| {
-                strided::scatter(
-                    into,
-                    from,
-                    self.dtype.size_bytes(),
-                    &self.shape,
-                    strides,
-                    self.origin,
-                );
-            }),
-        }
+        self.region.write_from(contiguous, |into, from| match self.layout() {
+            None => into.copy_from_slice(from),
+            Some(layout) => layout.scatter(into, from, self.dtype.size_bytes()),
+        });
+    }
+
+    /// How the elements lie in the memory, unless one after the other.
+    fn layout(&self) -> Option<StridedLayout<'_>> {
+        let strides = self.strides.as_deref()?;
+        Some(StridedLayout { shape: &self.shape, strides, origin: self.origin })
     }
 }
 
@@ -231,8 +220,7 @@ impl View for Tensor {
 
     fn overlaps_itself(&self) -> bool {
         let elements = self.region.len() / self.dtype.size_bytes();
-        let strides = self.strides.as_deref();
-        strides.is_some_and(|it| strided::overlaps_itself(&self.shape, it, self.origin, elements))
+        self.layout().is_some_and(|layout| layout.overlaps_itself(elements))
     }
 
     fn is_same_view(&self, other: &Tensor) -> bool {
@@ -249,11 +237,9 @@ impl View for Tensor {
 
     fn visit_bytes(&self, mut f: impl FnMut(usize, usize)) {
         let (start, size) = (self.region.address(), self.dtype.size_bytes());
-        match &self.strides {
+        match self.layout() {
             None => f(start, self.region.len()),
-            Some(strides) => {
-                strided::visit(&self.shape, strides, self.origin, |at| f(start + at * size, size));
-            }
+            Some(layout) => layout.visit(|at| f(start + at * size, size)),
         }
     }
 }

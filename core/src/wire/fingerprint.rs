@@ -9,6 +9,18 @@ impl Fingerprint {
     /// Bytes of an encoded fingerprint.
     pub const BYTES: usize = 24;
 
+    /// One in which every byte tells its place, for tests.
+    #[cfg(test)]
+    pub(crate) const EXAMPLE: Fingerprint = Fingerprint {
+        collective: 1,
+        dtype: 2,
+        reduce_op: 3,
+        algorithm: 4,
+        root: 0x0506_0708,
+        elements: 0x090a_0b0c_0d0e_0f10,
+        detail: u64::MAX,
+    };
+
     /// The bytes that travel, little-endian.
     pub fn encode(&self) -> [u8; Fingerprint::BYTES] {
         let mut bytes = [0; Fingerprint::BYTES];
@@ -57,15 +69,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_goes_out_and_back() {
-        let fingerprint = Fingerprint {
-            collective: 1,
-            dtype: 2,
-            reduce_op: 3,
-            algorithm: 4,
-            root: 0x0506_0708,
-            elements: 0x090a_0b0c_0d0e_0f10,
-            detail: u64::MAX,
-        };
+        let fingerprint = Fingerprint::EXAMPLE;
         assert_eq!(Fingerprint::decode(&fingerprint.encode()), fingerprint);
     }
 

@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use super::types::{constant, record_constant, type_of};
 use crate::languages::stamp;
 use crate::model::names::{camel_case, snake_case};
 use crate::model::{self, Api, Constant, Type};
@@ -72,10 +73,6 @@ pub(super) fn member_constant(owner: &str, name: &str) -> String {
     format!("{}_{name}", snake_case(owner)).to_uppercase()
 }
 
-fn record_constant(name: &str) -> String {
-    snake_case(name).to_uppercase()
-}
-
 fn view(api: &Api, method: &model::Method) -> Method {
     let collective = method.collective.as_ref().map(|name| {
         let found = api.collectives.iter().find(|collective| collective.name == *name);
@@ -123,50 +120,5 @@ fn row(
             let default = constant(default.unwrap_or(&Constant::Null));
             format!("optional({name:?}, {ty}, Role::{role:?}, {default})")
         }
-    }
-}
-
-fn type_of(api: &Api, ty: &Type) -> String {
-    match ty {
-        Type::Undefined | Type::Object => "Type::Object".to_owned(),
-        Type::Boolean => "Type::Bool".to_owned(),
-        Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong => {
-            "Type::Int".to_owned()
-        }
-        Type::Double => "Type::Float".to_owned(),
-        Type::String => "Type::Str".to_owned(),
-        Type::Bytes => "Type::Bytes".to_owned(),
-        Type::Duration => "Type::Duration".to_owned(),
-        Type::Tensor => "Type::Tensor".to_owned(),
-        Type::ReduceOp => "Type::ReduceOp".to_owned(),
-        Type::DType => "Type::DType".to_owned(),
-        Type::Callback(_) => "Type::Callback".to_owned(),
-        Type::Dictionary(name) => format!("Type::Record(&{})", record_constant(name)),
-        Type::Interface(name) => format!("Type::Interface({name:?})"),
-        Type::Enum(name) => {
-            let found = api.enums.iter().find(|it| it.name == *name);
-            let values = found.map(|it| it.values.as_slice()).unwrap_or_default();
-            let values: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
-            format!("Type::Enum(&{values:?})")
-        }
-        Type::Sequence(inner) => format!("Type::Sequence(&{})", type_of(api, inner)),
-        Type::Nullable(inner) => format!("Type::Nullable(&{})", type_of(api, inner)),
-    }
-}
-
-fn constant(constant: &Constant) -> String {
-    match constant {
-        Constant::Null => "Constant::Null".to_owned(),
-        Constant::Boolean(value) => format!("Constant::Bool({value})"),
-        Constant::Integer(value) => format!("Constant::Int({value})"),
-        Constant::Float(value) => format!("Constant::Float({value:?})"),
-        Constant::Seconds(value) => format!("Constant::Seconds({value:?})"),
-        Constant::String(value) | Constant::Enum(_, value) => format!("Constant::Str({value:?})"),
-        Constant::ReduceOp(name) => {
-            format!("Constant::ReduceOp(ReduceOp::{})", camel_case(name))
-        }
-        Constant::DType(name) => format!("Constant::DType(crate::DType::{})", camel_case(name)),
-        Constant::EmptySequence => "Constant::EmptySequence".to_owned(),
-        Constant::EmptyDictionary => "Constant::EmptyRecord".to_owned(),
     }
 }

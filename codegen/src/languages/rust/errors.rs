@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::doc_comment;
+use crate::languages::plain::number;
 use crate::languages::stamp;
 use crate::model::{Api, ErrorKind, Type};
 
@@ -108,16 +109,10 @@ fn variant(error: &ErrorKind) -> String {
 
 fn field_type(ty: &Type) -> &'static str {
     match ty {
-        Type::Boolean => "bool",
-        Type::Long => "i32",
-        Type::UnsignedLong => "u32",
-        Type::LongLong => "i64",
-        Type::UnsignedLongLong => "u64",
-        Type::Double => "f64",
         // Errors are cloned often, and are no larger than others are returned.
         Type::Sequence(item) if **item == Type::UnsignedLong => "std::sync::Arc<Vec<u32>>",
-        // Every other value is shown in words.
-        _ => "String",
+        // What is no number is shown in words.
+        other => number(other).unwrap_or("String"),
     }
 }
 

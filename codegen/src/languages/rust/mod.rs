@@ -11,6 +11,7 @@ mod parameters;
 mod roles;
 mod signatures;
 mod surface;
+mod types;
 mod values;
 
 use askama::Template;
@@ -51,6 +52,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("calls", calls::calls(api).render()?);
     add("parameters", parameters::parameters(api).render()?);
     add("roles", roles::roles().render()?);
+    add("types", types::types().render()?);
     add("dispatch", dispatch::dispatch(api).render()?);
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);

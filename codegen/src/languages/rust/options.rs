@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::doc_comment;
+use crate::languages::plain::number;
 use crate::languages::stamp;
 use crate::model::{Api, Constant, Dictionary, Member, Role, Type};
 
@@ -129,19 +130,13 @@ fn field(member: &Member) -> Option<Field> {
 
 fn rust_type(ty: &Type) -> Option<String> {
     let name = match ty {
-        Type::Boolean => "bool",
-        Type::Long => "i32",
-        Type::UnsignedLong => "u32",
-        Type::LongLong => "i64",
-        Type::UnsignedLongLong => "u64",
-        Type::Double => "f64",
         Type::String => "String",
         Type::Bytes => "Vec<u8>",
         Type::Duration => "Duration",
         Type::ReduceOp => "ReduceOp",
         Type::Dictionary(name) => name,
         Type::Sequence(inner) => return Some(format!("Vec<{}>", rust_type(inner)?)),
-        _ => return None,
+        other => number(other)?,
     };
     Some(name.to_owned())
 }

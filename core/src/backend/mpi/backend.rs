@@ -18,7 +18,9 @@ use super::small::{self, COPIED};
 use super::world::{FAILED, World};
 use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
-use crate::backend::{Attempt, Backend, Call, Capabilities, IssuedOperation, SmallCall, Transfer};
+use crate::backend::{
+    Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, SmallCall, Transfer,
+};
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, WaitIntent};
@@ -222,12 +224,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
         Capabilities { highest_tag: self.world.max_tag, ..super::declared(self.debug_level) }
     }
 
-    fn collective(
-        &self,
-        mut call: Call,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn collective(&self, mut call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         self.check(call.name)?;
         let fingerprint = call.fingerprint(0);
         own(&mut call);
@@ -246,7 +243,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
                     sequence,
                     fingerprint,
                     since,
-                    deadline,
+                    deadline: options.deadline,
                     completion,
                 });
                 return Ok::<_, Error>((sequence, told));
@@ -255,14 +252,14 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
             // What is not begun has no number: the other ranks count as this one does.
             let sequence = group.status.next_collective(fingerprint);
-            let running = started.running(group, (name, sequence), deadline, completion);
+            let running = started.running(group, (name, sequence), options.deadline, completion);
             active.add(self.world, running, ended);
             Ok((sequence, told))
         })?;
         if self.compares_first() {
             queued_collective::attend(self.world, &self.group);
         }
-        Ok(self.issued(sequence, completion, waiting))
+        Ok(self.issued(sequence, completion, options.waiting))
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
@@ -274,12 +271,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
         small::attempt(self.world, &self.group, fingerprint, call, memory)
     }
 
-    fn send(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
         self.check("send")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, mut memory, finish, .. } = transfer;
@@ -297,22 +289,17 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
             let sequence = group.status.next_message();
             let running =
-                RunningOperation::new(group, ("send", sequence), requests, kept, deadline);
+                RunningOperation::new(group, ("send", sequence), requests, kept, options.deadline);
             let completion = Arc::new(Completion::new());
             let running =
                 RunningOperation { finish, completion: Some(completion.clone()), ..running };
             active.add(self.world, running, ended);
             Ok::<_, Error>((sequence, completion))
         })?;
-        Ok(self.issued(sequence, completion, waiting))
+        Ok(self.issued(sequence, completion, options.waiting))
     }
 
-    fn recv(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
+    fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
         self.check("recv")?;
         self.check_tag(transfer.tag)?;
         let Transfer { peer, tag, memory, finish, .. } = transfer;
@@ -327,14 +314,14 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 tag,
                 memory,
                 since: Instant::now(),
-                deadline,
+                deadline: options.deadline,
                 finish,
                 completion: completion.clone(),
             };
             active.add_receive(self.world, receive, ended);
             Ok::<_, Error>(sequence)
         })?;
-        Ok(self.issued(sequence, completion, waiting))
+        Ok(self.issued(sequence, completion, options.waiting))
     }
 
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {

@@ -17,11 +17,11 @@ use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
-    Backend, BackendOptions, Call, Capabilities, Direction, IssuedOperation, Mismatches,
-    Share as AnyShare, Transfer,
+    Backend, BackendOptions, Call, Capabilities, Direction, IssueOptions, IssuedOperation,
+    Mismatches, Share as AnyShare, SplitRequest, Transfer,
 };
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::completion::{Completion, Outcome};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
@@ -370,21 +370,15 @@ impl Backend for NcclBackend {
         Capabilities { mismatches, ..super::capabilities() }
     }
 
-    fn collective(
-        &self,
-        call: Call,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
-        let mut issued = self.together(vec![call], deadline, waiting)?;
+    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
+        let mut issued = self.together(vec![call], options)?;
         issued.pop().ok_or_else(unreachable_state)
     }
 
     fn together(
         &self,
         mut calls: Vec<Call>,
-        deadline: Instant,
-        _: WaitIntent,
+        options: IssueOptions,
     ) -> Result<Vec<IssuedOperation>> {
         let Some(first) = calls.first() else { return Ok(Vec::new()) };
         self.check(first.name)?;
@@ -395,7 +389,7 @@ impl Backend for NcclBackend {
         let regions = calls.iter().flat_map(|call| call.input.iter().chain(&call.output));
         let devices: Vec<OnDevice> = regions.filter_map(Region::device).collect();
         let watch = AbortWatch::new(&self.group.status);
-        let limit = WaitLimit { until: deadline, watch: &watch };
+        let limit = WaitLimit { until: options.deadline, watch: &watch };
         let issuing = self.lock();
         let issued = self.prepare(name, &devices, limit).and_then(|ready| {
             let items = calls.iter_mut().map(|call| self.item(call)).collect();
@@ -407,31 +401,20 @@ impl Backend for NcclBackend {
         self.outcome(name, issued, limit)
     }
 
-    fn send(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
-        let mut issued = self.messages(vec![(Direction::Send, transfer)], deadline, waiting)?;
+    fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
+        let mut issued = self.messages(vec![(Direction::Send, transfer)], options)?;
         issued.pop().ok_or_else(unreachable_state)
     }
 
-    fn recv(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        waiting: WaitIntent,
-    ) -> Result<IssuedOperation> {
-        let mut issued = self.messages(vec![(Direction::Receive, transfer)], deadline, waiting)?;
+    fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
+        let mut issued = self.messages(vec![(Direction::Receive, transfer)], options)?;
         issued.pop().ok_or_else(unreachable_state)
     }
 
     fn messages(
         &self,
         messages: Vec<(Direction, Transfer)>,
-        deadline: Instant,
-        _: WaitIntent,
+        options: IssueOptions,
     ) -> Result<Vec<IssuedOperation>> {
         let peers = messages.iter().map(|(direction, it)| self.message(*direction, it));
         let peers = peers.collect::<Result<Vec<u32>>>()?;
@@ -440,7 +423,7 @@ impl Backend for NcclBackend {
         let devices = messages.iter().filter_map(|(_, transfer)| transfer.memory.device());
         let devices: Vec<OnDevice> = devices.collect();
         let watch = AbortWatch::new(&self.group.status);
-        let limit = WaitLimit { until: deadline, watch: &watch };
+        let limit = WaitLimit { until: options.deadline, watch: &watch };
         let mut parts = Vec::with_capacity(messages.len());
         for ((direction, transfer), peer) in messages.iter().zip(peers) {
             parts.push((*direction, transfer.memory.clone(), peer));
@@ -476,13 +459,8 @@ impl Backend for NcclBackend {
         }
     }
 
-    fn split_off(
-        &self,
-        color: Option<u32>,
-        key: u32,
-        options: Option<&BackendOptions>,
-        until: Instant,
-    ) -> Result<Option<AnyShare>> {
+    fn split_off(&self, request: SplitRequest<'_>, until: Instant) -> Result<Option<AnyShare>> {
+        let SplitRequest { color, key, options } = request;
         self.check("split_group")?;
         let Some(communicator) = self.group.communicator.get() else { return Ok(None) };
         let watch = AbortWatch::new(&self.group.status);

@@ -288,63 +288,35 @@ impl Calls {
 }
 
 impl One {
-    fn call(self, functions: &Functions, comm: Comm, stream: *mut c_void) -> c_int {
-        let pointer = |address: usize| address as *mut c_void;
+    fn call(self, nccl: &Functions, comm: Comm, stream: *mut c_void) -> c_int {
+        let at = |address: usize| address as *mut c_void;
+        let rank = |rank: u32| rank as c_int;
         // SAFETY: so many elements lie at the addresses, which are kept until the stream has done
         // with them; communicator and stream are of one device.
         unsafe {
             match self {
-                One::AllReduce { from, into, count, nccl_type, op } => (functions.all_reduce)(
-                    pointer(from),
-                    pointer(into),
-                    count,
-                    nccl_type,
-                    op,
-                    comm,
-                    stream,
-                ),
-                One::Reduce { from, into, count, nccl_type, op, root } => (functions.reduce)(
-                    pointer(from),
-                    pointer(into),
-                    count,
-                    nccl_type,
-                    op,
-                    root as c_int,
-                    comm,
-                    stream,
-                ),
-                One::ReduceScatter { from, into, count, nccl_type, op } => (functions
-                    .reduce_scatter)(
-                    pointer(from),
-                    pointer(into),
-                    count,
-                    nccl_type,
-                    op,
-                    comm,
-                    stream,
-                ),
-                One::Broadcast { from, into, bytes, root } => (functions.broadcast)(
-                    pointer(from),
-                    pointer(into),
-                    bytes,
-                    types::U8,
-                    root as c_int,
-                    comm,
-                    stream,
-                ),
-                One::AllGather { from, into, bytes } => (functions.all_gather)(
-                    pointer(from),
-                    pointer(into),
-                    bytes,
-                    types::U8,
-                    comm,
-                    stream,
-                ),
+                One::AllReduce { from, into, count, nccl_type, op } => {
+                    (nccl.all_reduce)(at(from), at(into), count, nccl_type, op, comm, stream)
+                }
+                One::Reduce { from, into, count, nccl_type, op, root } => {
+                    let root = rank(root);
+                    (nccl.reduce)(at(from), at(into), count, nccl_type, op, root, comm, stream)
+                }
+                One::ReduceScatter { from, into, count, nccl_type, op } => {
+                    (nccl.reduce_scatter)(at(from), at(into), count, nccl_type, op, comm, stream)
+                }
+                One::Broadcast { from, into, bytes, root } => {
+                    let root = rank(root);
+                    (nccl.broadcast)(at(from), at(into), bytes, types::U8, root, comm, stream)
+                }
+                One::AllGather { from, into, bytes } => {
+                    (nccl.all_gather)(at(from), at(into), bytes, types::U8, comm, stream)
+                }
                 One::Send { from, bytes, peer } => {
-                    (functions.send)(pointer(from), bytes, types::U8, peer as c_int, comm, stream)
+                    (nccl.send)(at(from), bytes, types::U8, rank(peer), comm, stream)
                 }
                 One::Recv { into, bytes, peer } => {
-                    (functions.recv)(pointer(into), bytes, types::U8, peer as c_int, comm, stream)
+                    (nccl.recv)(at(into), bytes, types::U8, rank(peer), comm, stream)
                 }
             }
         }

@@ -81,13 +81,8 @@ mod here {
         }
         let group = call.group(scatter_object_list::GROUP)?;
         only_cbor(&mut call, scatter_object_list::CODEC)?;
-        let root = root_of(
-            &mut call,
-            &group,
-            "src",
-            scatter_object_list::SRC,
-            scatter_object_list::GROUP_SRC,
-        )?;
+        let (global, in_group) = (scatter_object_list::SRC, scatter_object_list::GROUP_SRC);
+        let root = root_of(&mut call, &group, "src", global, in_group)?;
         let output = match call.value(scatter_object_list::SCATTER_OBJECT_OUTPUT_LIST) {
             Value::Int(places) if *places > 0 => Ok(()),
             _ => Err(invalid("Expected argument scatter_object_output_list to be non-empty")),

@@ -1,7 +1,7 @@
 //! Where the elements of a tensor lie in a language's memory, and copies between that and
 //! contiguous memory, a few at a time. Knows nothing of tensors' types.
 
-use crate::tensor::{Runs, overlaps_itself, runs_of};
+use crate::tensor::{Runs, StridedLayout, runs_of};
 
 /// Where the elements lie, by their numbers in C order.
 #[derive(Debug, PartialEq)]
@@ -100,7 +100,8 @@ impl Layout {
     pub(super) fn overlaps_itself(&self) -> bool {
         let Some(strides) = &self.strides else { return false };
         let (first, last) = self.extent();
-        overlaps_itself(&self.shape, strides, self.origin - first, last - first)
+        let used = StridedLayout { shape: &self.shape, strides, origin: self.origin - first };
+        used.overlaps_itself(last - first)
     }
 
     /// Calls `copy` with pieces of the memory that lie one after the other in C order, from the

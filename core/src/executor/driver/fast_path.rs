@@ -9,11 +9,10 @@ use std::thread;
 use super::{DeferredCompletions, Driver};
 use crate::completion::WaitIntent;
 use crate::executor::{
-    Envelope, Executor, Progress, SmallAttempt, SmallCollective, SpinBudget, SpinPolicy,
+    Envelope, Executor, Progress, SmallAttempt, SmallOperation, SpinBudget, SpinPolicy,
 };
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
-use crate::wire::frame::Fingerprint;
 
 /// How often the fast path looks whether the others have shown what a small collective needs,
 /// before anybody else may have the executor: a few microseconds.
@@ -31,9 +30,7 @@ impl Driver {
     /// the other result, as with [`Driver::submit`].
     pub fn try_small(
         &self,
-        sequence: u64,
-        fingerprint: &Fingerprint,
-        small: &SmallCollective,
+        operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         waiting: WaitIntent,
     ) -> (SmallAttempt, DeferredCompletions<'_>) {
@@ -46,8 +43,8 @@ impl Driver {
             return (SmallAttempt::Declined, deferred_completions);
         };
         self.activity.fetch_add(1, Ordering::Relaxed);
-        let attempt = executor.try_small(sequence, fingerprint, small, memory, spin);
-        if !sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
+        let attempt = executor.try_small(operation, memory, spin);
+        if !operation.sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
             return (attempt, deferred_completions);
         }
         // Others have to be woken; or a loop of small operations keeps frames waiting.

@@ -10,7 +10,9 @@ use super::schedules::ring_allreduce;
 use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::completion::{Completion, WaitIntent};
-use crate::executor::{Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SpinPolicy};
+use crate::executor::{
+    Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SmallOperation, SpinPolicy,
+};
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
@@ -335,10 +337,10 @@ pub(super) fn take_turn(
 ) -> Result<Vec<i32>> {
     if call.fits {
         let (given, mut taken) = call.flat();
-        let small = call.small.unwrap();
+        let (fingerprint, small) = (call.fingerprint, call.small.unwrap());
+        let operation = SmallOperation { sequence, fingerprint, small };
         let mut flat = lend(&given, &mut taken);
-        let (attempt, deferred) =
-            driver.try_small(sequence, &call.fingerprint, &small, &mut flat, waiting);
+        let (attempt, deferred) = driver.try_small(&operation, &mut flat, waiting);
         drop(deferred);
         if attempt == SmallAttempt::Done {
             return Ok(values(&Region::from_vec(taken)));

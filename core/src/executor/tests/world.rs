@@ -181,13 +181,8 @@ impl World {
         let sequence = self.issued[rank as usize] + 1;
         let mut memory = lend(&given, &mut taken);
         let executor = self.executor(rank);
-        let attempt = executor.try_small(
-            sequence,
-            &fingerprint,
-            &small,
-            &mut memory,
-            executor::SpinBudget::NONE,
-        );
+        let operation = executor::SmallOperation { sequence, fingerprint, small };
+        let attempt = executor.try_small(&operation, &mut memory, executor::SpinBudget::NONE);
         self.issued[rank as usize] += u64::from(attempt == executor::SmallAttempt::Done);
         call.shown = attempt == executor::SmallAttempt::Shown;
         attempt

@@ -6,15 +6,11 @@ pub(crate) mod membership;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::table::parse_number;
-use super::{
-    DEFAULT_TIMEOUT, Deadline, Store, count_to_barrier, equal_lengths, expired, from_millis,
-    to_millis,
-};
+use super::{DEFAULT_TIMEOUT, Deadline, Store, TimeoutSetting, equal_lengths, expired};
 use crate::{Error, Result};
 use log::{Access, CLOSED_STORES, LockedLog, Log, OPEN_STORES};
 
@@ -28,7 +24,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct FileStore {
     shared: Arc<SharedState>,
-    timeout_ms: AtomicU64,
+    timeout: TimeoutSetting,
 }
 
 #[derive(Debug)]
@@ -89,8 +85,7 @@ impl FileStore {
             rank,
             process: crate::clock::process_id(),
         };
-        let timeout_ms = AtomicU64::new(to_millis(timeout));
-        Ok(Self { shared: Arc::new(shared), timeout_ms })
+        Ok(Self { shared: Arc::new(shared), timeout: TimeoutSetting::new(timeout) })
     }
 
     fn with<T>(
@@ -277,20 +272,12 @@ impl Store for FileStore {
         self.with(Access::Read, |locked| Ok(locked.log.table.queue_len(key.as_bytes()) as i64))
     }
 
-    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
-        count_to_barrier(self, key, world_size, timeout)
-    }
-
-    fn has_extended_api(&self) -> bool {
-        true
-    }
-
     fn timeout(&self) -> Duration {
-        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+        self.timeout.get()
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+        self.timeout.set(timeout);
     }
 
     fn share(&self) -> Option<Arc<dyn Store>> {
@@ -299,9 +286,6 @@ impl Store for FileStore {
 
     /// Another handle with a timeout of its own; the file is closed with the last one.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(Self {
-            shared: self.shared.clone(),
-            timeout_ms: AtomicU64::new(to_millis(self.timeout())),
-        }))
+        Ok(Arc::new(Self { shared: self.shared.clone(), timeout: self.timeout.clone() }))
     }
 }

@@ -5,7 +5,7 @@
 //! that need them, because older servers close the connection on them.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
-use crate::store::{Deadline, expired, from_millis, to_millis};
+use crate::store::{Deadline, TimeoutSetting, expired};
 use crate::{Error, Result};
 
 /// How long one attempt to come back to a server may take.
@@ -38,7 +38,7 @@ pub(super) struct Client {
     local_address: Option<IpAddr>,
     /// For one thread at a time.
     state: TimedMutex<State>,
-    timeout_ms: AtomicU64,
+    timeout: TimeoutSetting,
     /// Whether WAIT and GET may travel together. PyTorch's legacy server closes the connection on
     /// a GET whose key is missing; that is noticed, and such a server gets them one by one.
     pipelines: AtomicBool,
@@ -102,7 +102,7 @@ impl Client {
             port,
             local_address: connection.local_address(),
             state: TimedMutex::new(State::Open(connection)),
-            timeout_ms: AtomicU64::new(to_millis(timeout)),
+            timeout: TimeoutSetting::new(timeout),
             pipelines: AtomicBool::new(true),
             members: Mutex::default(),
         })
@@ -119,11 +119,11 @@ impl Client {
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+        self.timeout.get()
     }
 
     pub(super) fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+        self.timeout.set(timeout);
     }
 
     /// Counts this client at the server; the count.

@@ -24,6 +24,7 @@ use socket2::SockRef;
 
 use super::deadline::WaitError;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
+use crate::setters::setters;
 use crate::wire::origin::AllowedOrigins;
 use crate::{Error, Result};
 use client::Client;
@@ -89,59 +90,24 @@ impl TcpStoreOptions {
         }
     }
 
-    /// Sets [`TcpStoreOptions::world_size`].
-    pub fn world_size(mut self, world_size: impl Into<Option<u32>>) -> Self {
-        self.world_size = world_size.into();
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::is_master`].
-    pub fn is_master(mut self, is_master: bool) -> Self {
-        self.is_master = is_master;
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::timeout`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::wait_for_workers`].
-    pub fn wait_for_workers(mut self, wait_for_workers: bool) -> Self {
-        self.wait_for_workers = wait_for_workers;
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::multi_tenant`].
-    pub fn multi_tenant(mut self, multi_tenant: bool) -> Self {
-        self.multi_tenant = multi_tenant;
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::listener`].
-    pub fn listener(mut self, listener: TcpListener) -> Self {
-        self.listener = Some(listener);
-        self
-    }
-
-    /// Sets [`TcpStoreOptions::allowed_origins`].
-    pub fn allowed_origins(mut self, origins: AllowedOrigins) -> Self {
-        self.allowed_origins = Some(origins);
-        self
-    }
-
     /// Sets [`TcpStoreOptions::tls`].
     #[cfg(feature = "tls")]
     pub fn tls(mut self, certificates: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.tls = Some((certificates.into(), key.into()));
         self
     }
+}
 
-    /// Sets [`TcpStoreOptions::use_libuv`].
-    pub fn use_libuv(mut self, use_libuv: bool) -> Self {
-        self.use_libuv = use_libuv;
-        self
+setters! {
+    TcpStoreOptions {
+        world_size: impl Into<Option<u32>> => world_size.into(),
+        is_master: bool => is_master,
+        timeout: Duration => timeout,
+        wait_for_workers: bool => wait_for_workers,
+        multi_tenant: bool => multi_tenant,
+        listener: TcpListener => Some(listener),
+        allowed_origins: AllowedOrigins => Some(allowed_origins),
+        use_libuv: bool => use_libuv,
     }
 }
 
@@ -366,10 +332,6 @@ impl Store for TcpStore {
         // The way to a server of one's own leads nowhere; others come to the address they know.
         let own = self.server.as_ref().and_then(|_| interface_toward(&self.host));
         own.or_else(|| self.client.local_address())
-    }
-
-    fn has_extended_api(&self) -> bool {
-        true
     }
 
     fn timeout(&self) -> Duration {

@@ -3,7 +3,6 @@
 #[cfg(feature = "websocket")]
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::client::{Client, PacketMover};
@@ -14,9 +13,7 @@ use crate::Error;
 use crate::Result;
 #[cfg(target_family = "wasm")]
 use crate::store::{Deadline, WaitError};
-use crate::store::{
-    Store, StoreReply, StoreRequest, WebSocketStoreOptions, from_millis, to_millis,
-};
+use crate::store::{Store, StoreReply, StoreRequest, TimeoutSetting, WebSocketStoreOptions};
 
 /// A store that is reached over a WebSocket: any store's server of polyrank, from browsers too.
 ///
@@ -28,7 +25,7 @@ use crate::store::{
 pub struct WebSocketStore {
     client: Client,
     url: String,
-    timeout_ms: AtomicU64,
+    timeout: TimeoutSetting,
     reconnect_grace: Option<Duration>,
     /// Whoever moves the client's packets, as long as a store needs it.
     mover: Arc<dyn PacketMover>,
@@ -48,9 +45,9 @@ impl WebSocketStore {
         options: WebSocketStoreOptions,
         mover: Arc<dyn PacketMover>,
     ) -> Self {
-        let timeout_ms = AtomicU64::new(to_millis(options.timeout));
+        let timeout = TimeoutSetting::new(options.timeout);
         let reconnect_grace = options.reconnect_grace;
-        Self { client, url: url.into(), timeout_ms, reconnect_grace, mover }
+        Self { client, url: url.into(), timeout, reconnect_grace, mover }
     }
 
     /// The address of the store.
@@ -153,16 +150,12 @@ impl Store for WebSocketStore {
         self.ask(StoreRequest::Barrier { key, world_size, timeout })?.done()
     }
 
-    fn has_extended_api(&self) -> bool {
-        true
-    }
-
     fn timeout(&self) -> Duration {
-        from_millis(self.timeout_ms.load(Ordering::Relaxed))
+        self.timeout.get()
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(to_millis(timeout), Ordering::Relaxed);
+        self.timeout.set(timeout);
     }
 
     #[cfg(feature = "websocket")]

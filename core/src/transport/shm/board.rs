@@ -282,15 +282,7 @@ mod tests {
 
     use super::*;
 
-    const PRINT: Fingerprint = Fingerprint {
-        collective: 1,
-        dtype: 2,
-        reduce_op: 3,
-        algorithm: 4,
-        root: 0x0506_0708,
-        elements: 0x090a_0b0c_0d0e_0f10,
-        detail: u64::MAX,
-    };
+    const PRINT: Fingerprint = Fingerprint::EXAMPLE;
 
     #[test]
     fn what_one_shows_all_read() {

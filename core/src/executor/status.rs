@@ -1,0 +1,34 @@
+//! What is asked of a group's executor without moving anything, by whatever driver moves it.
+//! Knows nothing of who makes progress.
+
+use super::{Driver, StallReport};
+use crate::clock::Instant;
+use crate::transport::Rank;
+use crate::wire::frame::Fingerprint;
+
+impl Driver {
+    /// Whether a rank has left the group.
+    pub fn has_departed(&self) -> bool {
+        self.lock().has_departed()
+    }
+
+    /// Whether the group failed or was left, so that nothing can be started any more.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken().is_some()
+    }
+
+    /// The oldest operation in flight, and how long it has not moved.
+    pub fn stalled(&self) -> Option<StallReport> {
+        self.lock().stalled(Instant::now())
+    }
+
+    /// Numbers and fingerprints of the operations in flight, and of those that ended last.
+    pub fn history(&self) -> Vec<(u64, Fingerprint)> {
+        self.lock().history()
+    }
+
+    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
+        self.lock().note_elsewhere(sequence, ranks);
+    }
+}
