@@ -4,7 +4,7 @@
 /** What `polyrank.node` gives. */
 let addon;
 
-/** `given`, the addon, with `prepare`, `prepareTogether` and `resolve` giving objects. */
+/** `given`, the addon, with objects for its operations and calls, as `interface Native` has them. */
 export function withWorks(given) {
   addon = given;
   return {
@@ -21,7 +21,11 @@ export function withWorks(given) {
       const outcome = addon.runShort(group, method, array, reduceOp, timeoutMs);
       return typeof outcome === "object" && outcome !== null ? new NativeWork(outcome) : outcome;
     },
-    resolve: (...call) => new NativeCall(addon.resolve(...call)),
+    invoke: (...call) => addon.invoke(call),
+    invokeAsync(self, method, args, keywords, cancel) {
+      return addon.invokeAsync([self, method, args, keywords], cancel);
+    },
+    resolve: (...call) => new NativeCall(addon.resolve(call)),
   };
 }
 

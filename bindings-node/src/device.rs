@@ -10,7 +10,7 @@ use polyrank::calls::Answer;
 use polyrank::tensor::{OnDevice, cuda};
 use polyrank::{Error, Region};
 
-use crate::convert::{Deferred, Js, View, memory_at, raise};
+use crate::convert::{Deferred, Js, View, invalid, memory_at, raise};
 use crate::memory::NativeMemory;
 use crate::realm::{Event, realm};
 use crate::threads;
@@ -119,8 +119,4 @@ fn handle(env: Env, number: &BigInt) -> Result<usize> {
     let (is_negative, value, is_exact) = number.get_u64();
     let handle = if is_exact && !is_negative { usize::try_from(value).ok() } else { None };
     handle.ok_or_else(|| invalid(env, "an address or a stream is a BigInt of 64 bits"))
-}
-
-fn invalid(env: Env, message: &str) -> napi::Error {
-    raise(env, &Error::InvalidArgument { message: message.to_owned() })
 }

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
 use napi_derive::napi;
-use polyrank::{Error, Region};
+use polyrank::Region;
 
-use crate::convert::{Js, OwnedMemory, Reference, Weight, raise, view_of};
+use crate::convert::{Js, OwnedMemory, Reference, Weight, invalid, view_of};
 use crate::threads;
 
 /// Memory that operations use in place.
@@ -56,8 +56,7 @@ impl NativeMemory {
         }
         let region = self.region();
         if region.device().is_some() {
-            let message = "memory of a device is not the host's to look at".to_owned();
-            return Err(raise(env, &Error::InvalidArgument { message }));
+            return Err(invalid(env, "memory of a device is not the host's to look at"));
         }
         let made = view_of(env, &region)?;
         *view = Some(Reference::new(made)?);
@@ -72,11 +71,8 @@ impl NativeMemory {
         const MAX_BYTES: f64 = (1_u64 << 53) as f64;
         let is_number = bytes.fract() == 0.0 && (0.0..MAX_BYTES).contains(&bytes);
         let region = if is_number { Region::for_elements(bytes as usize) } else { None };
-        let region = region.ok_or_else(|| {
-            let message = format!("not enough memory for {bytes} bytes");
-            raise(env, &Error::InvalidArgument { message })
-        })?;
-        Ok(NativeMemory::of(region))
+        let lack = || invalid(env, &format!("not enough memory for {bytes} bytes"));
+        Ok(NativeMemory::of(region.ok_or_else(lack)?))
     }
 
     /// Memory that is there.

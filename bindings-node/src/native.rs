@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 use napi::bindgen_prelude::{ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::staged::{StagedOperation, Tensors};
-use polyrank::calls::{self, CallArguments, Entry, Invocation, Object, read_tensors};
+use polyrank::calls::staged::StagedOperation;
+use polyrank::calls::{self, Entry, Invocation, OperationArguments, ScriptValue};
 
-use crate::convert::{Deferred, Js, raise, to_js};
+use crate::convert::{Deferred, Js, invalid, raise, to_js};
 use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
@@ -64,15 +64,12 @@ pub fn prepare<'env>(
     infos: Unknown<'_>,
     start_within: f64,
 ) -> Result<Unknown<'env>> {
-    let fail = |error: polyrank::Error| raise(env, &error);
-    let entry = entry(method)?;
-    let this = this(env, group)?;
-    let arrays = Js::of(tensors);
-    let tensors = read_tensors(&arrays, &Js::of(infos))?;
-    let CallArguments { arguments, objects } =
-        CallArguments::read(&Js::of(args), &Js::of(keywords), &tensors)?;
-    let staged = StagedOperation::prepare(entry, this.as_ref(), arguments, &objects, tensors);
-    let work = NativeWork::new(env, staged.map_err(fail)?, arrays, start_within)?;
+    let [positional, keywords, arrays, infos] = [args, keywords, tensors, infos].map(Js::of);
+    let this = group.map(|group| group.object()).transpose();
+    let this = this.map_err(|error| raise(env, &error))?;
+    let arguments = OperationArguments { positional, keywords, arrays, infos };
+    let staged = arguments.prepare(entry(Js::of(method))?, this.as_ref())?;
+    let work = NativeWork::new(env, staged, arrays, start_within)?;
     Ok(Js::carrying(env, work)?.into_unknown())
 }
 
@@ -84,35 +81,25 @@ pub fn prepare_together<'env>(
     calls: Unknown<'_>,
     start_within: f64,
 ) -> Result<Unknown<'env>> {
-    let fail = |error: polyrank::Error| raise(env, &error);
     let calls = Js::of(calls);
     let mut messages = Vec::new();
     for index in 0..calls.len()? {
         let call = calls.at(index)?;
-        let [method, args, keywords, tensors, infos] = [0, 1, 2, 3, 4].map(|at| call.at(at));
-        let tensors = read_tensors(&tensors?, &infos?)?;
-        let CallArguments { arguments, objects } =
-            CallArguments::read(&args?, &keywords?, &tensors)?;
-        let entry = entry(method?.into_unknown())?;
-        let staged = StagedOperation::prepare(entry, None, arguments, &objects, tensors);
-        messages.push(staged.map_err(fail)?);
+        let [method, positional, keywords, arrays, infos] = [0, 1, 2, 3, 4].map(|at| call.at(at));
+        let (positional, keywords, arrays, infos) = (positional?, keywords?, arrays?, infos?);
+        let arguments = OperationArguments { positional, keywords, arrays, infos };
+        messages.push(arguments.prepare(entry(method?)?, None)?);
     }
-    let staged = StagedOperation::together(messages).map_err(fail)?;
+    let staged = StagedOperation::together(messages).map_err(|error| raise(env, &error))?;
     let work = NativeWork::new(env, staged, Js::array(env)?, start_within)?;
     Ok(Js::carrying(env, work)?.into_unknown())
 }
 
-/// A call that does not wait.
+/// A call that does not wait. As for the other functions that begin or make one, `call` is the list
+/// of what it is made on, or null, of its method, and of its arguments by position and by name.
 #[napi]
-pub fn invoke<'env>(
-    env: Env,
-    this: Option<ClassInstance<'_, NativeObject>>,
-    method: Unknown<'_>,
-    args: Unknown<'_>,
-    keywords: Unknown<'_>,
-) -> Result<Unknown<'env>> {
-    let call = invocation(env, this, method, args, keywords)?;
-    let answer = call.run().map_err(|error| raise(env, &error))?;
+pub fn invoke<'env>(env: Env, call: Unknown<'_>) -> Result<Unknown<'env>> {
+    let answer = invocation(call)?.run().map_err(|error| raise(env, &error))?;
     Ok(to_js(env, answer)?.into_unknown())
 }
 
@@ -121,26 +108,17 @@ pub fn invoke<'env>(
 #[napi]
 pub fn invoke_async<'env>(
     env: Env,
-    this: Option<ClassInstance<'_, NativeObject>>,
-    method: Unknown<'_>,
-    args: Unknown<'_>,
-    keywords: Unknown<'_>,
+    call: Unknown<'_>,
     cancel: Option<u32>,
 ) -> Result<Unknown<'env>> {
-    begin(env, invocation(env, this, method, args, keywords)?, cancel)
+    begin(env, invocation(call)?, cancel)
 }
 
 /// As [`invoke_async`], without beginning: for `call_groups` and `call_begin`.
 #[napi]
-pub fn resolve<'env>(
-    env: Env,
-    this: Option<ClassInstance<'_, NativeObject>>,
-    method: Unknown<'_>,
-    args: Unknown<'_>,
-    keywords: Unknown<'_>,
-) -> Result<Unknown<'env>> {
-    let call = invocation(env, this, method, args, keywords)?;
-    Ok(Js::carrying(env, PendingInvocation(Cell::new(Some(call))))?.into_unknown())
+pub fn resolve<'env>(env: Env, call: Unknown<'_>) -> Result<Unknown<'env>> {
+    let pending = PendingInvocation(Cell::new(Some(invocation(call)?)));
+    Ok(Js::carrying(env, pending)?.into_unknown())
 }
 
 /// Numbers of the groups in whose order of calls a call stands.
@@ -167,10 +145,7 @@ pub fn call_abort_groups(call: Unknown<'_>) -> Result<()> {
 #[napi]
 pub fn call_begin<'env>(env: Env, call: Unknown<'_>, cancel: Option<u32>) -> Result<Unknown<'env>> {
     let PendingInvocation(call) = Js::of(call).carried()?;
-    let call = call.take().ok_or_else(|| {
-        let message = "a call begins once".to_owned();
-        raise(env, &polyrank::Error::InvalidArgument { message })
-    })?;
+    let call = call.take().ok_or_else(|| invalid(env, "a call begins once"))?;
     begin(env, call, cancel)
 }
 
@@ -226,25 +201,14 @@ pub fn on_completed(env: Env, callback: Unknown<'_>) -> Result<()> {
     realm(env)?.listen(Js::of(callback))
 }
 
-fn invocation(
-    env: Env,
-    this: Option<ClassInstance<'_, NativeObject>>,
-    method: Unknown<'_>,
-    args: Unknown<'_>,
-    keywords: Unknown<'_>,
-) -> Result<Invocation> {
-    let entry = entry(method)?;
-    let this = self::this(env, this)?;
-    let CallArguments { arguments, objects } =
-        CallArguments::read(&Js::of(args), &Js::of(keywords), &Tensors::default())?;
-    Invocation::new(entry, this, arguments, objects).map_err(|error| raise(env, &error))
+fn invocation(call: Unknown<'_>) -> Result<Invocation> {
+    let call = Js::of(call);
+    let [this, method, positional, keywords] = [0, 1, 2, 3].map(|at| call.at(at));
+    let this = this?;
+    let this = if this.is_nothing()? { None } else { Some(this.object()?) };
+    Invocation::read(entry(method?)?, this, &positional?, &keywords?)
 }
 
-fn entry(method: Unknown<'_>) -> Result<&'static Entry> {
-    let method = Js::of(method);
+fn entry(method: Js<'_>) -> Result<&'static Entry> {
     calls::entry(&method.text()?).map_err(|error| raise(method.env(), &error))
-}
-
-fn this(env: Env, this: Option<ClassInstance<'_, NativeObject>>) -> Result<Option<Object>> {
-    this.map(|this| this.object()).transpose().map_err(|error| raise(env, &error))
 }

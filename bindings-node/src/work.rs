@@ -175,10 +175,7 @@ impl NativeWork {
     ) -> Result<NativeWork> {
         let bytes = staged.bytes_in();
         let starts = !staged.is_issued() && bytes as f64 <= start_within;
-        let id = realm(env)?.next_id();
-        let staged = RefCell::new(staged);
-        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
-        let work = NativeWork { id, staged, is_done, is_attended, is_over, is_refused };
+        let work = NativeWork::of(env, staged)?;
         if !starts {
             return Ok(work);
         }
@@ -197,13 +194,17 @@ impl NativeWork {
         view: &View<'_>,
         start: Instant,
     ) -> Result<NativeWork> {
-        let id = realm(env)?.next_id();
-        let staged = RefCell::new(staged);
-        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
-        let work = NativeWork { id, staged, is_done, is_attended, is_over, is_refused };
+        let work = NativeWork::of(env, staged)?;
         work.see_to(env, start, false)?;
         work.finish_small(std::slice::from_ref(view));
         Ok(work)
+    }
+
+    fn of(env: Env, staged: StagedOperation) -> Result<NativeWork> {
+        let id = realm(env)?.next_id();
+        let staged = RefCell::new(staged);
+        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
+        Ok(NativeWork { id, staged, is_done, is_attended, is_over, is_refused })
     }
 
     /// The sequence number of an operation that went well and is over.

@@ -9,9 +9,11 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
+use crate::awaiting::awaitable;
 use crate::convert::current_streams;
 pub(crate) use crate::current::CurrentProcessGroup;
-use crate::future::{Source, awaitable};
+pub(crate) use crate::future::Future;
+use crate::waiting::wait_on;
 
 /// A group of processes (ranks) that communicate by collective operations.
 ///
@@ -34,12 +36,18 @@ pub(crate) struct NonGroupMember;
 #[pyclass(frozen, weakref, module = "polyrank")]
 pub(crate) struct Work {
     pub(crate) inner: polyrank::Work,
-    /// The objects that hold the result, in one flat list.
-    outputs: Vec<Py<PyAny>>,
-    /// The type of what is only read, where that is a tensor on a device: outputs tell their own.
-    read: Option<Py<PyType>>,
+    objects: TensorObjects,
     /// The limit of the operation.
     pub(crate) timeout: Duration,
+}
+
+/// What an operation has to do with Python's objects of its tensors.
+#[derive(Default)]
+pub(crate) struct TensorObjects {
+    /// Those that hold the result, in one flat list.
+    pub(crate) outputs: Vec<Py<PyAny>>,
+    /// The type of what is only read, where that is a tensor on a device: outputs tell their own.
+    pub(crate) read: Option<Py<PyType>>,
 }
 
 /// An operation on one tensor that is started again and again.
@@ -53,12 +61,6 @@ pub(crate) struct PreparedOperation {
     pub(crate) tensor: Py<PyAny>,
     /// The limit of each start.
     pub(crate) timeout: Option<Duration>,
-}
-
-/// A value that is there when an operation is complete.
-#[pyclass(frozen, module = "polyrank")]
-pub(crate) struct Future {
-    pub(crate) source: Source,
 }
 
 /// A key-value store that ranks share. Keys are strings, values are bytes.
@@ -146,25 +148,26 @@ fn unexpected(answer: &Answer) -> PyErr {
 }
 
 impl Work {
-    /// A handle on `inner`, whose results are in the memory of `outputs`.
-    pub(crate) fn new(inner: polyrank::Work, outputs: Vec<Py<PyAny>>, timeout: Duration) -> Work {
-        Work { inner, outputs, read: None, timeout }
+    /// A handle on `inner`.
+    pub(crate) fn new(inner: polyrank::Work, objects: TensorObjects, timeout: Duration) -> Work {
+        Work { inner, objects, timeout }
     }
 
-    /// This handle, on what only reads a device's tensor of this type.
-    pub(crate) fn reading(self, read: Option<Py<PyType>>) -> Work {
-        Work { read, ..self }
+    /// Waits for the operation, as [`wait_on`] does. Of devices, the streams are ordered that are
+    /// current now, which need not be those of the call.
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        wait_on(py, &self.inner, timeout, &self.current_streams(py)?)
     }
 
     /// The streams that are current now in the libraries of tensors on devices.
-    pub(crate) fn current_streams(&self, py: Python<'_>) -> PyResult<Vec<OnDevice>> {
+    fn current_streams(&self, py: Python<'_>) -> PyResult<Vec<OnDevice>> {
         let mut indices: Vec<u32> = self.inner.devices().iter().map(|it| it.index).collect();
         if indices.is_empty() {
             return Ok(Vec::new());
         }
         indices.dedup();
-        let outputs = self.outputs.iter().map(|object| object.bind(py).get_type());
-        let read = self.read.iter().map(|class| class.bind(py).clone());
+        let outputs = self.objects.outputs.iter().map(|object| object.bind(py).get_type());
+        let read = self.objects.read.iter().map(|class| class.bind(py).clone());
         current_streams(outputs.chain(read), &indices)
     }
 
@@ -175,7 +178,7 @@ impl Work {
 
     /// The objects that hold the result.
     pub(crate) fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, &self.outputs)
+        PyList::new(py, &self.objects.outputs)
     }
 }
 
@@ -203,15 +206,6 @@ impl Store {
 impl PreparedOperation {
     fn __repr__(&self) -> String {
         format!("<{:?}>", self.inner)
-    }
-}
-
-#[pymethods]
-impl Future {
-    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let future = slf.clone().unbind();
-        let work = slf.get().source.work().get();
-        awaitable(slf.py(), &work.inner, move |py| future.get().source.wait(py))
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::cell::RefCell;
 
-use polyrank::{Error, distributed};
+use polyrank::distributed;
 use pyo3::prelude::*;
 
 use crate::classes::{ProcessGroup, Work};
-use crate::convert::raise;
+use crate::convert::{CoreResult, invalid};
 
 struct Batch {
     /// The identity of its group.
@@ -46,15 +46,17 @@ pub(crate) fn add(group: &polyrank::ProcessGroup, work: &Bound<'_, Work>) {
 pub(crate) fn begin(py: Python<'_>, group: Option<&Bound<'_, ProcessGroup>>) -> PyResult<()> {
     let group = match group {
         Some(group) => group.get().inner.clone(),
-        None => distributed::default_group().map_err(|error| raise(py, &error))?,
+        None => distributed::default_group().or_raise(py)?,
     };
     if is_open_for(&group) {
         let name = group.group_name();
-        let message = format!(
-            "group '{name}' is being coalesced already: a coalescing_manager of the same group \
-             cannot stand in another"
-        );
-        return Err(raise(py, &Error::InvalidArgument { message }));
+        return Err(invalid(
+            py,
+            format!(
+                "group '{name}' is being coalesced already: a coalescing_manager of the same group \
+                 cannot stand in another"
+            ),
+        ));
     }
     let batch = Batch { group: group.identity(), works: Vec::new() };
     BATCHES.with_borrow_mut(|batches| batches.push(batch));

@@ -1,7 +1,8 @@
 //! polyrank for Python: the compiled part of the package. Methods are made from the IDL
 //! (`generated`); what is written by hand is the conversion of values (`convert`), and what only
-//! Python has (`future`, `record`, `implementations`).
+//! Python has (`awaiting`, `future`, `record`, `implementations`).
 
+mod awaiting;
 mod classes;
 mod coalescing;
 mod convert;

@@ -7,7 +7,7 @@ use polyrank::calls::{self, Method, Overload, Parameter, RecordType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::convert::{OpaqueObjects, arguments, object_of_value, raise};
+use crate::convert::{CoreResult, OpaqueObjects, arguments, object_of_value};
 
 /// Named values with defaults. The base class of all options.
 #[pyclass(subclass, frozen, name = "Options", module = "polyrank")]
@@ -107,7 +107,7 @@ fn check(
 ) -> PyResult<()> {
     let arguments = arguments(None, positional, keywords, &mut OpaqueObjects::default())?;
     let resolved = calls::resolve(constructor(record_type), arguments);
-    resolved.map(drop).map_err(|error| raise(positional.py(), &error))
+    resolved.map(drop).or_raise(positional.py())
 }
 
 /// A record's constructor as a method: every member is an optional parameter.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use polyrank::{Error, OnDevice, Work};
 use pyo3::prelude::*;
 
-use crate::convert::raise;
+use crate::convert::{CoreResult, raise};
 
 /// How long a wait goes on without looking whether Python has a signal to handle.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
@@ -16,17 +16,8 @@ pub(crate) fn wait(py: Python<'_>, work: &Work, timeout: Option<Duration>) -> Py
     wait_on(py, work, timeout, &[])
 }
 
-/// As [`wait`], for a handle that Python code has: the streams that are current now are ordered,
-/// which need not be those of the call.
-pub(crate) fn wait_here(
-    py: Python<'_>,
-    work: &crate::classes::Work,
-    timeout: Option<Duration>,
-) -> PyResult<()> {
-    wait_on(py, &work.inner, timeout, &work.current_streams(py)?)
-}
-
-fn wait_on(
+/// As [`wait`], where `streams` are what the tensors of devices are ordered on as well.
+pub(crate) fn wait_on(
     py: Python<'_>,
     work: &Work,
     timeout: Option<Duration>,
@@ -37,7 +28,7 @@ fn wait_on(
     if timeout.is_none()
         && let Some(ordered) = work.order_on(streams)
     {
-        return ordered.map_err(|error| raise(py, &error));
+        return ordered.or_raise(py);
     }
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));

@@ -9,8 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use js_sys::{Array, Promise};
 use polyrank::Result;
-use polyrank::calls::staged::Tensors;
-use polyrank::calls::{Answer, AnswerFuture, CallArguments, Invocation, entry};
+use polyrank::calls::{Answer, AnswerFuture, Invocation, entry};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
@@ -111,10 +110,7 @@ fn begin(call: Invocation, cancellation: Option<u32>) -> Promise {
 
 fn resolved(this: &JsValue, method: &str, args: &Array, keywords: &JsValue) -> Result<Invocation> {
     let this = objects::given(this)?;
-    let (args, keywords) = (Script(args.into()), Script(keywords.clone()));
-    let CallArguments { arguments, objects } =
-        CallArguments::read(&args, &keywords, &Tensors::default())?;
-    Invocation::new(entry(method)?, this, arguments, objects)
+    Invocation::read(entry(method)?, this, &Script(args.into()), &Script(keywords.clone()))
 }
 
 #[derive(Default)]

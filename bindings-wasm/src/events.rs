@@ -1,28 +1,22 @@
-//! The events of the realm (a page or a worker): whatever happens, everything is moved once, and
-//! the next event is arranged for. Knows when, and nothing of what is moved.
+//! The events of the realm (a page or a worker): turns, in which everything is moved once, are asked
+//! for, and the next one is arranged for. Knows when, and nothing of what is moved.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::time::Duration;
 
 use js_sys::{Array, Function};
-use polyrank::clock::{self, Instant};
-use polyrank::executor::drive_all;
-use polyrank::transport::websocket::install_dialer;
+use polyrank::clock::Instant;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
-
-use crate::sockets::BrowserDialer;
-use crate::{connections, store};
 
 /// Longest time of a timer: `setTimeout` takes no more than 2^31 - 1 ms.
 const LONGEST: Duration = Duration::from_millis(1 << 30);
 
 #[derive(Default)]
 struct Events {
-    /// Asks for a [`turn`] as soon as other events have had theirs.
+    /// Asks for a turn as soon as other events have had theirs.
     post: RefCell<Option<Function>>,
-    /// Asks for a [`time_out`] after some ms, in place of the one before.
+    /// Asks for a turn after some ms, in place of the one before.
     set_timer: RefCell<Option<Function>>,
     /// Is told of works that are done.
     on_completed: RefCell<Option<Function>>,
@@ -40,21 +34,12 @@ thread_local! {
     static EVENTS: Events = Events::default();
 }
 
-/// Tells how to ask for events: `post()` has [`turn`] called, and `setTimer(ms)` [`time_out`].
-#[wasm_bindgen]
-pub fn start(post: Function, set_timer: Function) {
+/// Has `post` called to ask for a turn, and `set_timer` to ask for one after some ms.
+pub(crate) fn listen(post: Function, set_timer: Function) {
     EVENTS.with(|events| {
         events.post.replace(Some(post));
         events.set_timer.replace(Some(set_timer));
     });
-    clock::set_alarm(request_turn);
-    install_dialer(Arc::new(BrowserDialer));
-    store::install();
-    // Only some builds have something to say, see `cargo xtask wasm --panic-messages`.
-    #[cfg(feature = "panic-messages")]
-    std::panic::set_hook(Box::new(|panic| {
-        web_sys::console::error_1(&JsValue::from_str(&format!("polyrank: {panic}")));
-    }));
 }
 
 /// Has `callback` called with the numbers of works that are watched and done.
@@ -63,9 +48,9 @@ pub fn on_completed(callback: Function) {
     EVENTS.with(|events| events.on_completed.replace(Some(callback)));
 }
 
-/// Moves everything that can be moved now.
-#[wasm_bindgen]
-pub fn turn() {
+/// Runs `advance`, which moves everything and says when it must be called again at the latest, and
+/// sees to it that it is.
+pub(crate) fn run_turn(advance: impl FnOnce(Instant) -> Option<Instant>) {
     EVENTS.with(|events| {
         if events.turning.replace(true) {
             request_turn();
@@ -74,11 +59,7 @@ pub fn turn() {
         // What is asked for from here on is not done yet.
         events.posted.set(false);
         events.will_tell.set(true);
-        let now = Instant::now();
-        // What came goes to whoever waits for it, and what they send leaves.
-        connections::advance(now);
-        let next = drive_all(now);
-        let next = next.into_iter().chain(connections::advance(now)).min();
+        let next = advance(Instant::now());
         events.tell_completed();
         events.turning.set(false);
         let now = Instant::now();
@@ -90,15 +71,12 @@ pub fn turn() {
     });
 }
 
-/// The timer has fired: a [`turn`] that knows of no timer any more. It may come a little too early,
-/// for Node counts in whole milliseconds; the turn then sets it again.
-#[wasm_bindgen(js_name = timeOut)]
-pub fn time_out() {
+/// The timer has fired.
+pub(crate) fn forget_timer() {
     EVENTS.with(|events| events.timer.set(None));
-    turn();
 }
 
-/// Has [`turn`] called soon; not immediately, so that this may be called in the middle of things.
+/// Has a turn run soon; not immediately, so that this may be called in the middle of things.
 pub(crate) fn request_turn() {
     EVENTS.with(|events| {
         if let (false, Some(post)) = (events.posted.replace(true), &*events.post.borrow()) {
@@ -108,7 +86,7 @@ pub(crate) fn request_turn() {
     });
 }
 
-/// Notes that a work that is watched is done. Its owner hears of it in this [`turn`] or the next.
+/// Notes that a work that is watched is done. Its owner hears of it in this turn or the next.
 pub(crate) fn note_completed(id: u32) {
     let will_tell = EVENTS.with(|events| {
         events.completed.borrow_mut().push(id);

@@ -14,8 +14,14 @@ mod memory;
 mod objects;
 mod sockets;
 mod store;
+mod turn;
 mod work;
 
+use std::sync::Arc;
+
+use js_sys::Function;
+use polyrank::clock;
+use polyrank::transport::websocket::install_dialer;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// The version of polyrank.
@@ -28,4 +34,19 @@ pub fn version() -> String {
 #[wasm_bindgen(js_name = shutdownLimitMs)]
 pub fn shutdown_limit_ms() -> f64 {
     polyrank::SHUTDOWN_LIMIT.as_secs_f64() * 1e3
+}
+
+/// Tells how to ask for events: `post()` has `turn` called, and `setTimer(ms)` `timeOut`.
+#[wasm_bindgen]
+pub fn start(post: Function, set_timer: Function) {
+    events::listen(post, set_timer);
+    clock::set_alarm(events::request_turn);
+    install_dialer(Arc::new(sockets::BrowserDialer));
+    store::install();
+    // Only some builds have something to say, see `cargo xtask wasm --panic-messages`.
+    #[cfg(feature = "panic-messages")]
+    std::panic::set_hook(Box::new(|panic| {
+        let text = format!("polyrank: {panic}");
+        web_sys::console::error_1(&wasm_bindgen::JsValue::from_str(&text));
+    }));
 }

@@ -14,7 +14,7 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
-use crate::events;
+use crate::turn::turn;
 
 /// What a page may say of 1002, 1008 and so on: browsers let it send 1000 and 3000 to 4999 alone.
 const PRIVATE_CODES: u16 = 3000;
@@ -93,7 +93,7 @@ fn received(data: &JsValue) -> SocketEvent {
 
 fn note(inbox: &Inbox, event: SocketEvent) {
     inbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
-    events::turn();
+    turn();
 }
 
 impl BrowserSocket {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use js_sys::Array;
 use polyrank::backend::WaitIntent;
 use polyrank::calls::staged::StagedOperation;
-use polyrank::calls::{CallArguments, entry, read_tensors};
+use polyrank::calls::{OperationArguments, entry};
 use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -41,12 +41,13 @@ pub fn prepare(
     start_within: f64,
 ) -> Result<NativeWork, JsValue> {
     let prepared = || -> Result<StagedOperation> {
-        let this = objects::given(group)?;
-        let (args, keywords) = (Script(args.into()), Script(keywords.clone()));
-        let described = read_tensors(&Script(tensors.into()), &Script(infos.into()))?;
-        let CallArguments { arguments, objects } =
-            CallArguments::read(&args, &keywords, &described)?;
-        StagedOperation::prepare(entry(method)?, this.as_ref(), arguments, &objects, described)
+        let arguments = OperationArguments {
+            positional: Script(args.into()),
+            keywords: Script(keywords.clone()),
+            arrays: Script(tensors.into()),
+            infos: Script(infos.into()),
+        };
+        arguments.prepare(entry(method)?, objects::given(group)?.as_ref())
     };
     let mut staged = prepared().map_err(raise)?;
     if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {

@@ -8,33 +8,14 @@ import ctypes
 
 import ml_dtypes
 import numpy as np
+from dlpack_export import CUDA, Managed, capsule
 
-CUDA = 2
 # DLPack's codes of kinds of elements, by NumPy's.
 KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 BFLOAT = 4
 # What NCCL does not reduce.
 TYPES = {"u16", "i16"}
 OPERATORS = {"BAND", "BOR", "BXOR"}
-
-
-class Managed(ctypes.Structure):
-    """DLManagedTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    ]
 
 
 class DeviceTensor:
@@ -61,10 +42,7 @@ class DeviceTensor:
         managed = Managed(self.address.value, CUDA, self.device, 1, self.code,
                           self.itemsize * 8, 1, self.shape, None)
         DeviceTensor.exported.append((self.shape, managed))
-        new_capsule = ctypes.pythonapi.PyCapsule_New
-        new_capsule.restype = ctypes.py_object
-        new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new_capsule(ctypes.addressof(managed), b"dltensor", None)
+        return capsule(managed, b"dltensor")
 
     def move_to(self, memory):
         """Copies the elements to `memory`, after what was issued on the default stream, and frees

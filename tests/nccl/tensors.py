@@ -8,34 +8,16 @@ import ctypes
 import os
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import polyrank as pr
 
-CUDA = 2
+# What is beside the conformance cases serves here, too.
+sys.path.append(str(Path(__file__).parents[1] / "cases"))
+from dlpack_export import CUDA, Managed, capsule  # noqa: E402
+
 driver = ctypes.CDLL("libcuda.so")
-new_capsule = ctypes.pythonapi.PyCapsule_New
-new_capsule.restype = ctypes.py_object
-new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-
-class Managed(ctypes.Structure):
-    """DLManagedTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    ]
 
 
 class ManagedVersioned(ctypes.Structure):
@@ -79,7 +61,7 @@ class OnDevice:
         head = (self.address.value, CUDA, self.device, 1)
         managed = Managed(*head, 2, 32, 1, self.shape, self.strides)
         self.exported.append(managed)
-        return new_capsule(ctypes.addressof(managed), b"dltensor", None)
+        return capsule(managed, b"dltensor")
 
     def numbers(self):
         """What is on the device after what was issued on the default stream."""
@@ -97,7 +79,7 @@ class ReadOnly(OnDevice):
         head = (1, 1, None, None, 1, self.address.value, CUDA, self.device, 1)
         managed = ManagedVersioned(*head, 2, 32, 1, self.shape, self.strides)
         self.exported.append(managed)
-        return new_capsule(ctypes.addressof(managed), b"dltensor_versioned", None)
+        return capsule(managed, b"dltensor_versioned")
 
 
 class OfLibrary(OnDevice):

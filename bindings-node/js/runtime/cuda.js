@@ -11,6 +11,7 @@ import {
 } from "../generated/errors.js";
 import { native } from "./native.js";
 import {
+  Elements,
   NO_BYTES,
   Tensor,
   VIEWS,
@@ -32,8 +33,7 @@ export let describedOnDevice;
 const MADE_HERE = Symbol("polyrank.cudaTensor");
 
 /** A tensor in memory of a CUDA device. */
-export class CudaTensor {
-  #dtype;
+export class CudaTensor extends Elements {
   #info;
   #device;
   #stream;
@@ -44,7 +44,7 @@ export class CudaTensor {
         "a CudaTensor is made by CudaTensor.from(), zeros(), empty() or fromPointer()",
       );
     }
-    this.#dtype = dtype;
+    super(dtype, info);
     this.#info = info;
     this.#device = device;
     this.#stream = stream;
@@ -107,26 +107,6 @@ export class CudaTensor {
     return made(name, info, index, stream);
   }
 
-  get dtype() {
-    return this.#dtype;
-  }
-
-  get shape() {
-    return [...this.#info.shape];
-  }
-
-  get strides() {
-    return [...(this.#info.strides ?? rowMajor(this.#info.shape))];
-  }
-
-  get size() {
-    return product(this.#info.shape);
-  }
-
-  get byteLength() {
-    return this.size * DTYPES.get(this.#dtype).bytes;
-  }
-
   get device() {
     return `cuda:${this.#device}`;
   }
@@ -142,7 +122,7 @@ export class CudaTensor {
   /** The elements, as they are after what the stream was issued. */
   async toArray() {
     const bytes = await this.#download();
-    const View = VIEWS[this.#dtype];
+    const View = VIEWS[this.dtype];
     return new View(bytes.buffer, bytes.byteOffset, bytes.byteLength / View.BYTES_PER_ELEMENT);
   }
 
@@ -183,7 +163,7 @@ export class CudaTensor {
 
   async #download() {
     const info = this.#present();
-    const { bytes } = DTYPES.get(this.#dtype);
+    const { bytes } = DTYPES.get(this.dtype);
     const all = extent(info.shape, info.strides ?? rowMajor(info.shape)) * bytes;
     const got = await asked("toArray", (half) => half.cudaDownload(info.memory, 0, all));
     return gathered(got, info, bytes);

@@ -7,20 +7,25 @@ import { native, platform } from "./native.js";
 import { homeOf, noteHome } from "./owned.js";
 import { byteLengthOf, classOf } from "./views.js";
 
+/** The arrays whose elements have a type of polyrank, in every JavaScript, by that type. */
+const ARRAYS = {
+  i8: Int8Array,
+  u8: Uint8Array,
+  i16: Int16Array,
+  u16: Uint16Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  i64: BigInt64Array,
+  u64: BigUint64Array,
+  f32: Float32Array,
+  f64: Float64Array,
+};
+
 /** The element type of an array, by the name of its class. */
 const OF_ARRAY = {
-  Int8Array: "i8",
-  Uint8Array: "u8",
+  ...Object.fromEntries(Object.entries(ARRAYS).map(([dtype, { name }]) => [name, dtype])),
   Uint8ClampedArray: "u8",
-  Int16Array: "i16",
-  Uint16Array: "u16",
-  Int32Array: "i32",
-  Uint32Array: "u32",
-  BigInt64Array: "i64",
-  BigUint64Array: "u64",
   Float16Array: "f16",
-  Float32Array: "f32",
-  Float64Array: "f64",
   DataView: "u8",
 };
 
@@ -31,19 +36,10 @@ const CODES = new Map(
 
 /** The array in which elements of a type are looked at, where JavaScript has one of that type. */
 export const VIEWS = {
+  ...ARRAYS,
   bool: Uint8Array,
-  u8: Uint8Array,
-  i8: Int8Array,
-  u16: Uint16Array,
-  i16: Int16Array,
-  u32: Uint32Array,
-  i32: Int32Array,
-  u64: BigUint64Array,
-  i64: BigInt64Array,
   f16: globalThis.Float16Array ?? Uint16Array,
   bf16: Uint16Array,
-  f32: Float32Array,
-  f64: Float64Array,
   c64: Float32Array,
   c128: Float64Array,
 };
@@ -97,21 +93,16 @@ export const NO_BYTES = new Uint8Array(0);
  * may be gone. In WebAssembly nothing else keeps it, for all of it is one buffer. */
 const owners = new WeakMap();
 
-/** A view of memory as a tensor: element type, shape, strides and offset, in elements. */
-export class Tensor {
-  #data;
-  #memory;
-  #info;
+/** What every tensor says of its elements, wherever they lie. */
+export class Elements {
   #dtype;
+  #shape;
+  #strides;
 
-  constructor(made, dtype, data, memory, info) {
-    if (made !== MADE_HERE) {
-      throw new InvalidTypeError("a Tensor is made by tensor(data) or alloc(dtype, shape)");
-    }
+  constructor(dtype, { shape, strides }) {
     this.#dtype = dtype;
-    this.#data = data;
-    this.#memory = memory;
-    this.#info = info;
+    this.#shape = shape;
+    this.#strides = strides;
   }
 
   get dtype() {
@@ -119,23 +110,40 @@ export class Tensor {
   }
 
   get shape() {
-    return [...this.#info.shape];
+    return [...this.#shape];
   }
 
   get strides() {
-    return [...(this.#info.strides ?? rowMajor(this.#info.shape))];
-  }
-
-  get offset() {
-    return this.#info.offset ?? 0;
+    return [...(this.#strides ?? rowMajor(this.#shape))];
   }
 
   get size() {
-    return product(this.#info.shape);
+    return product(this.#shape);
   }
 
   get byteLength() {
     return this.size * DTYPES.get(this.#dtype).bytes;
+  }
+}
+
+/** A view of memory as a tensor: element type, shape, strides and offset, in elements. */
+export class Tensor extends Elements {
+  #data;
+  #memory;
+  #info;
+
+  constructor(made, dtype, data, memory, info) {
+    if (made !== MADE_HERE) {
+      throw new InvalidTypeError("a Tensor is made by tensor(data) or alloc(dtype, shape)");
+    }
+    super(dtype, info);
+    this.#data = data;
+    this.#memory = memory;
+    this.#info = info;
+  }
+
+  get offset() {
+    return this.#info.offset ?? 0;
   }
 
   /** The memory as an array; of owned memory a new view each time, because memory may move. */
@@ -143,7 +151,7 @@ export class Tensor {
     if (this.#memory === null) return this.#data;
     const bytes = this.#memory.view();
     noteHome(this.#memory, bytes);
-    const View = VIEWS[this.#dtype];
+    const View = VIEWS[this.dtype];
     const length = bytes.byteLength / View.BYTES_PER_ELEMENT;
     const view = new View(bytes.buffer, bytes.byteOffset, length);
     owners.set(view, this.#memory);

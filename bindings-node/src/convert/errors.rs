@@ -52,3 +52,8 @@ pub(crate) fn raise(env: Env, error: &Error) -> napi::Error {
         Err(failure) => failure,
     }
 }
+
+/// What a function of this package returns to throw that an argument is wrong.
+pub(crate) fn invalid(env: Env, message: &str) -> napi::Error {
+    raise(env, &Error::InvalidArgument { message: message.to_owned() })
+}

@@ -1,4 +1,8 @@
 //! A value of JavaScript with the few questions that this package asks. Knows nothing of the core.
+//!
+//! napi-rs has answers of its own, but copies the name of a property for each access, reads a text
+//! in two calls of Node, and makes a thread-safe function for each promise: calls that are over in
+//! microseconds would take noticeably longer.
 
 #![allow(unsafe_code)]
 

@@ -13,7 +13,7 @@ mod wake;
 pub(crate) use answers::to_js;
 pub(crate) use arrays::{View, views};
 pub(crate) use device::{Weight, memory_at};
-pub(crate) use errors::{describe, raise, raise_value};
+pub(crate) use errors::{describe, invalid, raise, raise_value};
 pub(crate) use js::{Deferred, Js, Reference};
 pub(crate) use memory::{OwnedMemory, view_of};
 pub(crate) use wake::Wake;

@@ -5,15 +5,15 @@ use polyrank::calls::{
     Role, Type, Value,
 };
 use polyrank::tensor::single_tensor;
-use polyrank::{DType, Device, Tensor};
+use polyrank::{DType, Device, Tensor, distributed};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
-use super::exception::raise;
-use super::handles::handle_of_argument;
+use super::exception::CoreResult;
+use super::handles::{handle_of, handle_of_argument};
 use super::value::{OpaqueObjects, opaque, value};
-use crate::classes::{NonGroupMember, ProcessGroup};
+use crate::classes::{NonGroupMember, TensorObjects};
 
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
@@ -62,9 +62,9 @@ pub(crate) fn resolve<'py>(
     if !takes_tensors(method) {
         bytes_for_tensors(&mut arguments);
     }
-    let resolved = calls::resolve(method, arguments).map_err(|error| raise(py, &error))?;
+    let resolved = calls::resolve(method, arguments).or_raise(py)?;
     let call = Call { py, resolved, opaque_objects };
-    call.resolved.refuse_read_only_outputs().map_err(|error| raise(py, &error))?;
+    call.resolved.refuse_read_only_outputs().or_raise(py)?;
     Ok(call)
 }
 
@@ -105,7 +105,7 @@ impl<'py> Call<'py> {
 
     /// Takes the value of parameter `index`, once.
     pub(crate) fn take<T: FromValue>(&mut self, index: usize) -> PyResult<T> {
-        self.resolved.take(index).map_err(|error| raise(self.py, &error))
+        self.resolved.take(index).or_raise(self.py)
     }
 
     /// The object that parameter `index` was given, if it is one that only Python knows.
@@ -136,11 +136,41 @@ impl<'py> Call<'py> {
         objects.map(|object| Ok(object.cast::<T>()?.clone())).collect()
     }
 
-    /// The group that a free function was given; `None`: the default group.
-    pub(crate) fn group(&self) -> PyResult<Option<polyrank::ProcessGroup>> {
-        let Some(foreign) = self.resolved.group() else { return Ok(None) };
-        let Some(object) = self.opaque_objects.object(foreign.slot) else { return Ok(None) };
-        Ok(Some(object.cast::<ProcessGroup>()?.get().inner.clone()))
+    /// The group that parameter `index` was given, or the default group.
+    pub(crate) fn group_at(&self, index: usize) -> PyResult<polyrank::ProcessGroup> {
+        self.group_of(self.object(index))
+    }
+
+    /// The group of an operation: that of its parameter for it, or the default group.
+    pub(crate) fn group(&self) -> PyResult<polyrank::ProcessGroup> {
+        let given = self.resolved.group();
+        self.group_of(given.and_then(|foreign| self.opaque_objects.object(foreign.slot)))
+    }
+
+    fn group_of(&self, given: Option<&Bound<'py, PyAny>>) -> PyResult<polyrank::ProcessGroup> {
+        let given = given.and_then(handle_of);
+        let given = given.as_ref().map(Object::group).transpose().or_raise(self.py)?;
+        distributed::group_or_default(given).or_raise(self.py)
+    }
+
+    /// As [`ResolvedCall::take_rank`].
+    pub(crate) fn take_rank(
+        &mut self,
+        group: &polyrank::ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> PyResult<Option<u32>> {
+        self.resolved.take_rank(group, global, in_group).or_raise(self.py)
+    }
+
+    /// As [`ResolvedCall::take_root`].
+    pub(crate) fn take_root(
+        &mut self,
+        group: &polyrank::ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> PyResult<u32> {
+        self.resolved.take_root(group, global, in_group).or_raise(self.py)
     }
 
     /// Whether parameter `index` was given what stands for a group without this process.
@@ -150,16 +180,18 @@ impl<'py> Call<'py> {
 
     /// As [`Call::is_outside`], for a function that then does nothing: warns, as c10d does.
     pub(crate) fn is_left_out(&self, index: usize) -> PyResult<bool> {
-        if !self.is_outside(index) {
-            return Ok(false);
+        let is_outside = self.is_outside(index);
+        if is_outside {
+            warn_left_out(self.py, self.resolved.method.name)?;
         }
-        warn_left_out(self.py, self.resolved.method.name)?;
-        Ok(true)
+        Ok(is_outside)
     }
 
-    /// The position of the parameter that has the process group, if there is one.
-    pub(crate) fn group_position(&self) -> Option<usize> {
-        self.resolved.parameters().iter().position(|parameter| parameter.role == Role::Group)
+    /// As [`Call::is_left_out`], of an operation: its parameter for the group is what counts.
+    pub(crate) fn is_operation_left_out(&self) -> PyResult<bool> {
+        let mut parameters = self.resolved.parameters().iter();
+        let group = parameters.position(|parameter| parameter.role == Role::Group);
+        group.map_or(Ok(false), |position| self.is_left_out(position))
     }
 
     /// The call for core to run, as the entry `key` of `this`.
@@ -169,7 +201,7 @@ impl<'py> Call<'py> {
         this: Option<Object>,
     ) -> PyResult<Invocation> {
         let py = self.py;
-        let entry = calls::entry(key).map_err(|error| raise(py, &error))?;
+        let entry = calls::entry(key).or_raise(py)?;
         for value in &mut self.resolved.values {
             if let Value::Foreign(foreign) = value
                 && foreign.interfaces.is_empty()
@@ -197,11 +229,11 @@ impl<'py> Call<'py> {
     pub(crate) fn tensor(&self, index: usize) -> PyResult<Tensor> {
         let tensors = self.resolved.values.get(index).map(Value::tensors).unwrap_or_default();
         let tensor = single_tensor(self.resolved.method.name, tensors);
-        tensor.map_err(|error| raise(self.py, &error))
+        tensor.or_raise(self.py)
     }
 
     /// The type of the object that `tensor` of this call was, if it is on a device.
-    pub(crate) fn type_on_device(&self, tensor: &Tensor) -> Option<Py<PyType>> {
+    fn type_on_device(&self, tensor: &Tensor) -> Option<Py<PyType>> {
         let object =
             self.opaque_objects.object_of(tensor).filter(|_| tensor.device() != Device::Cpu)?;
         Some(object.get_type().unbind())
@@ -209,7 +241,7 @@ impl<'py> Call<'py> {
 
     /// The type of the first tensor's object of a call, if it is on a device: for a rank that only
     /// reads, as one that is not the root of a gather, and has no output that tells its own.
-    pub(crate) fn first_type_on_device(&self) -> Option<Py<PyType>> {
+    fn first_type_on_device(&self) -> Option<Py<PyType>> {
         let mut first = None;
         for (_, value) in self.parameters() {
             value.for_each_tensor(&mut |tensor| {
@@ -220,7 +252,7 @@ impl<'py> Call<'py> {
     }
 
     /// The objects whose memory the call writes, in one flat list.
-    pub(crate) fn outputs(&self) -> Vec<Py<PyAny>> {
+    fn outputs(&self) -> Vec<Py<PyAny>> {
         let mut outputs = Vec::new();
         for (parameter, value) in self.parameters() {
             if parameter.role.is_written() {
@@ -233,9 +265,11 @@ impl<'py> Call<'py> {
         outputs
     }
 
-    /// The resolved call, for methods that become requests.
-    pub(crate) fn into_resolved(self) -> ResolvedCall {
-        self.resolved
+    /// The resolved call, for methods that become operations, and the objects of its tensors.
+    pub(crate) fn into_operation(self) -> (ResolvedCall, TensorObjects) {
+        let outputs = self.outputs();
+        let read = if outputs.is_empty() { self.first_type_on_device() } else { None };
+        (self.resolved, TensorObjects { outputs, read })
     }
 
     fn parameters(&self) -> impl Iterator<Item = (&'static Parameter, &Value)> {

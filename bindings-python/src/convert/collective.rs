@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::Method;
-use polyrank::{ProcessGroup, Request, distributed};
+use polyrank::{ProcessGroup, Request};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::answer::nothing;
 use super::call::resolve;
-use super::exception::raise;
+use super::exception::CoreResult;
 use super::fast_call::FastCall;
 use super::lease::releasing;
 use crate::classes::{ProcessGroup as PyProcessGroup, Work};
@@ -29,17 +30,14 @@ pub(crate) fn collective<'py>(
         && let Some(mut fast) = FastCall::of(method, positional)
         && let Some(issued) = releasing(py, || fast.run(py, Some(group), WaitIntent::Later))
     {
-        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-        return Work::new(work, fast.output().into_iter().collect(), timeout).into_object(py);
+        let (work, timeout) = issued.or_raise(py)?;
+        return Work::new(work, fast.objects(), timeout).into_object(py);
     }
     releasing(py, || {
-        let call = resolve(py, method, positional, keywords)?;
-        let outputs = call.outputs();
-        let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
-        let resolved = call.into_resolved();
+        let (resolved, objects) = resolve(py, method, positional, keywords)?.into_operation();
         let issued = py.detach(|| issue(group, resolved.request(group.size())?, WaitIntent::Later));
-        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
-        Work::new(work, outputs, timeout).reading(read).into_object(py)
+        let (work, timeout) = issued.or_raise(py)?;
+        Work::new(work, objects, timeout).into_object(py)
     })
 }
 
@@ -57,30 +55,23 @@ pub(crate) fn collective_of_default<'py>(
     {
         let waiting = if fast.async_op { WaitIntent::Later } else { WaitIntent::Soon };
         if let Some(issued) = releasing(py, || fast.run(py, None, waiting)) {
-            let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
+            let (work, timeout) = issued.or_raise(py)?;
             if fast.async_op {
-                let outputs = fast.output().into_iter().collect();
-                return Work::new(work, outputs, timeout).into_object(py);
+                return Work::new(work, fast.objects(), timeout).into_object(py);
             }
             if !work.is_success() {
                 releasing(py, || wait(py, &work, None))?;
             }
-            return Ok(py.None().into_bound(py));
+            return nothing(py);
         }
     }
     releasing(py, || {
         let call = resolve(py, method, positional, keywords)?;
-        if let Some(position) = call.group_position()
-            && call.is_left_out(position)?
-        {
-            return Ok(py.None().into_bound(py));
+        if call.is_operation_left_out()? {
+            return nothing(py);
         }
         let group = call.group()?;
-        let outputs = call.outputs();
-        let read = if outputs.is_empty() { call.first_type_on_device() } else { None };
-        let resolved = call.into_resolved();
-        let group = distributed::group_or_default(group.as_ref());
-        let group = group.map_err(|error| raise(py, &error))?;
+        let (resolved, objects) = call.into_operation();
         let async_op = resolved.async_op();
         let is_in_batch = coalescing::is_open_for(&group);
         let waiting = if async_op || is_in_batch { WaitIntent::Later } else { WaitIntent::Soon };
@@ -88,14 +79,14 @@ pub(crate) fn collective_of_default<'py>(
             let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
             issue(&group, request, waiting)
         });
-        let (work, timeout) = issued.map_err(|error| raise(py, &error))?;
+        let (work, timeout) = issued.or_raise(py)?;
         if async_op || is_in_batch {
-            let work = Bound::new(py, Work::new(work, outputs, timeout).reading(read))?;
+            let work = Bound::new(py, Work::new(work, objects, timeout))?;
             coalescing::add(&group, &work);
             return Ok(if async_op { work.into_any() } else { py.None().into_bound(py) });
         }
         wait(py, &work, None)?;
-        Ok(py.None().into_bound(py))
+        nothing(py)
     })
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use polyrank::store::install_interrupt_check;
 use pyo3::prelude::*;
 
-use super::exception::raise;
+use super::exception::CoreResult;
 use super::lease::releasing;
 
 /// Calls the core without the GIL, so that it may block; Ctrl-C ends the waits of stores.
@@ -21,7 +21,7 @@ pub(crate) fn detached<T: Send>(
         // A signal's exception is what ended the call, whatever error the core made of it.
         match SIGNALLED.take() {
             Some(error) => Err(error),
-            None => value.map_err(|error| raise(py, &error)),
+            None => value.or_raise(py),
         }
     })
 }

@@ -57,10 +57,10 @@ struct View {
 
 /// `DLManagedTensor`.
 #[repr(C)]
-pub(super) struct Managed {
+struct Managed {
     view: View,
     producer: *mut c_void,
-    pub(super) deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
 #[repr(C)]
@@ -71,12 +71,29 @@ struct Version {
 
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
-pub(super) struct ManagedVersioned {
+struct ManagedVersioned {
     version: Version,
     producer: *mut c_void,
-    pub(super) deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
     flags: u64,
     view: View,
+}
+
+/// A tensor whose consumer calls its deleter, once.
+trait Exported: Sized {
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
+}
+
+impl Exported for Managed {
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Managed)> {
+        self.deleter
+    }
+}
+
+impl Exported for ManagedVersioned {
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut ManagedVersioned)> {
+        self.deleter
+    }
 }
 
 /// `DLPackExchangeAPI`. Tables live as long as the process.
@@ -194,12 +211,26 @@ fn consume(capsule: &Bound<'_, PyCapsule>, used: &'static CStr) -> PyResult<()> 
     Ok(())
 }
 
+/// Keeps a tensor that was exported for this consumer alone.
+fn lease<T: Exported>(tensor: NonNull<T>) -> Lease {
+    unsafe fn delete<T: Exported>(tensor: NonNull<c_void>) {
+        let tensor = tensor.cast::<T>().as_ptr();
+        // SAFETY: it is the tensor of the lease, which is valid until its deleter is called.
+        if let Some(deleter) = unsafe { (*tensor).deleter() } {
+            // SAFETY: as above; the lease calls this once, with the GIL held.
+            unsafe { deleter(tensor) };
+        }
+    }
+    // SAFETY: by the protocol the deleter is its consumer's to call, on any thread with the GIL.
+    unsafe { Lease::exported(tensor.cast(), delete::<T>) }
+}
+
 fn adopt(
     object: &Bound<'_, PyAny>,
     managed: NonNull<Managed>,
     stream: usize,
 ) -> PyResult<(Layout, Lease)> {
-    let lease = Lease::managed(managed);
+    let lease = lease(managed);
     // SAFETY: the tensor is valid until its deleter is called, which `lease` does.
     let view = unsafe { &managed.as_ref().view };
     // Producers of unversioned tensors cannot say that the memory is read-only, and refuse to
@@ -215,7 +246,7 @@ fn adopt_versioned(
     // SAFETY: the version stands first in every version, then the deleter, in every version from
     // 1.0 on.
     let tensor = unsafe { managed.as_ref() };
-    let lease = Lease::managed_versioned(managed);
+    let lease = lease(managed);
     if tensor.version.major != MAJOR_VERSION {
         return Err(PyValueError::new_err(format!(
             "{} exports DLPack {}.{}, but only version {MAJOR_VERSION} is known",

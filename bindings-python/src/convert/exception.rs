@@ -113,6 +113,23 @@ fn make_class<'py>(
     Ok(made.cast_into()?)
 }
 
+/// What core returns, as a function of Python returns it.
+pub(crate) trait CoreResult<T> {
+    /// The value, or the exception for the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> CoreResult<T> for polyrank::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}
+
+/// The exception for an argument that cannot be.
+pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    raise(py, &Error::InvalidArgument { message: message.into() })
+}
+
 /// The exception for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)

@@ -16,7 +16,7 @@ use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::array::Array;
 use super::lease::Lease;
-use crate::classes::ProcessGroup as PyProcessGroup;
+use crate::classes::{ProcessGroup as PyProcessGroup, TensorObjects};
 use crate::reduce_op::ReduceOp;
 
 /// Most tensors of a call that is fast.
@@ -162,9 +162,10 @@ impl<'a, 'py> FastCall<'a, 'py> {
         Some(issued.map(|work| (work, timeout)))
     }
 
-    /// The object that holds the result.
-    pub(super) fn output(&self) -> Option<Py<PyAny>> {
-        self.arrays[0].as_ref().map(|(_, object)| Bound::clone(object).unbind())
+    /// The object that holds the result: an array of the host.
+    pub(super) fn objects(&self) -> TensorObjects {
+        let output = self.arrays[0].iter().map(|(_, object)| Bound::clone(object).unbind());
+        TensorObjects { outputs: output.collect(), read: None }
     }
 }
 

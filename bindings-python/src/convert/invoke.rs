@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::answer::answer;
 use super::call::{resolve, warn_left_out};
 use super::detached::detached;
-use super::exception::raise;
+use super::exception::CoreResult;
 use super::handles::handle_of;
 use super::lease::releasing;
 use crate::classes::MadeByCore;
@@ -58,7 +58,7 @@ fn invoked<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Answer> {
-    let entry = calls::entry(key).map_err(|error| raise(py, &error))?;
+    let entry = calls::entry(key).or_raise(py)?;
     run(py, resolve(py, entry.method, positional, keywords)?.invocation(key, this)?)
 }
 
@@ -70,5 +70,5 @@ pub(crate) fn run(py: Python<'_>, call: Invocation) -> PyResult<Answer> {
     if call.waits() {
         return detached(py, || call.run());
     }
-    releasing(py, || call.run()).map_err(|error| raise(py, &error))
+    releasing(py, || call.run()).or_raise(py)
 }

@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::dlpack::{Managed, ManagedVersioned};
+/// Gives back what a library exported.
+pub(super) type GiveBack = unsafe fn(NonNull<c_void>);
 
 /// What must be called to give memory back. All of it needs the GIL.
 enum HeldMemory {
     Buffer(Box<ffi::Py_buffer>),
-    Managed(NonNull<Managed>),
-    ManagedVersioned(NonNull<ManagedVersioned>),
+    Exported(NonNull<c_void>, GiveBack),
     Object(Py<PyAny>),
 }
 
@@ -45,14 +45,13 @@ impl Lease {
         Lease(Some(HeldMemory::Object(object)))
     }
 
-    /// Owns a DLPack tensor, whose consumer calls its deleter once.
-    pub(super) fn managed(tensor: NonNull<Managed>) -> Lease {
-        Lease(Some(HeldMemory::Managed(tensor)))
-    }
-
-    /// Owns a versioned DLPack tensor.
-    pub(super) fn managed_versioned(tensor: NonNull<ManagedVersioned>) -> Lease {
-        Lease(Some(HeldMemory::ManagedVersioned(tensor)))
+    /// Owns what a library exported.
+    ///
+    /// # Safety
+    /// Nobody else gives it back, and `give_back` may be called with it, by a thread that holds the
+    /// GIL.
+    pub(super) unsafe fn exported(exported: NonNull<c_void>, give_back: GiveBack) -> Lease {
+        Lease(Some(HeldMemory::Exported(exported, give_back)))
     }
 }
 
@@ -70,18 +69,8 @@ impl HeldMemory {
             // SAFETY: filled by `PyObject_GetBuffer` and released only here; the GIL is held.
             HeldMemory::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
             HeldMemory::Object(object) => object.drop_ref(py),
-            // SAFETY: this is the only owner, and the deleter is called once.
-            HeldMemory::Managed(tensor) => unsafe {
-                if let Some(deleter) = (*tensor.as_ptr()).deleter {
-                    deleter(tensor.as_ptr());
-                }
-            },
-            // SAFETY: as above.
-            HeldMemory::ManagedVersioned(tensor) => unsafe {
-                if let Some(deleter) = (*tensor.as_ptr()).deleter {
-                    deleter(tensor.as_ptr());
-                }
-            },
+            // SAFETY: the promise of `Lease::exported`; this is the only owner, and the GIL is held.
+            HeldMemory::Exported(exported, give_back) => unsafe { give_back(exported) },
         }
     }
 }

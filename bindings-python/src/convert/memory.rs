@@ -4,12 +4,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use polyrank::{Error, Region};
+use polyrank::Region;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::exception::raise;
+use super::exception::invalid;
 
 /// Zeroed memory that operations use in place; much of it lies where other ranks of this host read
 /// it without a copy.
@@ -23,10 +23,8 @@ impl Memory {
     /// Memory of so many bytes.
     #[new]
     fn new(py: Python<'_>, bytes: usize) -> PyResult<Memory> {
-        let region = Region::for_elements(bytes).ok_or_else(|| {
-            let message = format!("not enough memory for {bytes} bytes");
-            raise(py, &Error::InvalidArgument { message })
-        })?;
+        let region = Region::for_elements(bytes)
+            .ok_or_else(|| invalid(py, format!("not enough memory for {bytes} bytes")))?;
         Ok(Memory { region })
     }
 

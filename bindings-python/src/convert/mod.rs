@@ -37,16 +37,17 @@ use pyo3::prelude::*;
 pub(crate) use answer::{answer, give, nothing};
 pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
-pub(crate) use cuda::current_streams;
 pub(crate) use descriptor::listener_from_fd;
 pub(crate) use detached::detached;
-pub(crate) use exception::{ErrorClass, Field, add_exceptions, exception, raise};
+pub(crate) use exception::{
+    CoreResult, ErrorClass, Field, add_exceptions, exception, invalid, raise,
+};
 pub(crate) use fast_message::message_at_once;
 pub(crate) use handles::{non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
-pub(crate) use tensor::device_tensor;
+pub(crate) use tensor::{current_streams, device_tensor};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 
 /// The exception of something that only stands in the surface.

@@ -12,3 +12,8 @@ pub(crate) mod process_group;
 mod rendezvous;
 pub(crate) mod tcp_store;
 pub(crate) mod work;
+
+use pyo3::prelude::*;
+
+/// What a function gives to Python.
+type Answer<'py> = PyResult<Bound<'py, PyAny>>;

@@ -7,28 +7,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::distributed::{group_of, peer_of};
-use crate::convert::{Call, detached, give, nothing, raise};
+use super::Answer;
+use crate::convert::{Call, CoreResult, detached, give, invalid, nothing, raise};
 use crate::object_codec;
-
-type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// All ranks get the objects of `src`.
 pub(crate) fn broadcast_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     if call.is_left_out(broadcast_object_list::GROUP)? {
         return nothing(py);
     }
-    let group = group_of(py, &call, broadcast_object_list::GROUP)?;
+    let group = call.group_at(broadcast_object_list::GROUP)?;
     let codec = codec_of(&mut call, broadcast_object_list::CODEC)?;
     let list = list_of(py, &call, broadcast_object_list::OBJECT_LIST)?;
-    let root = peer_of(
-        py,
-        &mut call,
-        &group,
-        "src",
-        broadcast_object_list::SRC,
-        broadcast_object_list::GROUP_SRC,
-    )?;
+    let root =
+        call.take_rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
     let root = root.ok_or_else(|| invalid(py, "Must specify global_rank or group_rank"))?;
     let mine = (group.rank() == root).then(|| encoded(list.as_any(), codec));
     let payload = detached(py, || group.broadcast_payload(mine, root))?;
@@ -43,7 +35,7 @@ pub(crate) fn all_gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> An
     if call.is_left_out(all_gather_object::GROUP)? {
         return nothing(py);
     }
-    let group = group_of(py, &call, all_gather_object::GROUP)?;
+    let group = call.group_at(all_gather_object::GROUP)?;
     let codec = codec_of(&mut call, all_gather_object::CODEC)?;
     let list = list_of(py, &call, all_gather_object::OBJECT_LIST)
         .and_then(|list| places(py, list, &group));
@@ -58,9 +50,9 @@ pub(crate) fn gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer
     if call.is_left_out(gather_object::GROUP)? {
         return nothing(py);
     }
-    let group = group_of(py, &call, gather_object::GROUP)?;
+    let group = call.group_at(gather_object::GROUP)?;
     let codec = codec_of(&mut call, gather_object::CODEC)?;
-    let root = root_of(py, &mut call, &group, "dst", gather_object::DST, gather_object::GROUP_DST)?;
+    let root = call.take_root(&group, gather_object::DST, gather_object::GROUP_DST)?;
     let list =
         match (group.rank() == root, call.object(gather_object::OBJECT_GATHER_LIST).is_some()) {
             (true, _) => list_of(py, &call, gather_object::OBJECT_GATHER_LIST)
@@ -86,16 +78,9 @@ pub(crate) fn scatter_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> 
     if call.is_left_out(scatter_object_list::GROUP)? {
         return nothing(py);
     }
-    let group = group_of(py, &call, scatter_object_list::GROUP)?;
+    let group = call.group_at(scatter_object_list::GROUP)?;
     let codec = codec_of(&mut call, scatter_object_list::CODEC)?;
-    let root = root_of(
-        py,
-        &mut call,
-        &group,
-        "src",
-        scatter_object_list::SRC,
-        scatter_object_list::GROUP_SRC,
-    )?;
+    let root = call.take_root(&group, scatter_object_list::SRC, scatter_object_list::GROUP_SRC)?;
     let output =
         list_of(py, &call, scatter_object_list::SCATTER_OBJECT_OUTPUT_LIST).and_then(|list| {
             match list.is_empty() {
@@ -121,11 +106,10 @@ pub(crate) fn send_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Ans
     if call.is_left_out(send_object_list::GROUP)? {
         return nothing(py);
     }
-    let group = group_of(py, &call, send_object_list::GROUP)?;
+    let group = call.group_at(send_object_list::GROUP)?;
     let codec = codec_of(&mut call, send_object_list::CODEC)?;
     let list = list_of(py, &call, send_object_list::OBJECT_LIST)?;
-    let peer =
-        peer_of(py, &mut call, &group, "dst", send_object_list::DST, send_object_list::GROUP_DST)?;
+    let peer = call.take_rank(&group, send_object_list::DST, send_object_list::GROUP_DST)?;
     let peer = peer.ok_or_else(|| invalid(py, "one of 'dst' and 'group_dst' must be given"))?;
     let mine = encoded(list.as_any(), codec);
     detached(py, || group.send_payload(mine, peer))?;
@@ -137,34 +121,18 @@ pub(crate) fn recv_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> Ans
     if call.is_left_out(recv_object_list::GROUP)? {
         return give(py, -1);
     }
-    let group = group_of(py, &call, recv_object_list::GROUP)?;
+    let group = call.group_at(recv_object_list::GROUP)?;
     let codec = codec_of(&mut call, recv_object_list::CODEC)?;
     let list = list_of(py, &call, recv_object_list::OBJECT_LIST)?;
-    let peer =
-        peer_of(py, &mut call, &group, "src", recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
+    let peer = call.take_rank(&group, recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
     let (payload, peer) = detached(py, || group.recv_payload(peer))?;
     replace(py, &list, &decoded(py, &payload, codec)?)?;
-    give(py, group.global_rank(peer).map_err(|error| raise(py, &error))?)
+    give(py, group.global_rank(peer).or_raise(py)?)
 }
 
 fn codec_of(call: &mut Call<'_>, index: usize) -> PyResult<Codec> {
     let name: String = call.take(index)?;
     Ok(if name == "pickle" { Codec::Pickle } else { Codec::Cbor })
-}
-
-/// The root in the group; the global rank 0 unless said.
-fn root_of(
-    py: Python<'_>,
-    call: &mut Call<'_>,
-    group: &ProcessGroup,
-    name: &str,
-    global: usize,
-    in_group: usize,
-) -> PyResult<u32> {
-    match peer_of(py, call, group, name, global, in_group)? {
-        Some(root) => Ok(root),
-        None => group.group_rank(0).map_err(|error| raise(py, &error)),
-    }
 }
 
 /// The object that parameter `index` was given.
@@ -190,7 +158,7 @@ fn places<'py>(
     let (places, size) = (list.len(), group.size() as usize);
     if places != size {
         let message = format!("the list has {places} places for the objects of {size} ranks");
-        return Err(invalid(py, &message));
+        return Err(invalid(py, message));
     }
     Ok(list)
 }
@@ -236,7 +204,7 @@ fn replace<'py>(
     let (places, objects) = (list.len(), came.len()?);
     if places != objects {
         let message = format!("the list has {places} places, but {objects} objects came");
-        return Err(invalid(py, &message));
+        return Err(invalid(py, message));
     }
     for (index, item) in came.try_iter()?.enumerate() {
         list.set_item(index, item?)?;
@@ -254,8 +222,4 @@ fn fill<'py>(
         list.set_item(index, decoded(py, payload, codec)?)?;
     }
     nothing(py)
-}
-
-fn invalid(py: Python<'_>, message: &str) -> PyErr {
-    raise(py, &Error::InvalidArgument { message: message.to_owned() })
 }

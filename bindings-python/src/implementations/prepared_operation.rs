@@ -5,18 +5,16 @@ use std::time::Duration;
 use polyrank::calls::parameters::prepared_operation::*;
 use pyo3::prelude::*;
 
-use crate::classes::{PreparedOperation, Work};
-use crate::convert::{Call, give, nothing, raise, releasing};
+use super::Answer;
+use crate::classes::{PreparedOperation, TensorObjects, Work};
+use crate::convert::{Call, CoreResult, give, nothing, releasing};
 use crate::waiting;
 
 /// Starts the operation and waits for it.
-pub(crate) fn run<'py>(
-    prepared: &Bound<'py, PreparedOperation>,
-    _call: Call<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn run<'py>(prepared: &Bound<'py, PreparedOperation>, _call: Call<'py>) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
     wait_for_last(py, this)?;
-    let started = releasing(py, || this.inner.start_soon()).map_err(|error| raise(py, &error))?;
+    let started = releasing(py, || this.inner.start_soon()).or_raise(py)?;
     if let Some(work) = started {
         releasing(py, || waiting::wait(py, &work, None))?;
     }
@@ -27,19 +25,20 @@ pub(crate) fn run<'py>(
 pub(crate) fn start<'py>(
     prepared: &Bound<'py, PreparedOperation>,
     _call: Call<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
     wait_for_last(py, this)?;
-    let work = releasing(py, || this.inner.start()).map_err(|error| raise(py, &error))?;
+    let work = releasing(py, || this.inner.start()).or_raise(py)?;
     let timeout = this.timeout.unwrap_or_else(|| this.inner.group().timeout());
-    Work::new(work, vec![this.tensor.clone_ref(py)], timeout).into_object(py)
+    let objects = TensorObjects { outputs: vec![this.tensor.clone_ref(py)], read: None };
+    Work::new(work, objects, timeout).into_object(py)
 }
 
 /// Waits for what was started last; true.
 pub(crate) fn wait<'py>(
     prepared: &Bound<'py, PreparedOperation>,
     mut call: Call<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> Answer<'py> {
     let timeout: Option<Duration> = call.take(wait::TIMEOUT)?;
     let py = prepared.py();
     if let Some(work) = prepared.get().inner.last_started() {

@@ -9,10 +9,9 @@ use polyrank::rendezvous::{Rendezvous, RendezvousRequest};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use super::Answer;
 use crate::classes::Store;
-use crate::convert::{Call, answer, nothing, raise, run};
-
-type Answer<'py> = PyResult<Bound<'py, PyAny>>;
+use crate::convert::{Call, CoreResult, answer, nothing, raise, run};
 
 /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
 pub(crate) fn rendezvous<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
@@ -43,8 +42,7 @@ pub(crate) fn register_rendezvous_handler<'py>(
             message: format!("the rendezvous handler raised {error}"),
         })
     };
-    polyrank::rendezvous::register_rendezvous_handler(&scheme, Arc::new(meet))
-        .map_err(|error| raise(py, &error))?;
+    polyrank::rendezvous::register_rendezvous_handler(&scheme, Arc::new(meet)).or_raise(py)?;
     nothing(py)
 }
 
@@ -59,5 +57,5 @@ fn met(handler: &Bound<'_, PyAny>, request: RendezvousRequest<'_>) -> PyResult<R
     })??;
     let (store, rank, world_size): (Bound<'_, Store>, u32, u32) = triple.extract()?;
     let store = store.get().inner.get().clone();
-    Rendezvous::new(store, rank, world_size).map_err(|error| raise(handler.py(), &error))
+    Rendezvous::new(store, rank, world_size).or_raise(handler.py())
 }

@@ -1,12 +1,11 @@
 //! `TCPStore`: its constructor takes a socket that Python opened.
 
-use polyrank::Error;
 use polyrank::calls::Value;
 use polyrank::calls::parameters::tcp_store::new::MASTER_LISTEN_FD;
 use pyo3::prelude::*;
 
 use crate::classes::{MadeByCore, TCPStore};
-use crate::convert::{Call, listener_from_fd, raise, run};
+use crate::convert::{Call, invalid, listener_from_fd, run};
 
 /// Connects, and serves if asked to.
 pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer<TCPStore>> {
@@ -15,8 +14,7 @@ pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer
         // No descriptor has such a number, as none has a negative one.
         let number = i32::try_from(fd).unwrap_or(-1);
         let listener = listener_from_fd(number).map_err(|error| {
-            let message = format!("master_listen_fd {fd} cannot be used: {error}");
-            raise(py, &Error::InvalidArgument { message })
+            invalid(py, format!("master_listen_fd {fd} cannot be used: {error}"))
         })?;
         call = call.with_listener(listener);
     }

@@ -10,6 +10,8 @@
 mod arguments;
 mod bench;
 mod chart;
+#[cfg(test)]
+mod command_line;
 mod itself;
 mod launch;
 mod predict;

@@ -232,6 +232,28 @@ impl Invocation {
         format!("{interface}.{name}")
     }
 
+    /// As [`ResolvedCall::take_rank`].
+    #[cfg(feature = "objects")]
+    pub(super) fn rank(
+        &mut self,
+        group: &ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> Result<Option<u32>> {
+        self.resolved.take_rank(group, global, in_group)
+    }
+
+    /// As [`ResolvedCall::take_root`].
+    #[cfg(feature = "objects")]
+    pub(super) fn root(
+        &mut self,
+        group: &ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> Result<u32> {
+        self.resolved.take_root(group, global, in_group)
+    }
+
     /// The position of the overload in the order of declaration.
     pub(super) fn overload(&self) -> usize {
         self.resolved.overload
@@ -281,24 +303,42 @@ impl Invocation {
         Ok(self.object(position).map(Object::store).transpose()?.cloned())
     }
 
-    /// The rank in `group` that one of two parameters names: `global` a global rank, `in_group` a
-    /// rank in the group.
-    #[cfg(feature = "objects")]
-    pub(super) fn rank(
-        &mut self,
-        group: &ProcessGroup,
-        name: &str,
-        global: usize,
-        in_group: usize,
-    ) -> Result<Option<u32>> {
-        rank_of(group, name, self.take(global)?, self.take(in_group)?)
-    }
-
     fn this(&self) -> Result<&Object> {
         self.this.as_ref().ok_or_else(|| {
             let Method { interface, name, .. } = self.entry.method;
             Error::InvalidType { message: format!("{name}() must be called on a {interface}") }
         })
+    }
+}
+
+impl ResolvedCall {
+    /// Takes the rank in `group` that one of two parameters names: `global` a global rank,
+    /// `in_group` a rank in the group. None if neither is given.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if both are given, or what is not a rank;
+    /// [`Error::RankNotInGroup`].
+    pub fn take_rank(
+        &mut self,
+        group: &ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> Result<Option<u32>> {
+        let name = self.parameters()[global].name;
+        rank_of(group, name, self.take(global)?, self.take(in_group)?)
+    }
+
+    /// As [`ResolvedCall::take_rank`], for a root: the global rank 0 if none is named.
+    ///
+    /// # Errors
+    /// As [`ResolvedCall::take_rank`].
+    pub fn take_root(
+        &mut self,
+        group: &ProcessGroup,
+        global: usize,
+        in_group: usize,
+    ) -> Result<u32> {
+        self.take_rank(group, global, in_group)?.map_or_else(|| group.group_rank(0), Ok)
     }
 }
 

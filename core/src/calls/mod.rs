@@ -30,7 +30,7 @@ pub use answer::{Answer, camel_case};
 pub use from_value::{FromValue, Members};
 pub use invocation::{AnswerFuture, Entry, Invocation, StorePlace, entry};
 pub use object::{Object, StoreObject};
-pub use reader::{CallArguments, Content, ScriptValue, read_tensors};
+pub use reader::{Content, OperationArguments, ScriptValue};
 pub use resolve::{ResolvedCall, resolve};
 pub use settings::Settings;
 pub use value::{Arguments, Foreign, TimeUnit, Value};

@@ -5,8 +5,9 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
+use super::invocation::{Entry, Invocation};
 use super::object::Object;
-use super::staged::{Memory, TensorDescription, Tensors};
+use super::staged::{Memory, StagedOperation, TensorDescription, Tensors};
 use super::value::{Arguments, Foreign, TimeUnit, Value};
 use crate::{DType, Error, ReduceOp, Region};
 
@@ -89,22 +90,69 @@ pub enum Content<V> {
     Other,
 }
 
+impl Invocation {
+    /// A call of `entry` on `this`, with arguments by position and by name.
+    ///
+    /// # Errors
+    /// Values that stand for nothing; those of [`Invocation::new`]; failures of the interface to
+    /// JavaScript.
+    pub fn read<V: ScriptValue>(
+        entry: &'static Entry,
+        this: Option<Object>,
+        positional: &V,
+        keywords: &V,
+    ) -> Result<Invocation, V::Failure> {
+        let CallArguments { arguments, objects } =
+            CallArguments::read(positional, keywords, &Tensors::default())?;
+        let call = Invocation::new(entry, this, arguments, objects);
+        call.map_err(|error| positional.failure(error))
+    }
+}
+
+/// What a call on tensors is given.
+#[derive(Debug)]
+pub struct OperationArguments<V> {
+    /// Arguments by position; tensors are named by their positions in `arrays`.
+    pub positional: V,
+    /// Arguments by name.
+    pub keywords: V,
+    /// The tensors.
+    pub arrays: V,
+    /// What each tensor is: the number of a dtype for a flat array, or an object with dtype, shape,
+    /// strides, offset, readOnly, memory.
+    pub infos: V,
+}
+
+impl<V: ScriptValue> OperationArguments<V> {
+    /// Resolves and checks a call of `entry`, on `this` or on the group among the arguments.
+    ///
+    /// # Errors
+    /// Values and descriptions that make no sense; those of [`StagedOperation::prepare`]; failures
+    /// of the interface to JavaScript.
+    pub fn prepare(
+        &self,
+        entry: &'static Entry,
+        this: Option<&Object>,
+    ) -> Result<StagedOperation, V::Failure> {
+        let tensors = read_tensors(&self.arrays, &self.infos)?;
+        let CallArguments { arguments, objects } =
+            CallArguments::read(&self.positional, &self.keywords, &tensors)?;
+        let staged = StagedOperation::prepare(entry, this, arguments, &objects, tensors);
+        staged.map_err(|error| self.positional.failure(error))
+    }
+}
+
 /// The arguments of a call, and the objects among them, whose slots are their positions.
-#[derive(Debug, Default)]
-pub struct CallArguments {
-    /// The arguments.
-    pub arguments: Arguments,
+struct CallArguments {
+    arguments: Arguments,
     /// The groups and stores among them.
-    pub objects: Vec<Object>,
+    objects: Vec<Object>,
 }
 
 impl CallArguments {
     /// Reads arguments by position and by name; tensors among them are named by their positions in
     /// `tensors`.
-    ///
-    /// # Errors
-    /// Values that stand for nothing; failures of the interface to JavaScript.
-    pub fn read<V: ScriptValue>(
+    fn read<V: ScriptValue>(
         positional: &V,
         keywords: &V,
         tensors: &Tensors,
@@ -125,12 +173,8 @@ impl CallArguments {
     }
 }
 
-/// Reads the tensors of a call. `infos` says of each of `arrays` what it is: the number of a dtype
-/// for a flat array, or an object with dtype, shape, strides, offset, readOnly, memory.
-///
-/// # Errors
-/// Descriptions that make no sense; failures of the interface to JavaScript.
-pub fn read_tensors<V: ScriptValue>(arrays: &V, infos: &V) -> Result<Tensors, V::Failure> {
+/// Reads the tensors of a call.
+fn read_tensors<V: ScriptValue>(arrays: &V, infos: &V) -> Result<Tensors, V::Failure> {
     let lists = (arrays.content()?, infos.content()?);
     let (Content::List(memories), Content::List(descriptions)) = lists else {
         return Err(arrays.failure(invalid_type("tensors come as a list".to_owned())));

@@ -98,6 +98,14 @@ export function rowOf(
   );
 }
 
+/** Every server's figures under a load, in the order of `serversOf`. */
+export function figuresOf(
+  report: StoreReport,
+  load: { clients: number; operation: string },
+): (StoreRow | undefined)[] {
+  return serversOf(report).map((server) => rowOf(report, load, server));
+}
+
 /** `1.9 M`, `64 k`, `850`: so many a second. */
 export function formatRate(perSecond: number): string {
   const [scale, unit] = perSecond >= 1e6 ? [1e6, " M"] : perSecond >= 1e3 ? [1e3, " k"] : [1, ""];

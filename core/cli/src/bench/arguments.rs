@@ -380,20 +380,11 @@ fn turn_seconds(text: &str) -> Result<f64, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: BenchArguments,
-    }
+    use crate::command_line::options;
 
     fn benchmark(line: &str) -> Result<Benchmark, String> {
-        let words = std::iter::once("bench").chain(line.split_whitespace());
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        line.arguments.benchmark()
+        options::<BenchArguments>("bench", line)?.benchmark()
     }
 
     fn names(benchmark: &Benchmark) -> Vec<&str> {

@@ -34,6 +34,7 @@ mod pattern;
 mod plot;
 mod rank;
 mod results;
+mod run_facts;
 mod scripts;
 #[cfg(target_os = "linux")]
 mod store;

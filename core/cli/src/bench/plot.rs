@@ -25,15 +25,8 @@ pub(super) fn plot(report: &Report) -> Chart {
         }
     }
     for (topic, cases) in &topics {
-        let panel = |y_label: &str, y_scale, y_text, value: fn(&MeasuredCase) -> f64| Panel {
-            title: topic.clone(),
-            y_label: y_label.to_owned(),
-            x_label: "size".to_owned(),
-            x_scale: Scale::Octaves,
-            y_scale,
-            x_text: |bytes| sizes::show(bytes as u64),
-            y_text,
-            lines: lines(&names, cases, value),
+        let panel = |y_label: &str, y_scale, y_text, value: fn(&MeasuredCase) -> f64| {
+            Panel::over_sizes(topic, y_label, y_scale, y_text, lines(&names, cases, value))
         };
         panels.push(panel("time", Scale::Decades, duration, |result| result.time_us / 1e6));
         panels.push(panel("bus bandwidth", Scale::Linear, bandwidth, |result| result.busbw_gbps));

@@ -29,6 +29,7 @@ pub(super) struct Assignment {
     pub(super) control: SocketAddr,
     /// By which the benchmark knows its own ranks.
     pub(super) token: String,
+    /// Which library it loads; of polyrank, the name of the package in its language.
     pub(super) library: String,
     pub(super) memory: Memory,
     pub(super) manner: CallStyle,

@@ -1,10 +1,12 @@
-//! Line charts as SVG: pure text out of numbers, in light and in dark. Knows nothing of what the
-//! numbers mean.
+//! Line charts as SVG: pure text out of numbers, in light and in dark. Knows units, and nothing of
+//! what the numbers mean.
 
 mod axis;
 mod svg;
 
 pub(crate) use axis::Scale;
+
+use crate::sizes;
 
 /// A page of charts with one legend.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,28 @@ pub(crate) struct Panel {
     /// Shows a value of the vertical axis, with its unit.
     pub(crate) y_text: fn(f64) -> String,
     pub(crate) lines: Vec<Line>,
+}
+
+impl Panel {
+    /// Lines over sizes in bytes, each twice the one before.
+    pub(crate) fn over_sizes(
+        title: &str,
+        y_label: &str,
+        y_scale: Scale,
+        y_text: fn(f64) -> String,
+        lines: Vec<Line>,
+    ) -> Panel {
+        Panel {
+            title: title.to_owned(),
+            y_label: y_label.to_owned(),
+            x_label: "size".to_owned(),
+            x_scale: Scale::Octaves,
+            y_scale,
+            x_text: |bytes| sizes::show(bytes as u64),
+            y_text,
+            lines,
+        }
+    }
 }
 
 /// A duration as a mark of an axis: `10 µs`, `1 ms`.

@@ -256,20 +256,11 @@ fn gigabits(text: &str) -> Result<f64, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: PredictArguments,
-    }
+    use crate::command_line::options;
 
     fn question(line: &str) -> Result<Question, String> {
-        let words = ["predict"].into_iter().chain(line.split_whitespace());
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        line.arguments.question()
+        options::<PredictArguments>("predict", line)?.question()
     }
 
     #[test]

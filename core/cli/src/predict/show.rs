@@ -131,16 +131,7 @@ pub(super) fn chart(forecast: &Forecast) -> Chart {
         };
         forecast.rows.iter().enumerate().map(line).collect()
     };
-    let panel = |title: &str, y_label: &str, y_scale, y_text, lines| Panel {
-        title: title.to_owned(),
-        y_label: y_label.to_owned(),
-        x_label: "size".to_owned(),
-        x_scale: Scale::Octaves,
-        y_scale,
-        x_text: |bytes| sizes::show(bytes as u64),
-        y_text,
-        lines,
-    };
+    let panel = Panel::over_sizes;
     let times = lines(&|_, seconds| seconds);
     let bandwidths = lines(&|bytes, seconds| bytes as f64 * factor / seconds / 1e9);
     Chart {

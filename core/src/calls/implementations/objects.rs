@@ -24,7 +24,7 @@ mod here {
         let group = call.group(broadcast_object_list::GROUP)?;
         only_cbor(&mut call, broadcast_object_list::CODEC)?;
         let root =
-            call.rank(&group, "src", broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
+            call.rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
         let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
         let is_root = group.rank() == root;
         is_list(call.value(broadcast_object_list::OBJECT_LIST))?;
@@ -59,7 +59,7 @@ mod here {
         }
         let group = call.group(gather_object::GROUP)?;
         only_cbor(&mut call, gather_object::CODEC)?;
-        let root = root_of(&mut call, &group, "dst", gather_object::DST, gather_object::GROUP_DST)?;
+        let root = call.root(&group, gather_object::DST, gather_object::GROUP_DST)?;
         let has_list = !matches!(call.value(gather_object::OBJECT_GATHER_LIST), Value::None);
         let places = match (group.rank() == root, has_list) {
             (true, _) => places(call.value(gather_object::OBJECT_GATHER_LIST), &group),
@@ -81,8 +81,7 @@ mod here {
         }
         let group = call.group(scatter_object_list::GROUP)?;
         only_cbor(&mut call, scatter_object_list::CODEC)?;
-        let (global, in_group) = (scatter_object_list::SRC, scatter_object_list::GROUP_SRC);
-        let root = root_of(&mut call, &group, "src", global, in_group)?;
+        let root = call.root(&group, scatter_object_list::SRC, scatter_object_list::GROUP_SRC)?;
         let output = match call.value(scatter_object_list::SCATTER_OBJECT_OUTPUT_LIST) {
             Value::Int(places) if *places > 0 => Ok(()),
             _ => Err(invalid("Expected argument scatter_object_output_list to be non-empty")),
@@ -109,7 +108,7 @@ mod here {
         }
         let group = call.group(send_object_list::GROUP)?;
         only_cbor(&mut call, send_object_list::CODEC)?;
-        let peer = call.rank(&group, "dst", send_object_list::DST, send_object_list::GROUP_DST)?;
+        let peer = call.rank(&group, send_object_list::DST, send_object_list::GROUP_DST)?;
         let peer = peer.ok_or_else(|| invalid("one of 'dst' and 'group_dst' must be given"))?;
         let mine = encoded(call.value(send_object_list::OBJECT_LIST))?;
         group.exchange().send(mine, peer).await.into_answer()
@@ -123,7 +122,7 @@ mod here {
         }
         let group = call.group(recv_object_list::GROUP)?;
         only_cbor(&mut call, recv_object_list::CODEC)?;
-        let peer = call.rank(&group, "src", recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
+        let peer = call.rank(&group, recv_object_list::SRC, recv_object_list::GROUP_SRC)?;
         is_list(call.value(recv_object_list::OBJECT_LIST))?;
         let (payload, peer) = group.exchange().recv(peer).await?;
         let source = group.global_rank(peer)?.into_answer()?;
@@ -137,17 +136,6 @@ mod here {
         }
         let (who, operation) = ("this language".to_owned(), format!("the codec {codec}"));
         Err(Error::Unsupported { who, operation })
-    }
-
-    /// The root in the group; the global rank 0 unless said.
-    fn root_of(
-        call: &mut Invocation,
-        group: &ProcessGroup,
-        name: &str,
-        global: usize,
-        in_group: usize,
-    ) -> Result<u32> {
-        call.rank(group, name, global, in_group)?.map_or_else(|| group.group_rank(0), Ok)
     }
 
     fn encoded(value: &Value) -> Result<EncodedObject> {

@@ -110,6 +110,14 @@ fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation
 }
 
 impl ResolvedCall {
+    /// Issues the message that it is, in `group`.
+    ///
+    /// # Errors
+    /// Wrong ranks and tensors; those of the backend; [`Error::Unsupported`] if it is none.
+    pub fn issue_message(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
+        message(self, group)?.issue(group, waiting)
+    }
+
     /// Positions of the tensors of parameters of these roles, each once, in the order of the call.
     pub(super) fn positions(&self, tensors: &Tensors, wanted: impl Fn(Role) -> bool) -> Vec<usize> {
         let mut positions = Vec::new();

@@ -10,13 +10,13 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::build::Build;
 use super::files;
 use super::find::{FoundPrograms, Programs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
-use super::machine::{self, Machine};
+use super::machine;
 use super::messages::{Answer, Command};
 use super::rank::monotonic_s;
+use super::run_facts::RunFacts;
 use super::scripts::Scripts;
 use super::team::{Limits, Team, TeamError};
 use super::{EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, interruption, not_measured, say};
@@ -84,12 +84,8 @@ enum StartCondition {
 /// What was measured.
 #[derive(Debug, Serialize)]
 struct Report {
-    made_by: &'static str,
-    format: u32,
-    build: Build,
-    date: String,
-    machine: Machine,
-    load: [Option<f64>; 2],
+    #[serde(flatten)]
+    run: RunFacts,
     rows: Vec<Row>,
 }
 
@@ -193,15 +189,7 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
         }
     }
     let Some(path) = &arguments.json else { return Ok(absent) };
-    let report = Report {
-        made_by: "polyrank bench start",
-        format: 1,
-        build: Build::here(),
-        date: machine::now(),
-        machine: Machine::here(),
-        load: [load_before, machine::load()],
-        rows,
-    };
+    let report = Report { run: RunFacts::at_end("polyrank bench start", load_before), rows };
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
     files::write(path, &(text + "\n")).map_err(TeamError::Failed)?;
     Ok(absent)

@@ -5,7 +5,6 @@
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
-import * as pr from "polyrank";
 
 const REDUCES = ["allreduce", "reduce", "reduce_scatter"];
 const ARRAYS = {
@@ -24,6 +23,8 @@ const ARRAYS = {
 const rank = Number(process.argv.at(-1));
 const assignment = JSON.parse(process.env.POLYRANK_BENCH);
 const { ranks } = assignment;
+// The package that is installed here, which may have brought this program along.
+const pr = await import(assignment.library);
 
 /** What `of` contributes as element `index` of its input. */
 function value(of, index) {

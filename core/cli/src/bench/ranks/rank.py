@@ -4,6 +4,7 @@ is told until the benchmark closes the connection. Knows nothing of the other ra
 The values that go in and must come out are those of the benchmark's own ranks, see `pattern.rs`."""
 
 import gc
+import importlib
 import json
 import os
 import socket
@@ -25,12 +26,11 @@ class Polyrank:
 
     def __init__(self, assignment):
         self.memory, self.manner = assignment["memory"], assignment["manner"]
+        self.package = assignment["library"]
 
     def load(self):
-        """Loads the library."""
-        import polyrank
-
-        self.library = polyrank
+        """Loads the package that is installed here, which may have brought this program along."""
+        self.library = importlib.import_module(self.package)
 
     def join(self, rank, ranks, port, timeout_s):
         """Joins the group."""

@@ -13,9 +13,9 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::build::Build;
 use super::files;
-use super::machine::{self, Machine};
+use super::machine;
+use super::run_facts::RunFacts;
 use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
@@ -81,12 +81,8 @@ pub(crate) struct StoreBenchArguments {
 /// What was measured.
 #[derive(Debug, Serialize)]
 struct Report {
-    made_by: &'static str,
-    format: u32,
-    build: Build,
-    date: String,
-    machine: Machine,
-    load: [Option<f64>; 2],
+    #[serde(flatten)]
+    run: RunFacts,
     value_bytes: u64,
     /// What could not be measured, and why.
     missing: Vec<String>,
@@ -180,12 +176,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     };
     let Some(path) = &arguments.json else { return Ok(ending) };
     let report = Report {
-        made_by: "polyrank bench store",
-        format: 1,
-        build: Build::here(),
-        date: machine::now(),
-        machine: Machine::here(),
-        load: [load_before, machine::load()],
+        run: RunFacts::at_end("polyrank bench store", load_before),
         value_bytes: arguments.value_bytes,
         missing,
         rows,
