@@ -111,6 +111,8 @@ pub mod request;
 #[doc(hidden)]
 pub mod schedule;
 mod sorted;
+#[doc(hidden)]
+pub mod spin;
 pub mod store;
 pub mod tensor;
 #[doc(hidden)]

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use super::closed::ClosedTransport;
 use super::failure::{BrokenGroup, Cause, StallReport};
 use super::slot_exchange::SlotExchange;
-use super::spin::cores;
 use super::state::{FinishedOperation, State};
-use super::{Envelope, Message, Operation, SmallAttempt, SmallCollective, SpinBudget};
+use super::{Envelope, Message, Operation, SmallAttempt, SmallCollective};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
+use crate::spin::{SpinBudget, cores};
 use crate::tensor::LentMemory;
 use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
@@ -158,7 +158,7 @@ impl Executor {
             if self.transport.advance(&mut self.state) {
                 self.run();
             } else {
-                (spin.relax)();
+                spin.pause.take();
             }
         }
         None

@@ -263,7 +263,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::executor::{Executor, GroupIdentity, SpinPolicy};
+    use crate::executor::{Executor, GroupIdentity};
+    use crate::spin::SpinPolicy;
     use crate::transport::inproc;
 
     /// Far beyond what this takes; a hang shows instead of lasting.

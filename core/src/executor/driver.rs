@@ -14,14 +14,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::adaptive_spin::AdaptiveSpin;
 use super::background::Background;
 use super::{
-    Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy, StallReport,
+    Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, StallReport,
 };
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
+use crate::spin::{AdaptiveSpin, SpinPolicy};
 use crate::transport::{Bell, Interest, Rank, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -428,10 +428,7 @@ impl Driver {
                 continue;
             }
             if now - *idle_since.get_or_insert(now) < self.spinning.duration() {
-                match self.spin {
-                    SpinPolicy::Spin(_) => std::hint::spin_loop(),
-                    SpinPolicy::Yield(_) | SpinPolicy::Sleep => thread::yield_now(),
-                }
+                self.spin.pause().take();
                 continue;
             }
             self.sleep(completion, until, &mut interests);

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "tcp")]
-mod adaptive_spin;
 mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
@@ -26,7 +24,6 @@ mod sending;
 mod single;
 mod slot_exchange;
 mod small_collective;
-mod spin;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -40,14 +37,18 @@ pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};
-pub use spin::{SpinBudget, SpinPolicy};
 pub use state::FinishedOperation;
 
+use crate::spin::SpinLimits;
 pub use crate::transport::EAGER;
 
 /// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
 /// have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);
+
+/// How long a thread that waits for other ranks looks again before it sleeps.
+pub const SPIN_LIMITS: SpinLimits =
+    SpinLimits { spin: Duration::from_micros(100), yielding: Duration::from_micros(50) };
 
 /// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
 /// element's size.

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::{
     Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallCollective,
-    SpinBudget, SpinPolicy, StallReport,
+    StallReport,
 };
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
+use crate::spin::{SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;

@@ -9,9 +9,10 @@ use std::time::Duration;
 use super::failure::Cause;
 use super::running_operation::RunningOperation;
 use super::state::State;
-use super::{SlotProgress, SmallAttempt, SmallCollective, SpinBudget};
+use super::{SlotProgress, SmallAttempt, SmallCollective};
 use crate::clock::Instant;
 use crate::schedule::Rank;
+use crate::spin::SpinBudget;
 use crate::tensor::{LentMemory, Region};
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
@@ -242,7 +243,7 @@ impl State {
                     Some(left) => left,
                     None => return SmallAttempt::Shown,
                 };
-                (spin.relax)();
+                spin.pause.take();
             }
         }
         let output = memory.output();

@@ -7,11 +7,12 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 22] = [
+const FLOORS: [&str; 23] = [
     "fork",
     "random",
     "clock",
     "sorted",
+    "spin",
     "wire",
     "env",
     "kernels",

@@ -12,17 +12,16 @@ use super::world::World;
 use crate::backend::group_status::FoundBy;
 use crate::clock::Instant;
 use crate::completion::{Completion, WaitIntent};
-use crate::executor::SpinPolicy;
+use crate::spin::PollStages;
 use crate::wire::abort::Abort;
 use std::sync::Arc;
 
-/// How long a waiting thread looks again and again where each rank has a core. MPI moves large
-/// tensors only while it is called.
-const SPIN: Duration = Duration::from_millis(2);
-/// How long it looks again and again, letting others run, before it sleeps between looks.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// A sleep between two looks.
-const NAP: Duration = Duration::from_micros(50);
+/// How a thread waits. It keeps its core for long: MPI moves large tensors only while it is called.
+const STAGES: PollStages = PollStages {
+    spin: Duration::from_millis(2),
+    yielding: Duration::from_millis(20),
+    nap: Duration::from_micros(50),
+};
 /// A sleep between two looks at what nobody waits for any more.
 const LONG_NAP: Duration = Duration::from_millis(20);
 /// How long the background leaves an operation to a thread that may be about to wait for it.
@@ -52,13 +51,13 @@ struct Background {
 }
 
 impl<H: Handle> Progress<H> {
-    pub(super) fn new(spin: SpinPolicy) -> Progress<H> {
-        let crowded = AtomicBool::new(!matches!(spin, SpinPolicy::Spin(_)));
+    /// Nothing is in flight; `crowded` as for [`Progress::set_crowded`].
+    pub(super) fn new(crowded: bool) -> Progress<H> {
         Progress {
             active: Mutex::default(),
             waiters: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
-            crowded,
+            crowded: AtomicBool::new(crowded),
             background: Background::default(),
         }
     }
@@ -164,13 +163,7 @@ impl<H: Handle> Progress<H> {
 
     /// What a thread does between two looks.
     fn pause(&self, idle: Duration) {
-        if idle < SPIN && !self.is_crowded() {
-            std::hint::spin_loop();
-        } else if idle < PATIENCE {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(NAP);
-        }
+        STAGES.pause(idle, self.is_crowded());
     }
 
     /// Moves what can be moved, unless another thread does; whether anything moved.

@@ -17,7 +17,7 @@ use super::library::{self, LoadedLibrary};
 use super::progress::Progress;
 use super::reductions::Operators;
 use crate::clock::Instant;
-use crate::executor::SpinPolicy;
+use crate::spin::is_crowded;
 use crate::wire::abort::Abort;
 use crate::{Error, Result};
 
@@ -162,7 +162,7 @@ impl<H: Handle> World<H> {
             max_tag,
             is_one_host: size == 1 || launcher.local_size.is_some_and(|local| local >= size),
             operators: Operators::default(),
-            progress: Progress::new(SpinPolicy::for_host(ranks_on_host as usize)),
+            progress: Progress::new(is_crowded(ranks_on_host as usize)),
             groups: Mutex::default(),
         }));
         at_exit::notice_forks();

@@ -13,14 +13,17 @@ use crate::Result;
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::spin::PollStages;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;
 
-/// How long a waiting thread looks again and again before it sleeps between looks.
-const SPIN: Duration = Duration::from_micros(100);
-/// A sleep between two looks of a thread that waits.
-const NAP: Duration = Duration::from_micros(50);
+/// How a thread waits. It never keeps its core: the device works without it.
+const STAGES: PollStages = PollStages {
+    spin: Duration::ZERO,
+    yielding: Duration::from_micros(100),
+    nap: Duration::from_micros(50),
+};
 /// A sleep between two looks of the background.
 const REST: Duration = Duration::from_micros(500);
 /// How often it is asked whether something failed elsewhere, or stands still.
@@ -80,10 +83,7 @@ impl Progress {
             if until.is_some_and(|until| now >= until) {
                 return completion.is_done();
             }
-            match now - since < SPIN {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(NAP),
-            }
+            STAGES.pause(now - since, false);
         }
     }
 
@@ -142,7 +142,7 @@ impl Progress {
                 return false;
             }
             self.turn();
-            std::thread::sleep(NAP);
+            std::thread::sleep(STAGES.nap);
         }
         true
     }

@@ -4,7 +4,6 @@
 mod adaptive_poll;
 mod client;
 mod connection;
-mod cpu_contention;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;

@@ -280,7 +280,7 @@ fn run(
             }
         });
         let polling = host.clone();
-        tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling).await });
+        tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling.activity).await });
         #[cfg(feature = "websocket")]
         tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();
