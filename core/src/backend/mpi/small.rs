@@ -54,7 +54,7 @@ pub(super) fn attempt<'a, H: Handle>(
     let scratch = group.take_scratch(bytes.len());
     scratch.write(|scratch| scratch[..bytes.len()].copy_from_slice(bytes));
     let Group { comm, rank, size, .. } = **group;
-    let ranks = Ranks { world, comm, rank, size };
+    let ranks = Ranks { job: &world.job, comm, rank, size };
     let mut request = match in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) {
         Ok(request) => request,
         Err(error) => {
@@ -74,7 +74,7 @@ pub(super) fn attempt<'a, H: Handle>(
     };
     let mut failed = None;
     for _ in 0..looks {
-        match test(world, &mut request) {
+        match test(&world.job, &mut request) {
             Ok(false) => budget.pause.take(),
             Ok(true) => {
                 scratch.read(|scratch| bytes.copy_from_slice(&scratch[..bytes.len()]));
@@ -138,8 +138,8 @@ impl<H: Handle> StartedCollective<'_, H> {
             completion: Some(completion),
             ..running
         };
-        world.progress.change(|active, ended| active.admit(world, running, ended));
-        world.progress.leave_to(world, waiting, issued.completion.is_done());
+        world.progress.change(|active, ended| active.admit(&world.job, running, ended));
+        world.progress.leave_to(&world.job, waiting, issued.completion.is_done());
         issued
     }
 }
