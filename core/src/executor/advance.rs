@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Weak};
 
+use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
-use super::failure::{BrokenGroup, Cause, StallReport};
+use super::finished_operation::FinishedOperation;
+use super::operation::{Envelope, Message, Operation};
 use super::slot_exchange::SlotExchange;
-use super::state::{FinishedOperation, State};
-use super::{Envelope, Message, Operation, SmallAttempt, SmallCollective};
+use super::small_collective::{SmallAttempt, SmallCollective};
+use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
@@ -20,15 +22,6 @@ use crate::{Collective, Error, Sizes};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
-
-/// Which group an executor works for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupIdentity {
-    /// The name, for errors.
-    pub name: String,
-    /// Generation of the membership: frames of another generation are dropped.
-    pub generation: u32,
-}
 
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{
-    Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallCollective,
-    StallReport,
-};
+use super::advance::Executor;
+use super::broken_group::StallReport;
+use super::finished_operation::FinishedOperation;
+use super::operation::{Envelope, Message, Operation};
+use super::small_collective::{SmallAttempt, SmallCollective};
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::spin::{SpinBudget, SpinPolicy};

@@ -7,9 +7,9 @@ use std::sync::{MutexGuard, TryLockError};
 
 use super::{DeferredCompletions, Driver};
 use crate::completion::WaitIntent;
-use crate::executor::{
-    Envelope, Executor, Progress, SmallAttempt, SmallCollective,
-};
+use crate::executor::advance::{Executor, Progress};
+use crate::executor::operation::Envelope;
+use crate::executor::small_collective::{SmallAttempt, SmallCollective};
 use crate::spin::{Pause, SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::schedules::ring_allreduce;
 use super::world::{memory, values};
 use crate::completion::{Completion, WaitIntent};
+use crate::executor::background::GroupProgress as _;
 use crate::executor::{Bindings, Driver, Executor, GroupIdentity, Message, Operation};
 use crate::spin::SpinPolicy;
 use crate::transport::Transport;
