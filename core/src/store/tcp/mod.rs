@@ -3,6 +3,7 @@
 
 mod adaptive_poll;
 mod client;
+mod connect;
 mod connection;
 mod exchange;
 #[cfg(target_os = "linux")]
