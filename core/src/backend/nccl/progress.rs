@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::communicator::Communicator;
 use super::running_operation::{AbandonedOperation, FinishedOperation, Group, RunningOperation};
-use crate::Result;
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::completion::Completion;
@@ -17,6 +16,7 @@ use crate::spin::PollStages;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;
+use crate::{Error, Result};
 
 /// How a thread waits. It never keeps its core: the device works without it.
 const STAGES: PollStages = PollStages {
@@ -256,7 +256,7 @@ impl Progress {
 
     /// Breaks a group of which the library says that it failed. A rank that aborts looks to the
     /// others as one that is gone, so what it has told counts first.
-    fn fail_elsewhere(&'static self, group: Arc<Group>, error: crate::Error) {
+    fn fail_elsewhere(&'static self, group: Arc<Group>, error: Error) {
         if group.is_failing.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -335,6 +335,6 @@ fn timed_out(running: &RunningOperation, now: Instant) -> Abort {
 }
 
 /// The reason of a group in which the library or the driver reports an error.
-fn failed_here(group: &Group, error: &crate::Error) -> Abort {
+fn failed_here(group: &Group, error: &Error) -> Abort {
     Abort::Failed { rank: group.status.rank(), why: error.to_string() }
 }
