@@ -1,5 +1,8 @@
 //! How long a JavaScript thread waits for an operation that it just issued, in the hope that it is
 //! done before another thread could be woken and wake this one in turn. Knows no operation.
+//!
+//! It is not one of the core's waits (`core/src/spin`): what it bounds is how long an event loop
+//! stands still, so it learns how long operations take, not how long a sleep does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -14,8 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-#[cfg(feature = "objects")]
-use crate::Work;
 use crate::clock::{self, CAN_BLOCK};
 #[cfg(feature = "objects")]
 use crate::completion::WaitIntent;
@@ -49,15 +47,6 @@ impl WaitMode {
         match self {
             WaitMode::Block => WaitIntent::Soon,
             WaitMode::Await => WaitIntent::Later,
-        }
-    }
-
-    /// Waits for `work`.
-    #[cfg(feature = "objects")]
-    pub(crate) async fn wait_for(self, work: &Work) -> Result<()> {
-        match self {
-            WaitMode::Block => work.wait(None),
-            WaitMode::Await => work.clone().await,
         }
     }
 }

@@ -112,6 +112,8 @@ pub mod request;
 pub mod schedule;
 mod setters;
 mod sorted;
+#[doc(hidden)]
+pub mod spin;
 pub mod store;
 pub mod tensor;
 #[doc(hidden)]

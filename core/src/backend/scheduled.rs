@@ -15,12 +15,13 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
-    Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation,
-    SlotProgress, SmallAttempt, SmallCollective, SmallOperation, SpinPolicy,
+    Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation, SPIN_LIMITS,
+    SlotProgress, SmallAttempt, SmallCollective, SmallOperation,
 };
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{CallSize, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
+use crate::spin::SpinPolicy;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
@@ -85,7 +86,7 @@ impl ScheduledBackend {
             }
         };
         let discovery = discovery::discover(store, name, (rank, size), timeout).await?;
-        let spin = SpinPolicy::for_host(discovery.ranks_on_host);
+        let spin = SpinPolicy::for_host(discovery.ranks_on_host, SPIN_LIMITS);
         let transport: Box<dyn Transport> = discovery.transport;
         let group = GroupIdentity { name: name.into(), generation: 0 };
         let mut executor = Executor::new(transport, group, Instant::now())

@@ -2,15 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
+use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
-use super::failure::{BrokenGroup, Cause, StallReport};
+use super::finished_operation::FinishedOperation;
+use super::operation::{Envelope, Message, Operation};
 use super::slot_exchange::SlotExchange;
-use super::spin::cores;
-use super::state::{FinishedOperation, State};
-use super::{Envelope, Message, Operation, SmallAttempt, SmallOperation, SpinBudget};
+use super::operation::SmallOperation;
+use super::small_collective::SmallAttempt;
+use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::kernels;
+use crate::spin::{SpinBudget, cores};
 use crate::tensor::LentMemory;
 use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
@@ -20,15 +23,6 @@ use crate::{Collective, Error, Sizes};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;
-
-/// Which group an executor works for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupIdentity {
-    /// The name, for errors.
-    pub name: String,
-    /// Generation of the membership: frames of another generation are dropped.
-    pub generation: u32,
-}
 
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +150,7 @@ impl Executor {
             if self.transport.advance(&mut self.state) {
                 self.run();
             } else {
-                (spin.relax)();
+                spin.pause.take();
             }
         }
         None

@@ -1,14 +1,13 @@
 //! The one thread of the process that makes groups move while nobody waits for them, and that hears
-//! of deaths while nothing is in flight. Knows drivers; nothing of operations.
+//! of deaths while nothing is in flight. Knows of a group what [`GroupProgress`] says.
 //!
 //! It starts when it is first needed: when an operation is left to it, or when a rank first has to
 //! sleep for another. A forked child has no such thread and starts one of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::driver::Driver;
 use crate::clock::Instant;
 use crate::transport::{Bell, Interest, wait};
 use crate::{Error, Result};
@@ -33,6 +32,36 @@ const TURNS: usize = 16;
 /// Sleeps that end without anything to do before a pause is made.
 const FRUITLESS: u32 = 16;
 
+/// What the background thread sees of a group.
+pub(super) trait GroupProgress: Send + Sync {
+    /// Whether everything is closed.
+    fn has_ended(&self) -> bool;
+
+    /// Whether anything is in flight.
+    fn is_busy(&self) -> bool;
+
+    /// Whether a thread of the user waits.
+    fn has_waiters(&self) -> bool;
+
+    /// How often threads of the user have issued or waited.
+    fn activity(&self) -> u64;
+
+    /// Whether somebody waits for the group to break.
+    fn is_watched(&self) -> bool;
+
+    /// Notes whether the background thread looks after it.
+    fn set_attended(&self, attended: bool);
+
+    /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
+    fn turn_in_background(&self) -> bool;
+
+    /// What to wait for, and until when at most.
+    fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant>;
+
+    /// Tells who wants to know, if the oldest operation has not moved for `limit`.
+    fn tell_of_stall(&self, limit: Duration);
+}
+
 /// The background of the process that started with `main`.
 static FIRST: OnceLock<Box<Background>> = OnceLock::new();
 
@@ -41,22 +70,22 @@ pub(super) struct Background {
     process_id: u32,
     bell: Bell,
     started: AtomicBool,
-    /// Whether the thread is in a grace, at whose end it looks at all drivers.
+    /// Whether the thread is in a grace, at whose end it looks at all groups.
     in_grace: AtomicBool,
-    /// Drivers that the thread does not know yet.
-    newcomers: Mutex<Vec<Weak<Driver>>>,
+    /// Groups that the thread does not know yet.
+    newcomers: Mutex<Vec<Weak<dyn GroupProgress>>>,
     /// The background of a child of this process, in the child's copy of this memory.
     heir: OnceLock<Box<Background>>,
 }
 
-/// What the thread knows of a driver. It is held weakly: a group ends when its user lets go.
+/// What the thread knows of a group. It is held weakly: a group ends when its user lets go.
 struct Entry {
-    driver: Weak<Driver>,
+    group: Weak<dyn GroupProgress>,
     activity: u64,
     quiet_since: Instant,
 }
 
-/// What came of looking at a driver.
+/// What came of looking at a group.
 enum Look {
     /// It is gone.
     Gone,
@@ -100,12 +129,12 @@ impl Background {
         })
     }
 
-    /// Makes a driver known. Starts nothing.
-    pub(super) fn register(&self, driver: &Arc<Driver>) {
+    /// Makes a group known. Starts nothing.
+    pub(super) fn register(&self, group: Weak<dyn GroupProgress>) {
         {
             let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
             newcomers.retain(|known| known.strong_count() > 0);
-            newcomers.push(Arc::downgrade(driver));
+            newcomers.push(group);
         }
         // A thread that sleeps for other groups would not hear of deaths in this one.
         self.refresh();
@@ -129,13 +158,13 @@ impl Background {
         }
     }
 
-    /// Asks the thread to look at all drivers, after a grace.
+    /// Asks the thread to look at all groups, after a grace.
     pub(super) fn attend(&'static self) {
         self.start();
         self.bell.ring();
     }
 
-    /// Whether the thread will look at all drivers without being asked. Who has left something to
+    /// Whether the thread will look at all groups without being asked. Who has left something to
     /// do before it asks this, and hears yes, is seen: the grace ends before that look.
     pub(super) fn looks_soon(&self) -> bool {
         self.in_grace.load(Ordering::SeqCst)
@@ -192,7 +221,7 @@ impl Background {
     fn welcome(&self, entries: &mut Vec<Entry>) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet_since = Instant::now();
-        let entry = |driver| Entry { driver, activity: 0, quiet_since };
+        let entry = |group| Entry { group, activity: 0, quiet_since };
         entries.extend(newcomers.drain(..).map(entry));
     }
 }
@@ -200,44 +229,49 @@ impl Background {
 impl Entry {
     /// Whether it has something to do and nobody waits for it.
     fn is_left_alone(&self) -> bool {
-        self.driver.upgrade().is_some_and(|driver| driver.is_busy() && !driver.has_waiters())
+        self.group.upgrade().is_some_and(|group| group.is_busy() && !group.has_waiters())
     }
 
-    /// Moves the driver if it is this thread's turn; else adds what to wait for.
+    /// Moves the group if it is this thread's turn; else adds what to wait for.
     fn look(&mut self, now: Instant, interests: &mut Vec<Interest>) -> Look {
-        let Some(driver) = self.driver.upgrade().filter(|driver| !driver.has_ended()) else {
+        let Some(group) = self.group.upgrade().filter(|group| !group.has_ended()) else {
             return Look::Gone;
         };
         // In this order: who leaves something to do while this looks sees that nobody attends.
-        driver.set_attended(false);
-        let activity = driver.activity();
+        group.set_attended(false);
+        let activity = group.activity();
         let active = std::mem::replace(&mut self.activity, activity) != activity;
         if active {
             self.quiet_since = now;
         }
-        if driver.has_waiters() {
+        if group.has_waiters() {
             return Look::Idle(Some(now + TICK));
         }
-        if driver.is_busy() {
-            driver.set_attended(true);
-            return self.drive(&driver, now, interests);
+        if group.is_busy() {
+            group.set_attended(true);
+            return self.drive(&*group, now, interests);
         }
-        if now - self.quiet_since < QUIET && !driver.is_watched() {
+        if now - self.quiet_since < QUIET && !group.is_watched() {
             return Look::Idle(Some(now + TICK));
         }
         // What came for an idle group is kept for its next operation, or is bad news.
-        if driver.turn_in_background() || driver.is_busy() {
+        if group.turn_in_background() || group.is_busy() {
             return Look::Moved;
         }
-        Look::Idle(driver.background_interests(interests))
+        Look::Idle(group.background_interests(interests))
     }
 
-    fn drive(&self, driver: &Driver, now: Instant, interests: &mut Vec<Interest>) -> Look {
+    fn drive(
+        &self,
+        group: &dyn GroupProgress,
+        now: Instant,
+        interests: &mut Vec<Interest>,
+    ) -> Look {
         for turn in 0..TURNS {
-            if driver.has_waiters() {
+            if group.has_waiters() {
                 return Look::Moved;
             }
-            if !driver.turn_in_background() {
+            if !group.turn_in_background() {
                 if turn > 0 {
                     return Look::Moved;
                 }
@@ -247,9 +281,9 @@ impl Entry {
                 return Look::Moved;
             }
         }
-        driver.tell_of_stall(2 * TICK);
+        group.tell_of_stall(2 * TICK);
         let known = interests.len();
-        let deadline = driver.background_interests(interests);
+        let deadline = group.background_interests(interests);
         // A transport without descriptors has to be asked again and again.
         let tick = if interests.len() == known { GRACE } else { TICK };
         Look::Idle(deadline.into_iter().chain([now + tick]).min())
@@ -260,11 +294,46 @@ impl Entry {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
 
     use super::*;
-    use crate::executor::{Executor, GroupIdentity, SpinPolicy};
-    use crate::transport::inproc;
+
+    /// A group that is over.
+    struct EndedGroup;
+
+    impl GroupProgress for EndedGroup {
+        fn has_ended(&self) -> bool {
+            true
+        }
+
+        fn is_busy(&self) -> bool {
+            false
+        }
+
+        fn has_waiters(&self) -> bool {
+            false
+        }
+
+        fn activity(&self) -> u64 {
+            0
+        }
+
+        fn is_watched(&self) -> bool {
+            false
+        }
+
+        fn set_attended(&self, _: bool) {}
+
+        fn turn_in_background(&self) -> bool {
+            false
+        }
+
+        fn background_interests(&self, _: &mut Vec<Interest>) -> Option<Instant> {
+            None
+        }
+
+        fn tell_of_stall(&self, _: Duration) {}
+    }
 
     /// Far beyond what this takes; a hang shows instead of lasting.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -284,14 +353,11 @@ mod tests {
     fn a_thread_that_sleeps_hears_of_new_groups() {
         let background: &'static Background = Box::leak(Box::new(Background::new().unwrap()));
         // Of a group that is gone; nothing limits the sleep that follows.
-        background.newcomers.lock().unwrap().push(Weak::new());
+        background.newcomers.lock().unwrap().push(Weak::<EndedGroup>::new());
         background.start();
         until_all_are_known(background);
-        let group = GroupIdentity { name: "new".to_owned(), generation: 0 };
-        let transport = Box::new(inproc::connect(1).remove(0));
-        let executor = Executor::new(transport, group, Instant::now());
-        let driver = Driver::new(executor, SpinPolicy::Sleep).unwrap();
-        background.register(&driver);
+        let group: Arc<dyn GroupProgress> = Arc::new(EndedGroup);
+        background.register(Arc::downgrade(&group));
         until_all_are_known(background);
     }
 }

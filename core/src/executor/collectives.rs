@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::failure::Cause;
+use super::broken_group::Cause;
+use super::finished_operation::FinishedOperation;
+use super::limits::{FRAME_COST, IN_TRANSPORT, SEGMENT, WINDOW};
+use super::operation::{Operation, SlotProgress};
 use super::peers::PayloadTarget;
 use super::running_operation::{Allowance, RunningOperation};
-use super::state::{FinishedOperation, State, bytes_of};
+use super::state::{State, bytes_of};
 use super::unexpected_frames::UnexpectedFrame;
-use super::{FRAME_COST, IN_TRANSPORT, Operation, SEGMENT, SlotProgress, SmallOperation, WINDOW};
+use super::operation::SmallOperation;
 use crate::Error;
 use crate::completion::Completion;
 use crate::schedule::Action;

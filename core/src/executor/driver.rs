@@ -8,18 +8,22 @@
 
 mod failures;
 mod fast_path;
+mod group_progress;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::adaptive_spin::AdaptiveSpin;
+use super::advance::{Executor, Progress};
 use super::background::Background;
-use super::{Executor, FAREWELL, FinishedOperation, Message, Operation, Progress, SpinPolicy};
+use super::finished_operation::FinishedOperation;
+use super::limits::FAREWELL;
+use super::operation::{Message, Operation};
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
+use crate::spin::{AdaptiveSpin, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -88,7 +92,8 @@ impl Driver {
             #[cfg(test)]
             before_telling: OnceLock::new(),
         });
-        background.register(&driver);
+        let group: Weak<Driver> = Arc::downgrade(&driver);
+        background.register(group);
         Ok(driver)
     }
 
@@ -190,11 +195,6 @@ impl Driver {
         self.ring();
         self.lock_bell().take();
         self.background.refresh();
-    }
-
-    /// Whether everything is closed.
-    pub(super) fn has_ended(&self) -> bool {
-        self.lock_bell().is_none()
     }
 
     /// Leaves the group, and takes up to [`FAREWELL`] to tell the others why it broke, if it did.
@@ -396,10 +396,7 @@ impl Driver {
                 continue;
             }
             if now - *idle_since.get_or_insert(now) < self.spinning.duration() {
-                match self.spin {
-                    SpinPolicy::Spin(_) => std::hint::spin_loop(),
-                    SpinPolicy::Yield(_) | SpinPolicy::Sleep => thread::yield_now(),
-                }
+                self.spin.pause().take();
                 continue;
             }
             self.sleep(completion, until, &mut interests);
@@ -461,44 +458,6 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn is_leader_asleep(&self) -> bool {
         self.polling.load(Ordering::SeqCst)
-    }
-
-    /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
-    pub(super) fn turn_in_background(&self) -> bool {
-        self.turn_once(&mut Vec::new(), |_, _| {})
-    }
-
-    /// What the background thread has to wait for, and until when at most.
-    pub(super) fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {
-        let mut executor = self.lock();
-        if !executor.prepare_to_sleep(interests) {
-            return Some(Instant::now());
-        }
-        executor.next_deadline()
-    }
-
-    /// Tells the stall hook, if the oldest operation has not moved for `limit`.
-    pub(super) fn tell_of_stall(&self, limit: Duration) {
-        if let Some(hook) = self.stall_hook.get()
-            && self.stalled().is_some_and(|report| report.stalled_for >= limit)
-        {
-            hook();
-        }
-    }
-
-    /// Whether a thread of the user is in [`Driver::wait`].
-    pub(super) fn has_waiters(&self) -> bool {
-        self.waiters.load(Ordering::SeqCst) > 0
-    }
-
-    /// How often threads of the user have issued or waited.
-    pub(super) fn activity(&self) -> u64 {
-        self.activity.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether the background thread looks after it.
-    pub(super) fn set_attended(&self, attended: bool) {
-        self.attended.store(attended, Ordering::SeqCst);
     }
 
     /// Asks the background thread to look after it.

@@ -1,20 +1,19 @@
-//! How a group breaks: deaths, deadlines, disagreements and aborts, and the errors that say so.
+//! How a group breaks: deaths, deadlines, disagreements and aborts.
 
-use std::cell::Cell;
 use std::time::Duration;
 
-use super::GroupIdentity;
 use super::analysis::peer_of;
+use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
+use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::running_operation::RunningOperation;
-use super::state::{FinishedOperation, State};
-use crate::Error;
+use super::state::State;
 use crate::clock::Instant;
-use crate::completion::{collective_name, error_of, tagged_name};
+use crate::completion::{collective_name, tagged_name};
 use crate::schedule::Action;
 use crate::transport::{LossReason, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
-use crate::wire::frame::{Fingerprint, Header, Kind};
+use crate::wire::frame::{Header, Kind};
 
 /// How long an abort of another rank may take to explain why a connection ended.
 const GRACE: Duration = Duration::from_millis(50);
@@ -25,86 +24,6 @@ const EARLIER_LIMIT: Duration = Duration::from_millis(800);
 
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Why a group must break.
-pub(super) struct Cause {
-    pub(super) abort: Abort,
-    /// Whether this rank found it; else another rank told.
-    pub(super) found_here: bool,
-}
-
-/// A disagreement on an operation, while earlier ones are in flight here that may well be complete
-/// on the other ranks: these are not to fail for what came after them.
-pub(super) struct DeferredFailure {
-    cause: Cause,
-    /// The operation on which ranks disagree.
-    pub(super) sequence: u64,
-    until: Instant,
-}
-
-/// A peer whose connection ended; an abort may still explain it better.
-pub(super) struct Suspicion {
-    peer: Rank,
-    why: String,
-    until: Instant,
-}
-
-/// A group that is broken.
-pub(super) struct BrokenGroup {
-    pub(super) abort: Abort,
-    /// When its connections are closed, whether or not all others were told.
-    until: Instant,
-    pub(super) closed: bool,
-    /// Whether an operation of this rank ended with the reason.
-    told: Cell<bool>,
-}
-
-/// An operation that does not move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StallReport {
-    /// Its number.
-    pub sequence: u64,
-    /// What it is.
-    pub fingerprint: Fingerprint,
-    /// How long nothing has moved.
-    pub stalled_for: Duration,
-    /// The ranks it waits for.
-    pub waiting_for: Vec<Rank>,
-    /// Those of them from which nothing ever came, not even the end of a connection.
-    pub unheard_of: Vec<Rank>,
-}
-
-impl BrokenGroup {
-    pub(super) fn closed(abort: Abort, now: Instant) -> BrokenGroup {
-        BrokenGroup { abort, until: now, closed: true, told: Cell::new(false) }
-    }
-
-    /// What a collective of this rank ends with.
-    pub(super) fn error(
-        &self,
-        group: &GroupIdentity,
-        fingerprint: &Fingerprint,
-        sequence: u64,
-    ) -> Error {
-        self.error_named(group, collective_name(fingerprint), sequence)
-    }
-
-    /// What the operation of this rank with this name and number ends with.
-    pub(super) fn error_named(&self, group: &GroupIdentity, name: &str, sequence: u64) -> Error {
-        self.told.set(true);
-        error_of(&self.abort, &group.name, name, sequence)
-    }
-
-    /// The error that says that ranks disagree, if no operation of this rank has ended with it.
-    pub(super) fn untold(&self, group: &GroupIdentity) -> Option<Error> {
-        let is_disagreement = matches!(
-            self.abort,
-            Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. }
-        );
-        let is_news = is_disagreement && !self.told.get();
-        is_news.then(|| self.error_named(group, "shutdown", 0))
-    }
-}
 
 impl State {
     /// Notes why the group must break; the first reason counts.
@@ -171,7 +90,7 @@ impl State {
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
         }
         let until = self.now + FAREWELL;
-        let broken = BrokenGroup { abort, until, closed: false, told: Cell::new(false) };
+        let broken = BrokenGroup::telling(abort, until);
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
             let released = running.release(&mut self.scratch);

@@ -2,7 +2,6 @@
 //! for, and those that are in the operation, too, answer whom they miss themselves: after a few
 //! rounds all name the same ranks. Needs no store, whose host may be the one that is missing.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::peers::PayloadTarget;
@@ -19,55 +18,8 @@ const ASK_AFTER: Duration = Duration::from_millis(200);
 /// How long after a question the next one follows.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a rank that was never heard of may take to answer.
-const FIRST_ANSWER: Duration = Duration::from_millis(150);
-
-/// How long a rank that has answered may be silent.
-const SILENCE: Duration = Duration::from_secs(1);
-
 /// Most ranks that are asked at a time, and that a report lists.
 const MAX_RANKS: usize = 64;
-
-/// What is known of the oldest operation in flight, if it stands still.
-#[derive(Default)]
-pub(super) struct LivenessCheck {
-    sequence: u64,
-    first_asked: Option<Instant>,
-    last_asked: Option<Instant>,
-    answers: BTreeMap<Rank, Answer>,
-}
-
-/// What a rank last said.
-struct Answer {
-    at: Instant,
-    issued: u64,
-    /// Whom it misses.
-    missing: Vec<Rank>,
-}
-
-impl LivenessCheck {
-    fn note_asked(&mut self, sequence: u64, now: Instant) {
-        if self.sequence != sequence {
-            *self = LivenessCheck { sequence, ..LivenessCheck::default() };
-        }
-        self.first_asked.get_or_insert(now);
-        self.last_asked = Some(now);
-    }
-
-    /// Adds the ranks that operation `sequence` misses because it waits for `peer`.
-    fn add_missing(&self, peer: Rank, sequence: u64, now: Instant, missing: &mut Vec<Rank>) {
-        match self.answers.get(&peer) {
-            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER) => {
-                missing.push(peer);
-            }
-            None => {}
-            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE => {
-                missing.push(peer);
-            }
-            Some(answer) => missing.extend(&answer.missing),
-        }
-    }
-}
 
 impl State {
     /// Asks the ranks for which the oldest operation waits, if it stands still.
@@ -138,7 +90,6 @@ impl State {
         }
         let ranks = payload.as_chunks::<4>().0.iter().map(|bytes| Rank::from_le_bytes(*bytes));
         let missing = ranks.filter(|rank| *rank < self.size).collect();
-        let answer = Answer { at: self.now, issued: header.issued, missing };
-        self.liveness.answers.insert(peer, answer);
+        self.liveness.note_answer(peer, header.issued, missing, self.now);
     }
 }

@@ -1,23 +1,24 @@
 //! Where schedules meet a transport: non-blocking state machines that run one rank's operations.
 //! Knows the transport trait, no concrete transport; no process groups, no stores.
 
-use std::time::Duration;
-
-#[cfg(feature = "tcp")]
-mod adaptive_spin;
 mod advance;
 mod analysis;
 #[cfg(feature = "tcp")]
 mod background;
+mod broken_group;
 mod closed;
 mod collectives;
 #[cfg(feature = "tcp")]
 mod driver;
 mod failure;
+mod finished_operation;
 mod in_flight;
+mod limits;
 mod liveness;
+mod liveness_check;
 mod operation;
 mod peers;
+mod pending_messages;
 mod point_to_point;
 mod running_operation;
 mod scratch;
@@ -26,44 +27,22 @@ mod sending;
 mod single;
 mod slot_exchange;
 mod small_collective;
-mod spin;
+mod small_operations;
 mod state;
 mod status;
 #[cfg(test)]
 mod tests;
 mod unexpected_frames;
 
-pub use advance::{Executor, GroupIdentity, Progress};
+pub use advance::{Executor, Progress};
+pub use broken_group::{GroupIdentity, StallReport};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
-pub use failure::StallReport;
+pub use finished_operation::FinishedOperation;
+pub use limits::{FAREWELL, SEGMENT, SPIN_LIMITS, WINDOW};
 pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress, SmallOperation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};
-pub use spin::{SpinBudget, SpinPolicy};
-pub use state::FinishedOperation;
 
 pub use crate::transport::EAGER;
-
-/// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
-/// have no connection to the failed one would blame the one that left.
-pub const FAREWELL: Duration = Duration::from_millis(250);
-
-/// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
-/// element's size.
-pub const SEGMENT: usize = 256 << 10;
-
-/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
-pub const WINDOW: usize = 1 << 20;
-
-/// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
-/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind.
-const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
-
-/// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.
-const FRAME_COST: usize = 96;
-
-/// Bytes of one message that the transport has queued at most, so that other messages to the same
-/// peer get their turn.
-const IN_TRANSPORT: usize = 4 * SEGMENT;

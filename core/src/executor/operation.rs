@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SmallCollective;
+use super::small_collective::SmallCollective;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::kernels::Stores;

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::WINDOW;
+use super::limits::WINDOW;
 use crate::transport::{LossReason, Rank};
 
 /// Where the payload of the frame goes that a peer is sending.

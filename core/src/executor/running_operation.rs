@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::analysis::Analysis;
+use super::operation::{Bindings, Operation, SlotProgress};
 use super::scratch::ScratchPool;
-use super::{Bindings, Operation, SlotProgress};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::kernels::{self, Order, Stores};

@@ -1,46 +1,15 @@
 //! Point-to-point messages on their way out: what goes without asking, what is offered, and what
 //! follows when it is accepted. Knows nothing of receives.
 
-use super::point_to_point::{Buffer, MessageEnd, Route, frame_cost, misfit};
-use super::state::{FinishedOperation, State};
-use super::{Envelope, FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, Message, SEGMENT};
+use super::finished_operation::FinishedOperation;
+use super::limits::{FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use super::operation::{Envelope, Message};
+use super::pending_messages::{Buffer, PendingSend, Route, frame_cost, misfit};
+use super::state::State;
 use crate::completion::error_of;
-use crate::tensor::Region;
 use crate::transport::{Payload, Rank, Transport};
 use crate::wire::frame::{Header, Kind};
 use crate::{DType, Error};
-
-/// A message on its way out.
-pub(super) struct PendingSend {
-    pub(super) peer: Rank,
-    pub(super) tag: u32,
-    /// Its number among this rank's messages.
-    pub(super) number: u64,
-    dtype: DType,
-    memory: Region,
-    /// The prefix that goes with the offer, bytes.
-    lead: usize,
-    /// The prefix that the transport has, bytes.
-    handed: usize,
-    /// The prefix that has left, bytes.
-    left: usize,
-    /// Whether the receiver may be sent all of it.
-    accepted: bool,
-    /// Whether the first frame was handed over, which may be empty.
-    begun: bool,
-    /// Why the receiver does not take it.
-    refused: Option<Error>,
-    pub(super) ending: MessageEnd,
-}
-
-impl PendingSend {
-    /// Whether there is nothing more to do for it.
-    fn is_over(&self) -> bool {
-        // What the transport has is still read.
-        self.left == self.handed
-            && (self.refused.is_some() || self.accepted && self.left == self.memory.len())
-    }
-}
 
 impl State {
     /// Starts to send a message. As many bytes as are `worth` it go without asking the receiver.

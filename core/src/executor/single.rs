@@ -6,12 +6,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{
-    Envelope, Executor, FinishedOperation, Message, Operation, SmallAttempt, SmallOperation,
-    SpinBudget, SpinPolicy,
-};
+use super::advance::Executor;
+use super::finished_operation::FinishedOperation;
+use super::operation::{Envelope, Message, Operation, SmallOperation};
+use super::small_collective::SmallAttempt;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
+use crate::spin::{SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;

@@ -1,32 +1,22 @@
-//! Operations over the board: shown in the order in which they were issued, taken in that order.
-//! Knows the board's trait, and of schedules only that an operation may have to run its own. Frames
-//! are sent only to wake a rank that sleeps.
+//! The board of a group, and which operations are on it. Knows the board's trait, and of schedules
+//! only that an operation may have to run its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::Duration;
 
-use super::failure::Cause;
-use super::running_operation::RunningOperation;
-use super::state::State;
-use super::{SlotProgress, SmallAttempt, SmallCollective, SmallOperation, SpinBudget};
-use crate::clock::Instant;
+use super::operation::SmallOperation;
+use super::small_collective::SmallCollective;
+use crate::Collective;
 use crate::schedule::Rank;
-use crate::tensor::{LentMemory, Region};
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
 use crate::wire::abort::{Abort, Side};
-use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint, Kind};
-use crate::{Blocks, Collective};
-
-/// How long a rank that waits until another has passed an old operation sleeps at most. The other
-/// wakes it, but does not pay for being sure of that with every operation.
-const ROOM_SOON: Duration = Duration::from_millis(5);
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
 /// What came of a look at what all ranks that an operation needs show for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TakeOutcome {
+pub(super) enum TakeOutcome {
     /// The outcome is there.
     All,
     /// Some rank runs the schedule: so must all.
@@ -35,17 +25,17 @@ enum TakeOutcome {
 
 /// The board of the group and the operations that are on it.
 pub(super) struct SlotExchange {
-    board: AnyBoard,
+    pub(super) board: AnyBoard,
     /// The operations over the board that are in flight, oldest first.
-    sequences: VecDeque<u64>,
+    pub(super) sequences: VecDeque<u64>,
     /// How many of them this rank has shown: the first ones.
-    shown: usize,
+    pub(super) shown: usize,
     /// Operations that ended here without a look at the others, which is still to come.
-    unchecked: VecDeque<(u64, Fingerprint)>,
+    pub(super) unchecked: VecDeque<(u64, Fingerprint)>,
     /// Whether others have to wake this rank.
-    asleep: bool,
-    given: Vec<u8>,
-    taken: Vec<u8>,
+    pub(super) asleep: bool,
+    pub(super) given: Vec<u8>,
+    pub(super) taken: Vec<u8>,
     /// What one rank shows.
     copied: Vec<u8>,
 }
@@ -72,13 +62,13 @@ impl SlotExchange {
     }
 
     /// Tells the others what this rank is done with, of operations up to `issued`.
-    fn pass(&mut self, issued: u64) {
+    pub(super) fn pass(&mut self, issued: u64) {
         let open = self.sequences.front().into_iter().chain(self.unchecked.front().map(|it| &it.0));
         self.board.pass(open.min().map_or(issued, |oldest| oldest - 1));
     }
 
     /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
-    fn note_done(&mut self, operation: &SmallOperation) {
+    pub(super) fn note_done(&mut self, operation: &SmallOperation) {
         let SmallOperation { sequence, fingerprint, small } = operation;
         if small.sources().is_empty() && small.size > 1 {
             self.unchecked.push_back((*sequence, *fingerprint));
@@ -87,7 +77,7 @@ impl SlotExchange {
 
     /// Compares what ended here without a look at the others, as far as they have come; the first
     /// disagreement. Whether anything was compared.
-    fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
+    pub(super) fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
         let mut checked = false;
         while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
             let others = (0..self.board.size()).filter(|&other| other != rank);
@@ -132,7 +122,7 @@ impl SlotExchange {
         self.board.attention(rank) == Attention::Left
     }
 
-    fn wake_up(&mut self) {
+    pub(super) fn wake_up(&mut self) {
         if std::mem::take(&mut self.asleep) {
             self.board.set_asleep(false);
         }
@@ -146,12 +136,12 @@ impl SlotExchange {
     }
 
     /// The ranks, of those that `small` needs, that show nothing for it.
-    fn missing(&self, small: &SmallCollective, sequence: u64) -> Vec<Rank> {
+    pub(super) fn missing(&self, small: &SmallCollective, sequence: u64) -> Vec<Rank> {
         small.sources().filter(|&rank| !self.board.shows(rank, sequence)).collect()
     }
 
     /// Takes what the sources show into `output`; what is wrong with what one of them shows.
-    fn take(
+    pub(super) fn take(
         &mut self,
         operation: &SmallOperation,
         part: impl Fn(Rank) -> Range<usize>,
@@ -194,318 +184,7 @@ impl SlotExchange {
     }
 }
 
-impl State {
-    /// Runs a small collective with the next number from beginning to end, if the others show their
-    /// parts while the spin budget lasts.
-    pub(super) fn try_small(
-        &mut self,
-        operation: &SmallOperation,
-        memory: &mut LentMemory<'_>,
-        spin: SpinBudget,
-    ) -> SmallAttempt {
-        let &SmallOperation { sequence, ref fingerprint, ref small } = operation;
-        let is_plain = sequence > self.issued
-            && self.wanting_issued == 0
-            && self.unexpected.is_empty()
-            && self.departed == 0
-            && self.deferred.is_none()
-            && !self.is_failing();
-        let exchange = self.exchange.as_mut().filter(|it| is_plain && it.sequences.is_empty());
-        let Some(exchange) = exchange else { return SmallAttempt::Declined };
-        if !exchange.unchecked.is_empty() {
-            if let Err(abort) = exchange.check(self.rank) {
-                self.fail_with(Cause { abort, found_here: true });
-                return SmallAttempt::Declined;
-            }
-            exchange.pass(self.issued);
-        }
-        let given = if small.gives() { memory.input() } else { &[] };
-        if !exchange.board.show(sequence, &over_board(fingerprint), given) {
-            return SmallAttempt::Declined;
-        }
-        self.issued = sequence;
-        self.tried = Some(sequence);
-        if self.wake_sleepers() {
-            return SmallAttempt::Shown;
-        }
-        let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
-        let mut left = spin.spins;
-        for source in small.sources() {
-            while !exchange.board.shows(source, sequence) {
-                left = match left.checked_sub(1) {
-                    Some(left) => left,
-                    None => return SmallAttempt::Shown,
-                };
-                (spin.relax)();
-            }
-        }
-        let output = memory.output();
-        let gathers = small.collective.facts().output == Blocks::All;
-        let block = if gathers { output.len() / small.size as usize } else { output.len() };
-        let part = |source: Rank| {
-            let index = if gathers { source } else { small.rank } as usize;
-            index * block..(index + 1) * block
-        };
-        match exchange.take(operation, part, output) {
-            Ok(TakeOutcome::All) => {}
-            // The look at the board after it was submitted finds that, too.
-            Ok(TakeOutcome::Schedule) => return SmallAttempt::Shown,
-            Err(abort) => {
-                self.fail_with(Cause { abort, found_here: true });
-                return SmallAttempt::Shown;
-            }
-        }
-        self.tried = None;
-        exchange.note_done(operation);
-        exchange.pass(sequence);
-        self.in_flight.note_finished(sequence, *fingerprint);
-        SmallAttempt::Done
-    }
-
-    /// Moves what is on the board; whether anything moved.
-    pub(super) fn look_at_board(&mut self) -> bool {
-        let mut moved = self.check_board();
-        loop {
-            let Some(exchange) = &self.exchange else { return moved };
-            let Some(&oldest) = exchange.sequences.front() else { return moved };
-            if self.cause.is_some() || self.is_disputed(oldest) {
-                return moved;
-            }
-            let shown = self.show_next();
-            if !self.take_oldest() && !shown {
-                return moved;
-            }
-            moved = true;
-        }
-    }
-
-    /// Compares what ended here without a look at the others.
-    fn check_board(&mut self) -> bool {
-        let done = self.done_with_board();
-        let may_check = self.deferred.is_none();
-        let exchange = self.exchange.as_mut().filter(|it| may_check && !it.unchecked.is_empty());
-        let Some(exchange) = exchange else {
-            return false;
-        };
-        match exchange.check(self.rank) {
-            Ok(false) => false,
-            Ok(true) => {
-                exchange.pass(done);
-                self.wake_sleepers();
-                true
-            }
-            Err(abort) => {
-                self.fail(abort);
-                true
-            }
-        }
-    }
-
-    /// Shows what the oldest operation that is not shown gives, if there is room; whether it did.
-    fn show_next(&mut self) -> bool {
-        let Some(exchange) = &mut self.exchange else { return false };
-        let Some(&sequence) = exchange.sequences.get(exchange.shown) else { return false };
-        let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        let Some(SlotProgress { small, fits, shown }) = &mut running.slot_progress else {
-            return false;
-        };
-        exchange.given.clear();
-        if !*fits {
-            let marked = exchange.board.show(sequence, &running.fingerprint, &[]);
-            if marked {
-                self.leave_board(sequence);
-            }
-            return marked;
-        }
-        let size = small.size;
-        if small.gives() {
-            let from = match running.bindings.input.is_empty() {
-                true => &running.bindings.output,
-                false => &running.bindings.input,
-            };
-            from.iter().for_each(|block| block.read(|bytes| exchange.given.extend(bytes)));
-        }
-        if exchange.given.len() > BOARD_BYTES {
-            let why = format!("operation {sequence} does not fit the board of {size} ranks");
-            self.fail(Abort::User { rank: self.rank, why });
-            return true;
-        }
-        *shown = exchange.board.show(sequence, &over_board(&running.fingerprint), &exchange.given);
-        let has_shown = *shown;
-        if has_shown {
-            exchange.shown += 1;
-            running.progressed = self.now;
-            self.wake_sleepers();
-        }
-        has_shown
-    }
-
-    /// Ends the oldest operation if all that it needs is there.
-    fn take_oldest(&mut self) -> bool {
-        let done = self.done_with_board();
-        let Some(exchange) = &mut self.exchange else { return false };
-        let Some(&sequence) = exchange.sequences.front() else { return false };
-        let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        let Some(SlotProgress { small, .. }) = running.slot_progress else { return false };
-        let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
-        let counts = |rank| {
-            // What a rank shows that failed counts if it ended this operation well before.
-            exchange.board.shows(rank, sequence)
-                && (exchange.board.attention(rank) != Attention::Withdrawn
-                    || exchange.board.passed(rank) >= sequence)
-        };
-        if exchange.is_scheduled(&operation) {
-            self.leave_board(sequence);
-            return true;
-        }
-        if exchange.shown == 0 || !small.sources().all(counts) {
-            return false;
-        }
-        let mut taken = std::mem::take(&mut exchange.taken);
-        taken.clear();
-        taken.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
-        let parts = parts(running, &small);
-        let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
-        match exchange.take(&operation, part, &mut taken) {
-            // Looked for above, with every rank's part there.
-            Ok(TakeOutcome::Schedule) => exchange.taken = taken,
-            Ok(TakeOutcome::All) => {
-                if !small.sources().is_empty() {
-                    scatter(&taken, &running.bindings.output);
-                }
-                running.remaining = 0;
-                running.progressed = self.now;
-                exchange.sequences.pop_front();
-                exchange.shown -= 1;
-                exchange.taken = taken;
-                exchange.note_done(&operation);
-                exchange.pass(done);
-                if exchange.sequences.is_empty() {
-                    exchange.wake_up();
-                }
-                self.wake_sleepers();
-                self.finish_if_done(sequence);
-            }
-            Err(abort) => self.fail(abort),
-        }
-        true
-    }
-
-    /// Has operation `sequence` run its schedule: some rank, perhaps this one, showed that it does.
-    pub(super) fn leave_board(&mut self, sequence: u64) {
-        let done = self.done_with_board();
-        let Some(exchange) = &mut self.exchange else { return };
-        let Some(place) = exchange.sequences.iter().position(|&on_board| on_board == sequence)
-        else {
-            return;
-        };
-        exchange.sequences.remove(place);
-        exchange.shown -= usize::from(place < exchange.shown);
-        exchange.pass(done);
-        if exchange.sequences.is_empty() {
-            exchange.wake_up();
-        }
-        self.wake_sleepers();
-        self.run_schedule(sequence);
-    }
-
-    /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
-    /// has failed.
-    fn wake_sleepers(&mut self) -> bool {
-        let mut failed = false;
-        for peer in 0..self.size {
-            let Some(exchange) = &self.exchange else { return failed };
-            match exchange.board.attention(peer) {
-                Attention::Awake | Attention::Left => {}
-                Attention::Withdrawn => failed = true,
-                Attention::Asleep if peer != self.rank => {
-                    let header = self.header(Kind::Issued, self.issued);
-                    self.replies.push_back((peer, header));
-                }
-                Attention::Asleep => {}
-            }
-        }
-        failed
-    }
-
-    /// Has the others wake this rank; false if what it would wait for is there.
-    pub(super) fn fall_asleep(&mut self) -> bool {
-        let Some(exchange) = &mut self.exchange else { return true };
-        let Some(&sequence) = exchange.sequences.front() else { return true };
-        exchange.board.set_asleep(true);
-        exchange.asleep = true;
-        let Some(running) = self.in_flight.get(sequence) else { return true };
-        let Some(SlotProgress { small, shown, .. }) = running.slot_progress else { return true };
-        let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
-        let is_there = shown && exchange.missing(&small, sequence).is_empty();
-        !is_there && !exchange.is_scheduled(&operation)
-    }
-
-    /// Looks for itself again.
-    pub(super) fn wake_up(&mut self) {
-        if let Some(exchange) = &mut self.exchange {
-            exchange.wake_up();
-        }
-    }
-
-    /// When to look for room on the board, if an operation waits for that.
-    pub(super) fn room_deadline(&self) -> Option<Instant> {
-        let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
-        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
-    }
-
-    /// The ranks for which an operation waits.
-    pub(super) fn waits_for(&self, running: &RunningOperation) -> Vec<Rank> {
-        match (&self.exchange, running.slot_progress) {
-            (Some(exchange), Some(SlotProgress { small, .. })) => {
-                exchange.missing(&small, running.sequence)
-            }
-            _ => running.waits_for(),
-        }
-    }
-
-    /// The rank that left the group and will never show what operation `sequence` needs.
-    pub(super) fn gone_from_board(&mut self, sequence: u64) -> Option<Rank> {
-        // What it showed before it left counts.
-        self.look_at_board();
-        let running = self.in_flight.get(sequence).filter(|it| it.slot_progress.is_some())?;
-        let gone = |rank: &Rank| self.peers.has_left(*rank);
-        self.waits_for(running).into_iter().find(gone)
-    }
-}
-
 /// What stands on the board next to what a rank gives: schedules stand for themselves.
-fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
+pub(super) fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
     Fingerprint { algorithm: BOARD_ALGORITHM, ..*fingerprint }
-}
-
-/// For each source, the part of a flat buffer that [`SmallCollective::take`] wants.
-fn parts(running: &RunningOperation, small: &SmallCollective) -> Vec<Range<usize>> {
-    let facts = small.collective.facts();
-    let ranges = |blocks: &[Region]| {
-        let mut start = 0;
-        let range = |block: &Region| {
-            start += block.len();
-            start - block.len()..start
-        };
-        blocks.iter().map(range).collect::<Vec<_>>()
-    };
-    if facts.output == Blocks::All {
-        return ranges(&running.bindings.output);
-    }
-    if facts.input == Blocks::All {
-        let own = ranges(&running.bindings.input).get(small.rank as usize).cloned();
-        return vec![own.unwrap_or(0..0); small.size as usize];
-    }
-    Vec::new()
-}
-
-/// Copies a flat buffer to its blocks.
-fn scatter(flat: &[u8], blocks: &[Region]) {
-    let mut rest = flat;
-    for block in blocks {
-        let Some((own, others)) = rest.split_at_checked(block.len()) else { return };
-        block.write(|into| into.copy_from_slice(own));
-        rest = others;
-    }
 }

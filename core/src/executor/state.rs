@@ -2,48 +2,22 @@
 //! Reacts to frames as the transport's [`Sink`]; the transport itself is lent for sending only.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use super::GroupIdentity;
 use super::analysis::Analyses;
-use super::failure::{BrokenGroup, Cause, DeferredFailure, Suspicion};
+use super::broken_group::{BrokenGroup, Cause, DeferredFailure, GroupIdentity, Suspicion};
+use super::finished_operation::FinishedOperation;
 use super::in_flight::InFlight;
-use super::liveness::LivenessCheck;
+use super::liveness_check::LivenessCheck;
 use super::peers::{PayloadTarget, Peers};
-use super::point_to_point::PointToPoint;
+use super::pending_messages::PointToPoint;
 use super::running_operation::{RunningOperation, StepState};
 use super::scratch::ScratchPool;
 use super::slot_exchange::SlotExchange;
 use super::unexpected_frames::UnexpectedFrames;
-use crate::Result;
 use crate::clock::Instant;
-use crate::completion::{Completion, Notification};
 use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
-
-/// An operation that is over and whose completion is still to be told, without the progress lock.
-#[derive(Debug)]
-pub struct FinishedOperation {
-    completion: Arc<Completion>,
-    result: Result<()>,
-}
-
-impl FinishedOperation {
-    pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> FinishedOperation {
-        FinishedOperation { completion, result }
-    }
-
-    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
-    pub fn settle(self) {
-        self.completion.complete(self.result);
-    }
-
-    /// Ends the completion, and hands back what is still to be told.
-    pub(super) fn mark_done(self) -> Option<Notification> {
-        self.completion.mark_done(self.result)
-    }
-}
 
 /// Everything of an executor but the transport.
 pub(super) struct State {

@@ -150,7 +150,7 @@ impl Exchange<'_> {
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
         let waiting = WaitMode::current().waiting();
         let work = self.group.issue_send(elements.into(), peer, tag, None, waiting)?;
-        WaitMode::current().wait_for(&work).await
+        end_of(&work).await
     }
 
     async fn recv_vec<T: Element>(
@@ -161,7 +161,7 @@ impl Exchange<'_> {
     ) -> Result<(Vec<T>, u32)> {
         let waiting = WaitMode::current().waiting();
         let work = self.group.issue_recv(elements.into(), peer, tag, None, waiting)?;
-        WaitMode::current().wait_for(&work).await?;
+        end_of(&work).await?;
         let sender = work.source_rank().or(peer).unwrap_or(self.group.rank());
         Ok((single(work.into_result()?)?, sender))
     }
@@ -170,8 +170,16 @@ impl Exchange<'_> {
     async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
         let request: Request = call.request(self.group.rank(), self.group.size())?;
         let work: Work = self.group.issue_as(request, WaitMode::current().waiting())?;
-        WaitMode::current().wait_for(&work).await?;
+        end_of(&work).await?;
         work.into_result()
+    }
+}
+
+/// Waits for `work`, as the caller of an exchange waits.
+async fn end_of(work: &Work) -> Result<()> {
+    match WaitMode::current() {
+        WaitMode::Block => work.wait(None),
+        WaitMode::Await => work.clone().await,
     }
 }
 

@@ -7,12 +7,13 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 23] = [
+const FLOORS: [&str; 24] = [
     "fork",
     "random",
     "clock",
     "sorted",
     "setters",
+    "spin",
     "wire",
     "env",
     "kernels",

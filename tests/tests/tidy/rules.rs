@@ -52,6 +52,7 @@ const IMPURE: &[&str] = &[
     "socket2",
     "tokio",
     "crate::clock",
+    "crate::spin",
     "crate::random",
     "crate::blocking",
     "crate::transport",
@@ -88,6 +89,21 @@ pub(crate) const ROOMS: &[Room] = &[
         place: "core/src/kernels",
         forbidden: &["crate::schedule", "crate::wire", "crate::tensor"],
         why: "a kernel turns bytes into bytes",
+    },
+    Room {
+        place: "core/src/spin",
+        forbidden: &[
+            "crate::wire",
+            "crate::tensor",
+            "crate::completion",
+            "crate::transport",
+            "crate::store",
+            "crate::executor",
+            "crate::backend",
+            "rustix",
+            "tokio",
+        ],
+        why: "how a thread waits depends neither on what it waits for nor on who it is",
     },
     Room {
         place: "core/src/transport",
@@ -159,7 +175,7 @@ pub(crate) const ROOMS: &[Room] = &[
     },
     Room {
         place: "core/src/backend/mpi",
-        forbidden: &["crate::executor::Driver", "crate::executor::Executor", "crate::schedule"],
+        forbidden: &["crate::executor", "crate::schedule"],
         why: "MPI runs its own operations; their end is told by a completion",
     },
     Room {

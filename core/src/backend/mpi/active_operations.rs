@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::group::Group;
+use super::job::{FAILED, Job};
 use super::messages;
 use super::queued_collective::QueuedCollective;
 use super::running_operation::{
     DRAIN, FinishedOperation, MatchedMessage, PendingReceive, RunningOperation, test,
 };
-use super::world::{FAILED, World};
 use crate::Error;
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
@@ -84,20 +84,20 @@ impl<H: Handle> ActiveOperations<H> {
     /// Takes an operation that was issued, and looks whether it is over already.
     pub(super) fn add(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         running: RunningOperation<H>,
         ended: &mut DeferredCompletions<H>,
     ) {
         running.group.in_flight.fetch_add(1, Ordering::SeqCst);
         running.group.in_library.fetch_add(1, Ordering::SeqCst);
-        self.admit(world, running, ended);
+        self.admit(job, running, ended);
     }
 
     /// As [`ActiveOperations::add`], for what the group counts already. Of a broken group it ends
     /// immediately.
     pub(super) fn admit(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         mut running: RunningOperation<H>,
         ended: &mut DeferredCompletions<H>,
     ) {
@@ -109,13 +109,13 @@ impl<H: Handle> ActiveOperations<H> {
         }
         // What was started in part does not end well.
         let partly = running.failed.as_deref().map(|(error, _)| error.clone());
-        let failure = match running.test(world) {
+        let failure = match running.test(job) {
             Ok(true) => {
-                ended.push(running.end(world, Ok(())));
+                ended.push(running.end(job, Ok(())));
                 partly
             }
             Err(error) if running.is_over() => {
-                ended.push(running.end(world, Err(error.clone())));
+                ended.push(running.end(job, Err(error.clone())));
                 Some(error)
             }
             tested => {
@@ -158,7 +158,7 @@ impl<H: Handle> ActiveOperations<H> {
     /// Gives a collective on which the ranks agree to MPI, unless it was given up meanwhile.
     pub(super) fn start_held(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         group: &Arc<Group<H>>,
         sequence: u64,
         ended: &mut DeferredCompletions<H>,
@@ -169,10 +169,10 @@ impl<H: Handle> ActiveOperations<H> {
         let Some(place) = self.held.iter().position(is_it) else { return };
         let Some(held) = self.held.remove(place) else { return };
         // It stays in flight all the while.
-        match held.start(world) {
+        match held.start(job) {
             Ok(running) => {
                 group.in_library.fetch_add(1, Ordering::SeqCst);
-                self.admit(world, running, ended);
+                self.admit(job, running, ended);
             }
             Err((completion, error)) => {
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -185,14 +185,14 @@ impl<H: Handle> ActiveOperations<H> {
     /// Takes a receive, and looks whether the message is here.
     pub(super) fn add_receive(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         receive: PendingReceive<H>,
         ended: &mut DeferredCompletions<H>,
     ) {
         receive.group.in_flight.fetch_add(1, Ordering::SeqCst);
         self.note_deadline(receive.deadline);
         self.receives.push(receive);
-        self.poll_receives(world, ended);
+        self.poll_receives(job, ended);
     }
 
     /// Takes an operation that MPI has, as its group knows, and of which nobody waits for the end.
@@ -208,28 +208,28 @@ impl<H: Handle> ActiveOperations<H> {
     /// Moves what can be moved; whether anything ended or came. Deadlines count if `now` is given.
     pub(super) fn poll(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         now: Option<Instant>,
         ended: &mut DeferredCompletions<H>,
     ) -> bool {
         let mut moved = false;
-        self.forgotten.retain_mut(|request| matches!(test(world, request), Ok(false)));
+        self.forgotten.retain_mut(|request| matches!(test(job, request), Ok(false)));
         for place in (0..self.running.len()).rev() {
-            match self.running[place].test(world) {
+            match self.running[place].test(job) {
                 Ok(false) => {
                     let since = &mut self.running[place].since;
                     *since = since.or(now);
                 }
                 Ok(true) => {
                     moved = true;
-                    ended.push(self.running.swap_remove(place).end(world, Ok(())));
+                    ended.push(self.running.swap_remove(place).end(job, Ok(())));
                 }
                 Err(error) => {
                     let group = self.running[place].group.clone();
                     // Requests of it that are left use its memory: it goes with the group then.
                     if self.running[place].is_over() {
                         let running = self.running.swap_remove(place);
-                        ended.push(running.end(world, Err(error.clone())));
+                        ended.push(running.end(job, Err(error.clone())));
                     }
                     self.break_group(&group, failed(&group, &error), FoundBy::ThisRank, ended);
                     // The list is another one now.
@@ -237,10 +237,10 @@ impl<H: Handle> ActiveOperations<H> {
                 }
             }
         }
-        moved |= self.poll_receives(world, ended);
+        moved |= self.poll_receives(job, ended);
         if let Some(now) = now.filter(|now| self.earliest.is_some_and(|earliest| *now >= earliest))
         {
-            self.check_deadlines(world, now, ended);
+            self.check_deadlines(job, now, ended);
         }
         moved
     }
@@ -357,20 +357,20 @@ impl<H: Handle> ActiveOperations<H> {
         self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
     }
 
-    fn poll_receives(&mut self, world: &World<H>, ended: &mut DeferredCompletions<H>) -> bool {
+    fn poll_receives(&mut self, job: &Job<H>, ended: &mut DeferredCompletions<H>) -> bool {
         let mut moved = false;
         let mut place = 0;
         while place < self.receives.len() {
             let receive = &self.receives[place];
             // Messages go to receives in the order in which those were issued.
             let waits = self.receives[..place].iter().any(|earlier| earlier.meets(receive));
-            let matched = if waits { Ok(None) } else { receive.probe(world) };
+            let matched = if waits { Ok(None) } else { receive.probe(job) };
             match matched {
                 Ok(None) => place += 1,
                 Ok(Some(matched)) => {
                     moved = true;
                     let receive = self.receives.remove(place);
-                    self.take(world, receive, matched, ended);
+                    self.take(job, receive, matched, ended);
                     // A group that broke took its receives with it.
                     place = place.min(self.receives.len());
                 }
@@ -387,7 +387,7 @@ impl<H: Handle> ActiveOperations<H> {
     /// Receives a message that came for `receive`.
     fn take(
         &mut self,
-        world: &World<H>,
+        job: &Job<H>,
         receive: PendingReceive<H>,
         matched: MatchedMessage<H>,
         ended: &mut DeferredCompletions<H>,
@@ -403,18 +403,18 @@ impl<H: Handle> ActiveOperations<H> {
         };
         // It stays in flight all the while.
         let completion = receive.completion.clone();
-        match messages::receive(world, receive, matched) {
+        match messages::receive(job, receive, matched) {
             Ok(mut running) => {
                 group.in_library.fetch_add(1, Ordering::SeqCst);
                 if fits {
-                    return self.admit(world, running, ended);
+                    return self.admit(job, running, ended);
                 }
                 // It is received all the same, into memory of its own, and nobody is told.
                 running.completion = None;
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 let sequence = running.sequence;
-                match running.test(world) {
-                    Ok(true) => drop(running.end(world, Ok(()))),
+                match running.test(job) {
+                    Ok(true) => drop(running.end(job, Ok(()))),
                     _ => self.abandon(running),
                 }
                 self.break_group(&group, size, FoundBy::ThisRank, ended);
@@ -429,16 +429,11 @@ impl<H: Handle> ActiveOperations<H> {
         }
     }
 
-    fn check_deadlines(
-        &mut self,
-        world: &World<H>,
-        now: Instant,
-        ended: &mut DeferredCompletions<H>,
-    ) {
+    fn check_deadlines(&mut self, job: &Job<H>, now: Instant, ended: &mut DeferredCompletions<H>) {
         let mut late: Vec<(Arc<Group<H>>, Abort)> = Vec::new();
         for running in &self.running {
             match running.failed.as_deref() {
-                Some((error, until)) if *until <= now => world.end_job(&format!(
+                Some((error, until)) if *until <= now => job.end_job(&format!(
                     "MPI does not release memory that was only lent to it for an operation that \
                      failed: {error}"
                 )),

@@ -9,17 +9,21 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::abi::Handle;
+use super::collectives;
+use super::comparison;
 use super::group::Group;
+use super::job::{FAILED, GUARANTEED_TAGS};
 use super::messages;
 use super::place::Place;
 use super::queued_collective::{self, QueuedCollective};
 use super::running_operation::{PendingReceive, RunningOperation};
 use super::small::{self, COPIED};
-use super::world::{FAILED, World};
+use super::world::World;
 use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::{
-    Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, SmallCall, Transfer,
+    Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, Mismatches, SmallCall,
+    Transfer,
 };
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
@@ -28,7 +32,7 @@ use crate::store::Store;
 use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::fingerprint::digest;
-use crate::{Error, Region, Result, rendezvous};
+use crate::{Collective, Error, Region, Result, rendezvous};
 
 /// One group of ranks over MPI.
 struct MpiBackend<H: Handle> {
@@ -48,7 +52,7 @@ pub(super) async fn connect<H: Handle>(
     world.check_process()?;
     let debug_level = debug_level()?;
     let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
-    let ours = Place::here(world.rank, world.size, &world.job);
+    let ours = Place::here(world.job.rank, world.job.size, &world.job.name);
     store.set_async(&place_key(rank), ours.to_string().as_bytes()).await?;
     // All ranks come to know alike whether all are there: nobody waits in MPI for one that is not.
     if size > 1 {
@@ -91,7 +95,7 @@ async fn read_places<H: Handle>(
             ),
         })?);
     }
-    if size == world.size {
+    if size == world.job.size {
         world.progress.set_crowded(ours.is_crowded(&places));
     }
     let members = places.iter().map(|place| place.rank).collect();
@@ -139,7 +143,7 @@ fn communicator<H: Handle>(
 }
 
 fn create<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> Result<H> {
-    let (functions, constants) = (&world.functions, &world.constants);
+    let (functions, constants) = (&world.job.functions, &world.job.constants);
     let [mut all, mut group, mut comm] = [H::from_bits(0); 3];
     // The same on all members, and another one for groups that are made at the same time.
     let words: Vec<u64> = name.bytes().map(u64::from).collect();
@@ -148,14 +152,15 @@ fn create<H: Handle>(world: &World<H>, members: &[c_int], name: &str) -> Result<
     // before it is an argument of another.
     unsafe {
         world
+            .job
             .check((functions.comm_group)(constants.comm_world, &raw mut all), "MPI_Comm_group")?;
         let count = members.len() as c_int;
         let code = (functions.group_incl)(all, count, members.as_ptr(), &raw mut group);
-        world.check(code, "MPI_Group_incl")?;
+        world.job.check(code, "MPI_Group_incl")?;
         let code = (functions.comm_create_group)(constants.comm_world, group, tag, &raw mut comm);
-        world.check(code, "MPI_Comm_create_group")?;
+        world.job.check(code, "MPI_Comm_create_group")?;
         let code = (functions.comm_set_errhandler)(comm, constants.errors_return);
-        world.check(code, "MPI_Comm_set_errhandler")?;
+        world.job.check(code, "MPI_Comm_set_errhandler")?;
         (functions.group_free)(&raw mut group);
         (functions.group_free)(&raw mut all);
     }
@@ -179,12 +184,12 @@ impl<H: Handle> MpiBackend<H> {
         completion: Arc<Completion>,
         waiting: WaitIntent,
     ) -> IssuedOperation {
-        self.world.progress.leave_to(self.world, waiting, completion.is_done());
+        self.world.progress.leave_to(&self.world.job, waiting, completion.is_done());
         IssuedOperation { sequence, completion }
     }
 
     fn check_tag(&self, tag: u32) -> Result<()> {
-        let most = self.world.max_tag;
+        let most = self.world.job.max_tag;
         if tag <= most {
             return Ok(());
         }
@@ -198,7 +203,7 @@ impl<H: Handle> MpiBackend<H> {
             return;
         }
         let (progress, group) = (&self.world.progress, &self.group);
-        progress.wait_idle(self.world, group, Instant::now() + limit);
+        progress.wait_idle(&self.world.job, group, Instant::now() + limit);
         let why = "the process group was destroyed".to_owned();
         let abort = Abort::User { rank: group.rank, why };
         let in_order = progress.change(|active, ended| active.leave(group, abort, ended));
@@ -208,8 +213,8 @@ impl<H: Handle> MpiBackend<H> {
         }
         let mut comm = self.group.comm;
         // SAFETY: nothing is under way on it, and nothing can be issued any more; all ranks leave.
-        let code = unsafe { (self.world.functions.comm_free)(&raw mut comm) };
-        if let Err(error) = self.world.check(code, "MPI_Comm_free") {
+        let code = unsafe { (self.world.job.functions.comm_free)(&raw mut comm) };
+        if let Err(error) = self.world.job.check(code, "MPI_Comm_free") {
             tracing::debug!(%error, "the communicator of the group is not freed");
         }
     }
@@ -221,7 +226,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { highest_tag: self.world.max_tag, ..super::declared(self.debug_level) }
+        Capabilities { highest_tag: self.world.job.max_tag, ..declared(self.debug_level) }
     }
 
     fn collective(&self, mut call: Call, options: IssueOptions) -> Result<IssuedOperation> {
@@ -248,16 +253,16 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 });
                 return Ok::<_, Error>((sequence, told));
             }
-            let started = queued_collective::start(self.world, &group, call)
+            let started = queued_collective::start(&self.world.job, &group, call)
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
             // What is not begun has no number: the other ranks count as this one does.
             let sequence = group.status.next_collective(fingerprint);
             let running = started.running(group, (name, sequence), options.deadline, completion);
-            active.add(self.world, running, ended);
+            active.add(&self.world.job, running, ended);
             Ok((sequence, told))
         })?;
         if self.compares_first() {
-            queued_collective::attend(self.world, &self.group);
+            comparison::attend(self.world, &self.group);
         }
         Ok(self.issued(sequence, completion, options.waiting))
     }
@@ -285,7 +290,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
         let (sequence, completion) = self.world.progress.change(|active, ended| {
             let group = self.group.clone();
             group.status.check("send")?;
-            let (requests, kept) = messages::send(self.world, &group, (peer, tag), memory)
+            let (requests, kept) = messages::send(&self.world.job, &group, (peer, tag), memory)
                 .inspect_err(|error| active.not_started(&group, error, ended))?;
             let sequence = group.status.next_message();
             let running =
@@ -293,7 +298,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             let completion = Arc::new(Completion::new());
             let running =
                 RunningOperation { finish, completion: Some(completion.clone()), ..running };
-            active.add(self.world, running, ended);
+            active.add(&self.world.job, running, ended);
             Ok::<_, Error>((sequence, completion))
         })?;
         Ok(self.issued(sequence, completion, options.waiting))
@@ -318,7 +323,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
                 finish,
                 completion: completion.clone(),
             };
-            active.add_receive(self.world, receive, ended);
+            active.add_receive(&self.world.job, receive, ended);
             Ok::<_, Error>(sequence)
         })?;
         Ok(self.issued(sequence, completion, options.waiting))
@@ -333,7 +338,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             return true;
         }
         let glance = until.is_some_and(|until| until <= Instant::now());
-        let done = self.world.progress.wait(self.world, completion, until);
+        let done = self.world.progress.wait(&self.world.job, completion, until);
         // Who waits in slices stalls all the same. A look does not wait for the store.
         if !done && !glance {
             self.world.progress.inspect(Instant::now());
@@ -363,6 +368,19 @@ impl<H: Handle> Drop for MpiBackend<H> {
     fn drop(&mut self) {
         self.leave(Duration::ZERO);
     }
+}
+
+/// What every MPI library can do, where ranks are compared as `debug_level` says.
+pub(super) fn declared(debug_level: DebugLevel) -> Capabilities {
+    let mismatches = match debug_level {
+        DebugLevel::Detail => Mismatches::Always,
+        DebugLevel::Off => Mismatches::WhenStalled,
+    };
+    let complete =
+        Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };
+    let lacks = |collective: &Collective| collectives::starter::<c_int>(*collective).is_none();
+    let missing = Collective::ALL.into_iter().filter(lacks);
+    missing.fold(complete, Capabilities::without)
 }
 
 /// Makes small memory that is only lent memory of our own.

@@ -8,17 +8,15 @@ use std::sync::Arc;
 
 use super::abi::Handle;
 use super::group::Group;
+use super::job::Job;
 use super::layout::{scattered, side_by_side, start_of};
+use super::pieces::{MAX_ELEMENTS, Start, elements, nth, pieces, started};
 use super::reductions::{Reduction, mpi_type, reduction};
 use super::running_operation::{DRAIN, Lists, RequestBuffers, Requests, RunningOperation};
-use super::world::World;
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::{Collective, DType, Error, ReduceOp, Region, Result};
-
-/// The highest number of elements that one call takes.
-const MAX_ELEMENTS: usize = c_int::MAX as usize;
 
 /// Requests that were posted to MPI.
 pub(super) struct StartedRequests<H> {
@@ -31,14 +29,17 @@ pub(super) struct StartedRequests<H> {
 
 /// Who takes part.
 pub(super) struct Ranks<'a, H: Handle> {
-    pub(super) world: &'a World<H>,
+    pub(super) job: &'a Job<H>,
     pub(super) comm: H,
     pub(super) rank: u32,
     pub(super) size: u32,
 }
 
+/// How the operations of one collective are started.
+pub(super) type Starter<H> = fn(&Ranks<'_, H>, Call) -> Result<StartedRequests<H>>;
+
 /// How MPI's operation of a collective is started; none if MPI has none.
-pub(super) fn starter<H: Handle>(collective: Collective) -> Option<super::Starter<H>> {
+pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
     match collective {
         Collective::Barrier => Some(|ranks, _| ranks.barrier()),
         Collective::Broadcast => Some(|ranks, call| ranks.broadcast(&call)),
@@ -60,7 +61,7 @@ pub(super) fn starter<H: Handle>(collective: Collective) -> Option<super::Starte
 /// [`Error::Unsupported`] for a collective that MPI does not have; what MPI says of it.
 pub(super) fn start<H: Handle>(ranks: &Ranks<'_, H>, mut call: Call) -> Result<StartedRequests<H>> {
     let finish = call.finish.take();
-    let start = starter(call.collective).ok_or_else(|| super::lacks(call.name))?;
+    let start = starter(call.collective).ok_or_else(|| lacks(call.name))?;
     let mut started = start(ranks, call)?;
     started.finish = match (started.finish, finish) {
         (Some(first), Some(second)) => Some(Box::new(move || {
@@ -82,12 +83,12 @@ pub(super) fn in_place<H: Handle>(
     memory: *mut u8,
     bytes: usize,
 ) -> Result<H> {
-    let Ranks { world, comm, .. } = *ranks;
-    let functions = &world.functions;
+    let Ranks { job, comm, .. } = *ranks;
+    let functions = &job.functions;
     let count = |parts: usize| (bytes / call.dtype.size_bytes() * parts) as c_int;
     match call.collective {
         Collective::Broadcast => {
-            let (mpi_type, parts) = mpi_type(world, call.dtype);
+            let (mpi_type, parts) = mpi_type(job, call.dtype);
             let (count, root) = (count(parts), call.root as c_int);
             ranks.request("MPI_Ibcast", |request| {
                 // SAFETY: so many elements lie there, until the request ends.
@@ -95,8 +96,8 @@ pub(super) fn in_place<H: Handle>(
             })
         }
         Collective::Allreduce => {
-            let Reduction { mpi_type, op, parts } = reduction(world, call.reduce_op, call.dtype)?;
-            let (from, into) = (world.constants.in_place as *const c_void, memory.cast());
+            let Reduction { mpi_type, op, parts } = reduction(job, call.reduce_op, call.dtype)?;
+            let (from, into) = (job.constants.in_place as *const c_void, memory.cast());
             let count = count(parts);
             ranks.request("MPI_Iallreduce", |request| {
                 // SAFETY: as above.
@@ -114,20 +115,20 @@ impl<H: Handle> Ranks<'_, H> {
     fn barrier(&self) -> Result<StartedRequests<H>> {
         let request = self.request("MPI_Ibarrier", |request| {
             // SAFETY: the communicator is the group's.
-            unsafe { (self.world.functions.ibarrier)(self.comm, request) }
+            unsafe { (self.job.functions.ibarrier)(self.comm, request) }
         })?;
         Ok(StartedRequests::new((Requests::One(request), None), Vec::new()))
     }
 
     fn broadcast(&self, call: &Call) -> Result<StartedRequests<H>> {
-        let (mpi_type, parts) = mpi_type(self.world, call.dtype);
+        let (mpi_type, parts) = mpi_type(self.job, call.dtype);
         let region = &call.output[0];
         let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
             let at = nth(start_of(region), first, call.dtype, parts);
             self.request("MPI_Ibcast", |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
                 unsafe {
-                    (self.world.functions.ibcast)(
+                    (self.job.functions.ibcast)(
                         at.cast(),
                         count,
                         mpi_type,
@@ -142,15 +143,15 @@ impl<H: Handle> Ranks<'_, H> {
     }
 
     fn allreduce(&self, call: Call) -> Result<StartedRequests<H>> {
-        let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
-        let in_place = self.world.constants.in_place as *const c_void;
+        let Reduction { mpi_type, op, parts } = reduction(self.job, call.reduce_op, call.dtype)?;
+        let in_place = self.job.constants.in_place as *const c_void;
         let region = &call.output[0];
         let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
             let at = nth(start_of(region), first, call.dtype, parts);
             self.request("MPI_Iallreduce", |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
                 unsafe {
-                    (self.world.functions.iallreduce)(
+                    (self.job.functions.iallreduce)(
                         in_place,
                         at.cast(),
                         count,
@@ -182,11 +183,11 @@ impl<H: Handle> Ranks<'_, H> {
         reduce_op: ReduceOp,
         dtype: DType,
     ) -> Result<Start<H>> {
-        let Reduction { mpi_type, op, parts } = reduction(self.world, reduce_op, dtype)?;
+        let Reduction { mpi_type, op, parts } = reduction(self.job, reduce_op, dtype)?;
         let in_place = output.is_some_and(|output| output.same_memory(input));
         let requests = pieces(elements(input, dtype, parts)).map(|(first, count)| {
             let from = match in_place {
-                true => self.world.constants.in_place as *const c_void,
+                true => self.job.constants.in_place as *const c_void,
                 false => nth(start_of(input), first, dtype, parts).cast_const().cast(),
             };
             let into = output
@@ -194,7 +195,7 @@ impl<H: Handle> Ranks<'_, H> {
             self.request("MPI_Ireduce", |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
                 unsafe {
-                    (self.world.functions.ireduce)(
+                    (self.job.functions.ireduce)(
                         from,
                         into.cast(),
                         count,
@@ -211,7 +212,7 @@ impl<H: Handle> Ranks<'_, H> {
     }
 
     fn allgather(&self, call: Call) -> Result<StartedRequests<H>> {
-        let (mpi_type, parts) = mpi_type(self.world, call.dtype);
+        let (mpi_type, parts) = mpi_type(self.job, call.dtype);
         let counts: Vec<usize> =
             call.output.iter().map(|block| elements(block, call.dtype, parts)).collect();
         if counts.iter().sum::<usize>() > MAX_ELEMENTS {
@@ -223,7 +224,7 @@ impl<H: Handle> Ranks<'_, H> {
         let own = &call.output[self.rank as usize];
         let in_place = blocks.staged.is_none() && own.same_memory(input) && !own.is_empty();
         let (from, sent) = match in_place {
-            true => (self.world.constants.in_place as *const c_void, 0),
+            true => (self.job.constants.in_place as *const c_void, 0),
             false => (start_of(input).cast_const().cast(), counts[self.rank as usize]),
         };
         let mut lists = Box::<Lists<H>>::default();
@@ -232,7 +233,7 @@ impl<H: Handle> Ranks<'_, H> {
             Some(count) => self.request("MPI_Iallgather", |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
                 unsafe {
-                    (self.world.functions.iallgather)(
+                    (self.job.functions.iallgather)(
                         from,
                         sent as c_int,
                         mpi_type,
@@ -249,7 +250,7 @@ impl<H: Handle> Ranks<'_, H> {
                 self.request("MPI_Iallgatherv", |request| {
                     // SAFETY: as above; the lists are kept, too, and have an entry for each rank.
                     unsafe {
-                        (self.world.functions.iallgatherv)(
+                        (self.job.functions.iallgatherv)(
                             from,
                             sent as c_int,
                             mpi_type,
@@ -273,7 +274,7 @@ impl<H: Handle> Ranks<'_, H> {
     }
 
     fn reduce_scatter(&self, call: Call) -> Result<StartedRequests<H>> {
-        let Reduction { mpi_type, op, parts } = reduction(self.world, call.reduce_op, call.dtype)?;
+        let Reduction { mpi_type, op, parts } = reduction(self.job, call.reduce_op, call.dtype)?;
         let counts: Vec<usize> =
             call.input.iter().map(|block| elements(block, call.dtype, parts)).collect();
         if counts.iter().sum::<usize>() > MAX_ELEMENTS {
@@ -290,7 +291,7 @@ impl<H: Handle> Ranks<'_, H> {
             Some(count) => self.request("MPI_Ireduce_scatter_block", |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
                 unsafe {
-                    (self.world.functions.ireduce_scatter_block)(
+                    (self.job.functions.ireduce_scatter_block)(
                         blocks.start.cast_const().cast(),
                         into.cast(),
                         count as c_int,
@@ -306,7 +307,7 @@ impl<H: Handle> Ranks<'_, H> {
                 self.request("MPI_Ireduce_scatter", |request| {
                     // SAFETY: as above; the list is kept, too, and has an entry for each rank.
                     unsafe {
-                        (self.world.functions.ireduce_scatter)(
+                        (self.job.functions.ireduce_scatter)(
                             blocks.start.cast_const().cast(),
                             into.cast(),
                             lists.counts[1].as_ptr(),
@@ -392,13 +393,13 @@ impl<H: Handle> Ranks<'_, H> {
             copy(&sent[rank], &received[rank]);
         }
         let mut lists = Box::<Lists<H>>::default();
-        let from = scattered(self.world, &sent, rank, &mut lists, 0)?;
-        let into = scattered(self.world, &received, rank, &mut lists, 1)?;
+        let from = scattered(self.job, &sent, rank, &mut lists, 0)?;
+        let into = scattered(self.job, &received, rank, &mut lists, 1)?;
         let request = self.request("MPI_Ialltoallw", |request| {
             // SAFETY: so many bytes lie there; they and the lists, which have an entry for each
             // rank, are kept until the request ends.
             unsafe {
-                (self.world.functions.ialltoallw)(
+                (self.job.functions.ialltoallw)(
                     from.cast_const().cast(),
                     lists.counts[0].as_ptr(),
                     lists.displacements[0].as_ptr(),
@@ -418,8 +419,8 @@ impl<H: Handle> Ranks<'_, H> {
     }
 
     fn request(&self, function: &str, start: impl FnOnce(*mut H) -> c_int) -> Result<H> {
-        let mut request = self.world.constants.request_null;
-        self.world.check(start(&raw mut request), function)?;
+        let mut request = self.job.constants.request_null;
+        self.job.check(start(&raw mut request), function)?;
         Ok(request)
     }
 }
@@ -522,79 +523,14 @@ fn copy(from: &Region, into: &Region) {
     }
 }
 
-/// Elements of MPI's in `region`.
-fn elements(region: &Region, dtype: DType, parts: usize) -> usize {
-    region.len() / dtype.size_bytes() * parts
-}
-
-/// Where the element `first` of MPI's lies.
-fn nth(start: *mut u8, first: usize, dtype: DType, parts: usize) -> *mut u8 {
-    start.wrapping_add(first * (dtype.size_bytes() / parts))
-}
-
-/// The first element and the number of elements of each call; one call for no elements.
-fn pieces(elements: usize) -> impl Iterator<Item = (usize, c_int)> {
-    (0..elements.max(1)).step_by(MAX_ELEMENTS).map(move |first| {
-        let count = (elements - first).min(MAX_ELEMENTS);
-        (first, count as c_int)
-    })
-}
-
-/// Requests that were started, and why the next was not, if so.
-type Start<H> = (Requests<H>, Option<Error>);
-
-/// Starts requests until one fails; most are one. What was started before goes on.
-///
-/// # Errors
-/// Why the first failed.
-fn started<H: Handle>(mut starts: impl Iterator<Item = Result<H>>) -> Result<Start<H>> {
-    let Some(first) = starts.next() else { return Ok((Requests::Many(Vec::new()), None)) };
-    let first = first?;
-    let Some(second) = starts.next() else { return Ok((Requests::One(first), None)) };
-    let mut requests = vec![first];
-    for request in [second].into_iter().chain(starts) {
-        match request {
-            Ok(request) => requests.push(request),
-            Err(error) => return Ok((Requests::Many(requests), Some(error))),
-        }
-    }
-    Ok((Requests::Many(requests), None))
-}
-
 /// The count that all have, if they have one.
 fn equal(counts: &[usize]) -> Option<usize> {
     let first = *counts.first()?;
     counts.iter().all(|&count| count == first).then_some(first)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_too_large_for_one_call_takes_several() {
-        let pieces = |elements| pieces(elements).collect::<Vec<_>>();
-        assert_eq!(pieces(0), [(0, 0)]);
-        assert_eq!(pieces(MAX_ELEMENTS), [(0, c_int::MAX)]);
-        assert_eq!(pieces(MAX_ELEMENTS + 5), [(0, c_int::MAX), (MAX_ELEMENTS, 5)]);
-    }
-
-    #[test]
-    fn what_was_started_is_known_where_the_rest_fails() {
-        let failure = || Err(Error::Network { message: "no more".to_owned() });
-        let starts = |starts: Vec<Result<c_int>>| started(starts.into_iter());
-        assert!(matches!(starts(vec![Ok(1)]), Ok((Requests::One(1), None))));
-        assert!(starts(vec![failure(), Ok(1)]).is_err());
-        let Ok((Requests::Many(requests), Some(_))) = starts(vec![Ok(1), Ok(2), failure()]) else {
-            panic!("two requests are under way")
-        };
-        assert_eq!(requests, [1, 2]);
-    }
-
-    #[test]
-    fn an_element_of_a_pair_is_half_of_it() {
-        let start = std::ptr::null_mut::<u8>();
-        assert_eq!(nth(start, 3, DType::Complex64, 2) as usize, 12);
-        assert_eq!(nth(start, 3, DType::F64, 1) as usize, 24);
-    }
+/// The error of an operation that MPI does not have.
+fn lacks(operation: &str) -> Error {
+    let who = "the mpi backend".to_owned();
+    Error::Unsupported { who, operation: operation.to_owned() }
 }

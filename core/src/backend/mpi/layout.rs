@@ -7,8 +7,8 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicU8;
 
 use super::abi::Handle;
+use super::job::Job;
 use super::running_operation::Lists;
-use super::world::World;
 use crate::{Region, Result};
 
 /// Bytes of the largest piece that one element of a type made here has.
@@ -44,7 +44,7 @@ pub(super) fn side_by_side(blocks: &[Region]) -> Option<*mut u8> {
 /// # Errors
 /// [`crate::Error::Network`] if the library cannot make a type.
 pub(super) fn scattered<H: Handle>(
-    world: &World<H>,
+    job: &Job<H>,
     blocks: &[Region],
     without: usize,
     lists: &mut Lists<H>,
@@ -58,9 +58,9 @@ pub(super) fn scattered<H: Handle>(
         let distance = if bytes == 0 { 0 } else { block.address() - base as usize };
         let small = (c_int::try_from(bytes), c_int::try_from(distance));
         let (count, displacement, mpi_type) = match small {
-            (Ok(bytes), Ok(distance)) => (bytes, distance, world.constants.types.byte),
+            (Ok(bytes), Ok(distance)) => (bytes, distance, job.constants.types.byte),
             _ => {
-                let mpi_type = large(world, bytes, distance)?;
+                let mpi_type = large(job, bytes, distance)?;
                 lists.made.push(mpi_type);
                 (1, 0, mpi_type)
             }
@@ -77,14 +77,14 @@ pub(super) fn scattered<H: Handle>(
 /// # Errors
 /// As [`scattered`].
 pub(super) fn bytes<H: Handle>(
-    world: &World<H>,
+    job: &Job<H>,
     bytes: usize,
     made: &mut Vec<H>,
 ) -> Result<(c_int, H)> {
     match c_int::try_from(bytes) {
-        Ok(count) => Ok((count, world.constants.types.byte)),
+        Ok(count) => Ok((count, job.constants.types.byte)),
         Err(_) => {
-            let mpi_type = large(world, bytes, 0)?;
+            let mpi_type = large(job, bytes, 0)?;
             made.push(mpi_type);
             Ok((1, mpi_type))
         }
@@ -92,13 +92,13 @@ pub(super) fn bytes<H: Handle>(
 }
 
 /// A type of `bytes` bytes that lie `distance` bytes behind where it is applied.
-fn large<H: Handle>(world: &World<H>, bytes: usize, distance: usize) -> Result<H> {
-    let functions = &world.functions;
-    let byte = world.constants.types.byte;
+fn large<H: Handle>(job: &Job<H>, bytes: usize, distance: usize) -> Result<H> {
+    let functions = &job.functions;
+    let byte = job.constants.types.byte;
     let mut piece = H::from_bits(0);
     // SAFETY: an output argument.
     let code = unsafe { (functions.type_contiguous)(PIECE as c_int, byte, &raw mut piece) };
-    world.check(code, "MPI_Type_contiguous")?;
+    job.check(code, "MPI_Type_contiguous")?;
     let pieces = bytes / PIECE;
     let counts = [pieces as c_int, (bytes % PIECE) as c_int];
     let distances = [distance as isize, (distance + pieces * PIECE) as isize];
@@ -109,13 +109,13 @@ fn large<H: Handle>(world: &World<H>, bytes: usize, distance: usize) -> Result<H
         let (counts, types) = (counts.as_ptr(), types.as_ptr());
         (functions.type_create_struct)(2, counts, distances.as_ptr(), types, &raw mut made)
     };
-    world.check(code, "MPI_Type_create_struct")?;
+    job.check(code, "MPI_Type_create_struct")?;
     // SAFETY: made above; what it is made of may be freed.
     let code = unsafe {
         (functions.type_free)(&raw mut piece);
         (functions.type_commit)(&raw mut made)
     };
-    world.check(code, "MPI_Type_commit")?;
+    job.check(code, "MPI_Type_commit")?;
     Ok(made)
 }
 

@@ -6,11 +6,11 @@ use std::ffi::c_int;
 
 use super::abi::Handle;
 use super::group::Group;
+use super::job::Job;
 use super::layout;
 use super::running_operation::{
     Lists, MatchedMessage, PendingReceive, RequestBuffers, Requests, RunningOperation,
 };
-use super::world::World;
 use crate::{Region, Result};
 
 /// Starts to send `memory` to `peer`.
@@ -18,17 +18,17 @@ use crate::{Region, Result};
 /// # Errors
 /// What MPI says of it.
 pub(super) fn send<H: Handle>(
-    world: &World<H>,
+    job: &Job<H>,
     group: &Group<H>,
     (peer, tag): (u32, u32),
     memory: Region,
 ) -> Result<(Requests<H>, RequestBuffers<H>)> {
     let mut lists = Lists::default();
-    let (count, mpi_type) = layout::bytes(world, memory.len(), &mut lists.made)?;
-    let mut request = world.constants.request_null;
+    let (count, mpi_type) = layout::bytes(job, memory.len(), &mut lists.made)?;
+    let mut request = job.constants.request_null;
     // SAFETY: so many bytes lie there, and are kept until the request ends.
     let code = unsafe {
-        (world.functions.isend)(
+        (job.functions.isend)(
             layout::start_of(&memory).cast_const().cast(),
             count,
             mpi_type,
@@ -38,7 +38,7 @@ pub(super) fn send<H: Handle>(
             &raw mut request,
         )
     };
-    world.check(code, "MPI_Isend")?;
+    job.check(code, "MPI_Isend")?;
     let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
     Ok((Requests::One(request), RequestBuffers { regions: vec![memory], lists }))
 }
@@ -48,7 +48,7 @@ pub(super) fn send<H: Handle>(
 /// # Errors
 /// What MPI says of it.
 pub(super) fn receive<H: Handle>(
-    world: &World<H>,
+    job: &Job<H>,
     receive: PendingReceive<H>,
     matched: MatchedMessage<H>,
 ) -> Result<RunningOperation<H>> {
@@ -59,12 +59,12 @@ pub(super) fn receive<H: Handle>(
         false => Region::zeroed(bytes),
     };
     let mut lists = Lists::default();
-    let (count, mpi_type) = layout::bytes(world, bytes, &mut lists.made)?;
-    let mut request = world.constants.request_null;
+    let (count, mpi_type) = layout::bytes(job, bytes, &mut lists.made)?;
+    let mut request = job.constants.request_null;
     // SAFETY: so many bytes lie there, and are kept until the request ends; the message was matched
     // and is received once.
     let code = unsafe {
-        (world.functions.imrecv)(
+        (job.functions.imrecv)(
             layout::start_of(&memory).cast(),
             count,
             mpi_type,
@@ -72,7 +72,7 @@ pub(super) fn receive<H: Handle>(
             &raw mut request,
         )
     };
-    world.check(code, "MPI_Imrecv")?;
+    job.check(code, "MPI_Imrecv")?;
     let lists = (!lists.made.is_empty()).then(|| Box::new(lists));
     let place = ("recv", receive.sequence);
     let kept = RequestBuffers { regions: vec![memory], lists };

@@ -2,9 +2,11 @@
 //! MPICH and every library with the ABI of MPI 5. Knows no schedule and no transport.
 //!
 //! ```text
-//! launcher ─▶ library ─▶ abi + functions ─▶ world (one in a process)
-//!                                             ├─ group (one communicator)
-//!  Call ─▶ collectives, messages ─▶ running ─▶└─ active, progress ─▶ Completion
+//! launcher ─▶ library ─▶ abi + functions ─▶ job (one in a process)
+//!                                            │
+//!  Call ─▶ collectives, messages ─▶ running operations ─▶ active ─▶ progress ─▶ Completion
+//!                                                                      │
+//!                                       world: the job, its groups, what is under way
 //! ```
 //!
 //! Every operation is one of MPI's that does not block, so that it can have a deadline. MPI cannot
@@ -17,13 +19,17 @@ mod abi;
 mod active_operations;
 mod backend;
 mod collectives;
+mod comparison;
 mod functions;
 mod group;
 mod heap;
+mod job;
 mod launcher;
 mod layout;
 mod library;
 mod messages;
+mod operators;
+mod pieces;
 mod place;
 mod progress;
 mod queued_collective;
@@ -35,16 +41,14 @@ mod small;
 mod start;
 mod world;
 
-use std::ffi::c_int;
-
+use crate::Result;
+use crate::backend::Capabilities;
 use crate::backend::debug_level::DebugLevel;
 use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
-use crate::backend::{Call, Capabilities, Mismatches};
-use crate::{Collective, Error, Result};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use raw::{RawCall, raw_allreduce, raw_allreduce_of};
-use world::{AnyWorld, GUARANTEED_TAGS};
+use world::AnyWorld;
 
 /// The backend's row in the registry.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -88,19 +92,7 @@ pub fn is_initialised() -> bool {
 
 /// What every MPI library can do, where nothing is checked that costs time.
 fn capabilities() -> Capabilities {
-    declared(DebugLevel::Off)
-}
-
-fn declared(debug_level: DebugLevel) -> Capabilities {
-    let mismatches = match debug_level {
-        DebugLevel::Detail => Mismatches::Always,
-        DebugLevel::Off => Mismatches::WhenStalled,
-    };
-    let complete =
-        Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };
-    let lacks = |collective: &Collective| collectives::starter::<c_int>(*collective).is_none();
-    let missing = Collective::ALL.into_iter().filter(lacks);
-    missing.fold(complete, Capabilities::without)
+    backend::declared(DebugLevel::Off)
 }
 
 /// Joins a group of ranks of one MPI job.
@@ -119,18 +111,4 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
             }
         }
     })
-}
-
-/// How the operations of one collective are started.
-type Starter<H> = fn(&collectives::Ranks<'_, H>, Call) -> Result<collectives::StartedRequests<H>>;
-
-/// The error of an operation that MPI does not have.
-fn lacks(operation: &str) -> Error {
-    let who = "the mpi backend".to_owned();
-    Error::Unsupported { who, operation: operation.to_owned() }
-}
-
-/// The error of ranks that say other things than MPI.
-fn disagreement(message: String) -> Error {
-    Error::InvalidArgument { message }
 }

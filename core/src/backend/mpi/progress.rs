@@ -1,5 +1,6 @@
 //! Who makes MPI's operations progress: the thread that issues, a thread that waits, or one thread
-//! in the background when nobody waits. Knows when to look; what to look at is `active.rs`'s.
+//! in the background when nobody waits. Knows when to look; what to look at is for
+//! [`ActiveOperations`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -8,21 +9,20 @@ use std::time::Duration;
 use super::abi::Handle;
 use super::active_operations::{ActiveOperations, DeferredCompletions};
 use super::group::Group;
-use super::world::World;
+use super::job::Job;
 use crate::backend::group_status::FoundBy;
 use crate::clock::Instant;
 use crate::completion::{Completion, WaitIntent};
-use crate::executor::SpinPolicy;
+use crate::spin::PollStages;
 use crate::wire::abort::Abort;
 use std::sync::Arc;
 
-/// How long a waiting thread looks again and again where each rank has a core. MPI moves large
-/// tensors only while it is called.
-const SPIN: Duration = Duration::from_millis(2);
-/// How long it looks again and again, letting others run, before it sleeps between looks.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// A sleep between two looks.
-const NAP: Duration = Duration::from_micros(50);
+/// How a thread waits. It keeps its core for long: MPI moves large tensors only while it is called.
+const STAGES: PollStages = PollStages {
+    spin: Duration::from_millis(2),
+    yielding: Duration::from_millis(20),
+    nap: Duration::from_micros(50),
+};
 /// A sleep between two looks at what nobody waits for any more.
 const LONG_NAP: Duration = Duration::from_millis(20);
 /// How long the background leaves an operation to a thread that may be about to wait for it.
@@ -52,13 +52,13 @@ struct Background {
 }
 
 impl<H: Handle> Progress<H> {
-    pub(super) fn new(spin: SpinPolicy) -> Progress<H> {
-        let crowded = AtomicBool::new(!matches!(spin, SpinPolicy::Spin(_)));
+    /// Nothing is in flight; `crowded` as for [`Progress::set_crowded`].
+    pub(super) fn new(crowded: bool) -> Progress<H> {
         Progress {
             active: Mutex::default(),
             waiters: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
-            crowded,
+            crowded: AtomicBool::new(crowded),
             background: Background::default(),
         }
     }
@@ -96,16 +96,21 @@ impl<H: Handle> Progress<H> {
 
     /// To be called after something was issued: has the background look after it, unless the
     /// caller waits immediately.
-    pub(super) fn leave_to(&self, world: &'static World<H>, waiting: WaitIntent, is_done: bool) {
+    pub(super) fn leave_to(
+        &'static self,
+        job: &'static Job<H>,
+        waiting: WaitIntent,
+        is_done: bool,
+    ) {
         if waiting != WaitIntent::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
-            self.attend(world);
+            self.attend(job);
         }
     }
 
     /// Waits until `completion` is done or `until` has come, moving whatever can be moved.
     pub(super) fn wait(
-        &self,
-        world: &'static World<H>,
+        &'static self,
+        job: &'static Job<H>,
         completion: &Completion,
         until: Option<Instant>,
     ) -> bool {
@@ -113,24 +118,24 @@ impl<H: Handle> Progress<H> {
             return true;
         }
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let done = self.wait_here(world, completion, until);
+        let done = self.wait_here(job, completion, until);
         let others = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
         if others == 0 && !self.lock().is_empty() {
-            self.attend(world);
+            self.attend(job);
         }
         done
     }
 
-    fn wait_here(&self, world: &World<H>, completion: &Completion, until: Option<Instant>) -> bool {
+    fn wait_here(&self, job: &Job<H>, completion: &Completion, until: Option<Instant>) -> bool {
         let mut idle_since = None;
         let mut inspected = None;
         loop {
-            let mut moved = until.is_none() && self.look(world);
+            let mut moved = until.is_none() && self.look(job);
             if completion.is_done() {
                 return true;
             }
             let now = Instant::now();
-            moved |= self.turn(world, Some(now));
+            moved |= self.turn(job, Some(now));
             if completion.is_done() {
                 return true;
             }
@@ -151,12 +156,12 @@ impl<H: Handle> Progress<H> {
 
     /// Moves what can be moved, looking again and again without asking for the time, until
     /// something moves; whether that happened.
-    fn look(&self, world: &World<H>) -> bool {
+    fn look(&self, job: &Job<H>) -> bool {
         let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
             return false;
         };
         let mut ended = DeferredCompletions::default();
-        let moved = (0..BLIND_LOOKS).any(|_| active.poll(world, None, &mut ended));
+        let moved = (0..BLIND_LOOKS).any(|_| active.poll(job, None, &mut ended));
         drop(active);
         ended.tell();
         moved
@@ -164,22 +169,16 @@ impl<H: Handle> Progress<H> {
 
     /// What a thread does between two looks.
     fn pause(&self, idle: Duration) {
-        if idle < SPIN && !self.is_crowded() {
-            std::hint::spin_loop();
-        } else if idle < PATIENCE {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(NAP);
-        }
+        STAGES.pause(idle, self.is_crowded());
     }
 
     /// Moves what can be moved, unless another thread does; whether anything moved.
-    fn turn(&self, world: &World<H>, now: Option<Instant>) -> bool {
+    fn turn(&self, job: &Job<H>, now: Option<Instant>) -> bool {
         let Some(mut active) = self.try_lock().filter(|active| !active.is_empty()) else {
             return false;
         };
         let mut ended = DeferredCompletions::default();
-        let moved = active.poll(world, now, &mut ended);
+        let moved = active.poll(job, now, &mut ended);
         drop(active);
         ended.tell();
         moved
@@ -201,12 +200,7 @@ impl<H: Handle> Progress<H> {
     }
 
     /// Waits until nothing of `group` is in flight, or `until`; whether nothing is.
-    pub(super) fn wait_idle(
-        &self,
-        world: &'static World<H>,
-        group: &Group<H>,
-        until: Instant,
-    ) -> bool {
+    pub(super) fn wait_idle(&self, job: &'static Job<H>, group: &Group<H>, until: Instant) -> bool {
         let start = Instant::now();
         loop {
             if group.in_flight.load(Ordering::SeqCst) == 0 {
@@ -216,7 +210,7 @@ impl<H: Handle> Progress<H> {
             if now >= until {
                 return false;
             }
-            if !self.turn(world, Some(now)) {
+            if !self.turn(job, Some(now)) {
                 self.pause(now - start);
             }
         }
@@ -224,11 +218,11 @@ impl<H: Handle> Progress<H> {
 
     /// Looks what MPI is done with, and waits until it has no memory that was only lent, of what
     /// failed. That has its limit, at which the job is ended.
-    pub(super) fn drain(&self, world: &'static World<H>) {
+    pub(super) fn drain(&self, job: &'static Job<H>) {
         let start = Instant::now();
         loop {
             let now = Instant::now();
-            let moved = self.turn(world, Some(now));
+            let moved = self.turn(job, Some(now));
             if self.is_stopped() || !self.lock().has_lent() {
                 return;
             }
@@ -256,7 +250,7 @@ impl<H: Handle> Progress<H> {
     }
 
     /// Asks the background to look after what is in flight.
-    fn attend(&self, world: &'static World<H>) {
+    fn attend(&'static self, job: &'static Job<H>) {
         let background = &self.background;
         *background.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
         background.rung.notify_one();
@@ -264,12 +258,12 @@ impl<H: Handle> Progress<H> {
             return;
         }
         let thread = std::thread::Builder::new().name("polyrank-mpi".to_owned());
-        if let Err(error) = thread.spawn(move || world.progress.run(world)) {
+        if let Err(error) = thread.spawn(move || self.run(job)) {
             tracing::warn!(%error, "no background thread: operations move only when waited for");
         }
     }
 
-    fn run(&self, world: &'static World<H>) {
+    fn run(&'static self, job: &'static Job<H>) {
         let mut idle_since = Instant::now();
         let mut inspected = idle_since;
         loop {
@@ -288,12 +282,12 @@ impl<H: Handle> Progress<H> {
                 continue;
             }
             let now = Instant::now();
-            if self.turn(world, Some(now)) {
+            if self.turn(job, Some(now)) {
                 idle_since = now;
             }
             if now - inspected >= STALL_TICK {
                 inspected = now;
-                self.inspect_elsewhere(world, now);
+                self.inspect_elsewhere(now);
             }
             match self.lock().is_abandoned() {
                 true => std::thread::sleep(LONG_NAP),
@@ -303,12 +297,12 @@ impl<H: Handle> Progress<H> {
     }
 
     /// As [`Progress::inspect`], on a thread of its own: the store may take its time.
-    fn inspect_elsewhere(&self, world: &'static World<H>, now: Instant) {
+    fn inspect_elsewhere(&'static self, now: Instant) {
         if self.lock().stalled(now).is_empty() {
             return;
         }
         let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
-        if let Err(error) = thread.spawn(move || world.progress.inspect(now)) {
+        if let Err(error) = thread.spawn(move || self.inspect(now)) {
             tracing::debug!(%error, "no thread to look for the reason of a stall");
         }
     }

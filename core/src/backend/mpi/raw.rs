@@ -50,7 +50,7 @@ fn measure<H: Handle>(
     (into, count): (*mut c_void, usize),
     repeats: u32,
 ) -> Result<Duration> {
-    let (functions, constants) = (&world.functions, &world.constants);
+    let (functions, constants) = (&world.job.functions, &world.job.constants);
     let (types, ops) = (&constants.types, &constants.ops);
     let in_place = constants.in_place as *const c_void;
     let ignore = constants.status_ignore as *mut c_void;
@@ -65,12 +65,12 @@ fn measure<H: Handle>(
         unsafe {
             if call == RawCall::Blocking {
                 let code = (functions.allreduce)(in_place, into, count, f32, sum, comm);
-                world.check(code, "MPI_Allreduce")?;
+                world.job.check(code, "MPI_Allreduce")?;
                 continue;
             }
             let request = &raw mut request;
             let code = (functions.iallreduce)(in_place, into, count, f32, sum, comm, request);
-            world.check(code, "MPI_Iallreduce")?;
+            world.job.check(code, "MPI_Iallreduce")?;
             while flag == 0 {
                 (functions.test)(request, &raw mut flag, ignore);
             }

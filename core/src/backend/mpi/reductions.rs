@@ -1,17 +1,15 @@
 //! Which MPI type and operator stand for ours. Where MPI has none, or one that does something else
 //! (half precision; the least and the greatest where a NaN is among them; sums of small integers,
 //! at whose ends Open MPI's vector instructions stay instead of wrapping around), the operator is
-//! made of our kernels. Knows no communicator.
+//! one of our own. Knows no communicator.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::c_int;
 
 use super::abi::{Constants, Handle};
-use super::functions::UserFunction;
-use super::world::World;
-use crate::kernels::{self, Order};
+use super::job::Job;
+use super::operators::MADE;
 use crate::{DType, ReduceOp, Result};
 
 /// How elements are reduced by MPI.
@@ -23,26 +21,17 @@ pub(super) struct Reduction<H> {
     pub(super) parts: usize,
 }
 
-/// Operators that were made of kernels, by their place in [`Made`].
-pub(super) struct Operators<H>([OnceLock<H>; MADE.len()]);
-
-impl<H> Default for Operators<H> {
-    fn default() -> Operators<H> {
-        Operators(std::array::from_fn(|_| OnceLock::new()))
-    }
-}
-
 /// The reduction of elements of `dtype` by `reduce_op`, which the element type has.
 ///
 /// # Errors
 /// [`crate::Error::Network`] if the library cannot make an operator.
 pub(super) fn reduction<H: Handle>(
-    world: &World<H>,
+    job: &Job<H>,
     reduce_op: ReduceOp,
     dtype: DType,
 ) -> Result<Reduction<H>> {
-    let Constants { types, ops, .. } = &world.constants;
-    let (mpi_type, parts) = mpi_type(world, dtype);
+    let Constants { types, ops, .. } = &job.constants;
+    let (mpi_type, parts) = mpi_type(job, dtype);
     // Averages and scaled sums are sums: what is left is done before and after.
     let reduce_op = match reduce_op {
         ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
@@ -50,7 +39,7 @@ pub(super) fn reduction<H: Handle>(
     };
     let made = MADE.iter().position(|made| made.dtype == dtype && made.reduce_op == reduce_op);
     let op = match (reduce_op, dtype) {
-        _ if made.is_some() => make(world, made.unwrap_or_default())?,
+        _ if made.is_some() => make(job, made.unwrap_or_default())?,
         // A bool is a byte of 0 or 1.
         (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => ops.bor,
         (ReduceOp::Product | ReduceOp::Min, DType::Bool) => ops.band,
@@ -75,8 +64,8 @@ pub(super) fn reduction<H: Handle>(
 }
 
 /// MPI's type for elements of `dtype`, and how many of its elements make one of ours.
-pub(super) fn mpi_type<H: Handle>(world: &World<H>, dtype: DType) -> (H, usize) {
-    let types = &world.constants.types;
+pub(super) fn mpi_type<H: Handle>(job: &Job<H>, dtype: DType) -> (H, usize) {
+    let types = &job.constants.types;
     match dtype {
         DType::Bool | DType::U8 => (types.u8, 1),
         DType::I8 => (types.i8, 1),
@@ -93,108 +82,16 @@ pub(super) fn mpi_type<H: Handle>(world: &World<H>, dtype: DType) -> (H, usize) 
     }
 }
 
-fn make<H: Handle>(world: &World<H>, place: usize) -> Result<H> {
-    let known = &world.operators.0[place];
+fn make<H: Handle>(job: &Job<H>, place: usize) -> Result<H> {
+    let known = &job.operators.0[place];
     if let Some(op) = known.get() {
         return Ok(*op);
     }
     const COMMUTES: c_int = 1;
     let mut op = H::from_bits(0);
     // SAFETY: the function is of the type that MPI asks for, and lives as long as the program.
-    let code = unsafe { (world.functions.op_create)(MADE[place].function, COMMUTES, &raw mut op) };
-    world.check(code, "MPI_Op_create")?;
+    let code = unsafe { (job.functions.op_create)(MADE[place].function, COMMUTES, &raw mut op) };
+    job.check(code, "MPI_Op_create")?;
     // Of two threads that make it at once, one operator is kept for nothing.
     Ok(*known.get_or_init(|| op))
-}
-
-/// An operator that is made of a kernel.
-struct Made {
-    reduce_op: ReduceOp,
-    dtype: DType,
-    function: UserFunction,
-}
-
-macro_rules! made {
-    ($($reduce_op:ident $dtype:ident,)*) => {
-        [$(Made {
-            reduce_op: ReduceOp::$reduce_op,
-            dtype: DType::$dtype,
-            function: {
-                extern "C" fn function(
-                    from: *mut c_void,
-                    into: *mut c_void,
-                    elements: *mut c_int,
-                    _mpi_type: *mut c_void,
-                ) {
-                    // SAFETY: passed on as MPI gave them.
-                    unsafe {
-                        reduce(ReduceOp::$reduce_op, DType::$dtype, from, into, elements);
-                    }
-                }
-                function
-            },
-        },)*]
-    };
-}
-
-const MADE: [Made; 16] = made! {
-    Sum F16, Product F16, Min F16, Max F16,
-    Sum Bf16, Product Bf16, Min Bf16, Max Bf16,
-    Min F32, Max F32, Min F64, Max F64,
-    Sum U8, Sum I8, Sum U16, Sum I16,
-};
-
-/// `from ⊕ into` into `into`.
-///
-/// # Safety
-/// As MPI calls a reduction: `elements` points to the number of elements that are at `from` and at
-/// `into`, which do not overlap.
-unsafe fn reduce(
-    reduce_op: ReduceOp,
-    dtype: DType,
-    from: *mut c_void,
-    into: *mut c_void,
-    elements: *mut c_int,
-) {
-    // SAFETY: by the contract of this function.
-    let elements = usize::try_from(unsafe { *elements }).unwrap_or(0);
-    if elements == 0 {
-        return;
-    }
-    let bytes = elements * dtype.size_bytes();
-    // SAFETY: by the contract of this function: so many bytes are there, initialised, and nobody
-    // else has them during the call.
-    let (from, into) = unsafe {
-        (
-            std::slice::from_raw_parts(from.cast::<u8>(), bytes),
-            std::slice::from_raw_parts_mut(into.cast::<u8>(), bytes),
-        )
-    };
-    kernels::reduce(reduce_op, dtype, into, from, Order::FromFirst);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_operator_of_our_own_reduces_as_the_kernel_does() {
-        let find = |reduce_op, dtype| {
-            let made = MADE.iter().find(|it| it.reduce_op == reduce_op && it.dtype == dtype);
-            made.map(|made| made.function)
-        };
-        let (mut from, mut into) = ([f32::NAN, 2.0, 5.0], [1.0_f32, 3.0, 4.0]);
-        let mut elements: c_int = 3;
-        let least = find(ReduceOp::Min, DType::F32);
-        let Some(least) = least else { panic!("the least of f32 is our own") };
-        least(
-            from.as_mut_ptr().cast(),
-            into.as_mut_ptr().cast(),
-            &raw mut elements,
-            std::ptr::null_mut(),
-        );
-        assert!(into[0].is_nan());
-        assert_eq!(into[1..], [2.0, 4.0]);
-        assert!(find(ReduceOp::Sum, DType::F32).is_none(), "MPI has that one");
-    }
 }

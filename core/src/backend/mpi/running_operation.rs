@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::abi::{Handle, Status};
 use super::group::Group;
-use super::world::World;
+use super::job::Job;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::{Error, Region, Result};
@@ -129,12 +129,12 @@ impl<H: Handle> RunningOperation<H> {
     ///
     /// # Errors
     /// What MPI says of a request that failed.
-    pub(super) fn test(&mut self, world: &World<H>) -> Result<bool> {
+    pub(super) fn test(&mut self, job: &Job<H>) -> Result<bool> {
         match &mut self.requests {
-            Requests::One(request) => test(world, request),
+            Requests::One(request) => test(job, request),
             Requests::Many(requests) => {
                 while let Some(last) = requests.last_mut() {
-                    let tested = test(world, last);
+                    let tested = test(job, last);
                     if let Ok(false) = tested {
                         return Ok(false);
                     }
@@ -169,9 +169,9 @@ impl<H: Handle> RunningOperation<H> {
     }
 
     /// Ends it, when MPI is done with it. What is to be told, if anybody is.
-    pub(super) fn end(mut self, world: &World<H>, result: Result<()>) -> Option<FinishedOperation> {
+    pub(super) fn end(mut self, job: &Job<H>, result: Result<()>) -> Option<FinishedOperation> {
         self.group.in_library.fetch_sub(1, Ordering::SeqCst);
-        self.free_types(world);
+        self.free_types(job);
         let completion = self.completion.take()?;
         self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         let result = self.failed.take().map_or(result, |failed| Err(failed.0));
@@ -191,22 +191,22 @@ impl<H: Handle> RunningOperation<H> {
         Some(FinishedOperation::new(completion, Err(error)))
     }
 
-    fn free_types(&mut self, world: &World<H>) {
+    fn free_types(&mut self, job: &Job<H>) {
         for mpi_type in self.kept.lists.iter_mut().flat_map(|lists| &mut lists.made) {
             // SAFETY: made for this operation, which is over, and freed once.
-            unsafe { (world.functions.type_free)(mpi_type) };
+            unsafe { (job.functions.type_free)(mpi_type) };
         }
     }
 }
 
 /// Whether a request ended, making progress.
-pub(super) fn test<H: Handle>(world: &World<H>, request: &mut H) -> Result<bool> {
+pub(super) fn test<H: Handle>(job: &Job<H>, request: &mut H) -> Result<bool> {
     let mut flag: c_int = 0;
-    let ignore = world.constants.status_ignore as *mut c_void;
+    let ignore = job.constants.status_ignore as *mut c_void;
     // SAFETY: the request is the library's, and has not ended: its handle is dropped when it has.
-    let code = unsafe { (world.functions.test)(request, &raw mut flag, ignore) };
+    let code = unsafe { (job.functions.test)(request, &raw mut flag, ignore) };
     if code != 0 {
-        world.check(code, "MPI_Test")?;
+        job.check(code, "MPI_Test")?;
     }
     Ok(flag != 0)
 }
@@ -246,8 +246,8 @@ impl<H: Handle> PendingReceive<H> {
     ///
     /// # Errors
     /// What MPI says of the communicator.
-    pub(super) fn probe(&self, world: &World<H>) -> Result<Option<MatchedMessage<H>>> {
-        let (functions, constants) = (&world.functions, &world.constants);
+    pub(super) fn probe(&self, job: &Job<H>) -> Result<Option<MatchedMessage<H>>> {
+        let (functions, constants) = (&job.functions, &job.constants);
         let source = self.peer.map_or(constants.any_source, |peer| peer as c_int);
         let mut status = Status::default();
         let (mut flag, mut message): (c_int, H) = (0, H::from_bits(0));
@@ -262,7 +262,7 @@ impl<H: Handle> PendingReceive<H> {
                 status.as_mut_ptr(),
             )
         };
-        world.check(code, "MPI_Improbe")?;
+        job.check(code, "MPI_Improbe")?;
         if flag == 0 {
             return Ok(None);
         }
@@ -271,8 +271,8 @@ impl<H: Handle> PendingReceive<H> {
         let code = unsafe {
             (functions.get_elements_x)(status.as_mut_ptr(), constants.types.byte, &raw mut bytes)
         };
-        world.check(code, "MPI_Get_elements_x")?;
-        let source = status.source(world.abi) as u32;
+        job.check(code, "MPI_Get_elements_x")?;
+        let source = status.source(job.abi) as u32;
         Ok(Some(MatchedMessage { message, source, bytes: bytes as u64 }))
     }
 }

@@ -13,6 +13,7 @@ use super::world::World;
 use crate::backend::group_status::FoundBy;
 use crate::backend::{Attempt, IssuedOperation, PersistentBuffers, SmallCall};
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::spin::{Pause, SpinBudget};
 use crate::tensor::LentMemory;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -22,11 +23,11 @@ use crate::{Collective, Error, Region};
 /// leave it to MPI.
 pub(super) const COPIED: usize = 64 << 10;
 
-/// Looks at an operation that the caller waits for before it becomes one among others: as long as
-/// a small one takes, if all ranks are there.
-const LOOKS: u32 = 400;
+/// How the caller looks at an operation that it waits for before it becomes one among others: as
+/// long as a small one takes, if all ranks are there. To look takes as long as a pause.
+const LOOKS: SpinBudget = SpinBudget { spins: 400, pause: Pause::Nothing };
 /// The same where looking takes a core that another rank needs.
-const CROWDED_LOOKS: u32 = 4;
+const CROWDED_LOOKS: SpinBudget = SpinBudget { spins: 4, pause: Pause::Yield };
 
 /// Runs `call`, or begins it; not if it is one of those that are issued as any other, or
 /// another thread moves operations.
@@ -53,7 +54,7 @@ pub(super) fn attempt<'a, H: Handle>(
     let scratch = group.take_scratch(bytes.len());
     scratch.write(|scratch| scratch[..bytes.len()].copy_from_slice(bytes));
     let Group { comm, rank, size, .. } = **group;
-    let ranks = Ranks { world, comm, rank, size };
+    let ranks = Ranks { job: &world.job, comm, rank, size };
     let mut request = match in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) {
         Ok(request) => request,
         Err(error) => {
@@ -66,17 +67,15 @@ pub(super) fn attempt<'a, H: Handle>(
     let sequence = group.status.next_collective(fingerprint);
     group.in_flight.fetch_add(1, Ordering::SeqCst);
     group.in_library.fetch_add(1, Ordering::SeqCst);
-    let crowded = world.progress.is_crowded();
+    let budget = if world.progress.is_crowded() { CROWDED_LOOKS } else { LOOKS };
     let looks = match call.waiting {
-        WaitIntent::Soon | WaitIntent::Likely if crowded => CROWDED_LOOKS,
-        WaitIntent::Soon | WaitIntent::Likely => LOOKS,
+        WaitIntent::Soon | WaitIntent::Likely => budget.spins,
         WaitIntent::Later | WaitIntent::OtherThread => 1,
     };
     let mut failed = None;
     for _ in 0..looks {
-        match test(world, &mut request) {
-            Ok(false) if crowded => std::thread::yield_now(),
-            Ok(false) => {}
+        match test(&world.job, &mut request) {
+            Ok(false) => budget.pause.take(),
             Ok(true) => {
                 scratch.read(|scratch| bytes.copy_from_slice(&scratch[..bytes.len()]));
                 group.in_library.fetch_sub(1, Ordering::SeqCst);
@@ -139,8 +138,8 @@ impl<H: Handle> StartedCollective<'_, H> {
             completion: Some(completion),
             ..running
         };
-        world.progress.change(|active, ended| active.admit(world, running, ended));
-        world.progress.leave_to(world, waiting, issued.completion.is_done());
+        world.progress.change(|active, ended| active.admit(&world.job, running, ended));
+        world.progress.leave_to(&world.job, waiting, issued.completion.is_done());
         issued
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::abi::{Handle, Status};
-use super::disagreement;
 use super::world::{AnyWorld, World, world};
 use crate::backend::registration::{KnownPlace, PlaceInJob};
 use crate::clock::{self, Instant};
@@ -45,6 +44,11 @@ pub(super) fn find_place(known: &KnownPlace, timeout: Duration) -> Result<PlaceI
     Ok(in_job(Some(rendezvous)))
 }
 
+/// The error of ranks that say other things than MPI.
+fn disagreement(message: String) -> Error {
+    Error::InvalidArgument { message }
+}
+
 fn agree(who: &str, said: (Option<u32>, Option<u32>), place: (u32, u32)) -> Result<()> {
     let differs = |said: Option<u32>, is: u32| said.is_some_and(|said| said != is);
     if !differs(said.0, place.0) && !differs(said.1, place.1) {
@@ -68,13 +72,13 @@ const ADDRESS_TAG: c_int = 29_507;
 const MAX_ADDRESS_BYTES: usize = 512;
 
 fn serve_or_join<H: Handle>(world: &World<H>, timeout: Duration) -> Result<Rendezvous> {
-    let (rank, size) = (world.rank, world.size);
+    let (rank, size) = (world.job.rank, world.job.size);
     let options = |host: &str, port| {
         TcpStoreOptions::new(host, port).world_size(size).is_master(rank == 0).timeout(timeout)
     };
     let store = if rank == 0 {
         // Only a job over several hosts needs more than this one's own addresses.
-        let listen = if world.is_one_host { "127.0.0.1" } else { "0.0.0.0" };
+        let listen = if world.job.is_one_host { "127.0.0.1" } else { "0.0.0.0" };
         let store = TcpStore::without_waiting(options(listen, 0))?;
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         // Not all launchers say which ranks share a host: each sees for itself.
@@ -106,21 +110,21 @@ fn address<'a>(said: &'a str, here: &str) -> Option<(&'a str, u16)> {
 /// Sends `address` to all others. MPI keeps what is so short, or it is kept here for ever.
 fn tell<H: Handle>(world: &World<H>, address: Vec<u8>) -> Result<()> {
     let address: &'static [u8] = address.leak();
-    for peer in 1..world.size {
-        let mut request = world.constants.request_null;
+    for peer in 1..world.job.size {
+        let mut request = world.job.constants.request_null;
         // SAFETY: the bytes live for ever, so that the request may end at any time.
         let code = unsafe {
-            (world.functions.isend)(
+            (world.job.functions.isend)(
                 address.as_ptr().cast(),
                 address.len() as c_int,
-                world.constants.types.byte,
+                world.job.constants.types.byte,
                 peer as c_int,
                 ADDRESS_TAG,
-                world.constants.comm_world,
+                world.job.constants.comm_world,
                 &raw mut request,
             )
         };
-        world.check(code, "MPI_Isend")?;
+        world.job.check(code, "MPI_Isend")?;
         world.progress.change(|active, _| active.forget(request));
     }
     Ok(())
@@ -134,16 +138,16 @@ fn hear<H: Handle>(world: &World<H>, timeout: Duration) -> Result<String> {
         let (mut flag, mut message): (c_int, H) = (0, H::from_bits(0));
         // SAFETY: the status is large enough for any ABI.
         let code = unsafe {
-            (world.functions.improbe)(
+            (world.job.functions.improbe)(
                 0,
                 ADDRESS_TAG,
-                world.constants.comm_world,
+                world.job.constants.comm_world,
                 &raw mut flag,
                 &raw mut message,
                 status.as_mut_ptr(),
             )
         };
-        world.check(code, "MPI_Improbe")?;
+        world.job.check(code, "MPI_Improbe")?;
         if flag != 0 {
             return take(world, message, &mut status);
         }
@@ -160,28 +164,30 @@ fn hear<H: Handle>(world: &World<H>, timeout: Duration) -> Result<String> {
 }
 
 fn take<H: Handle>(world: &World<H>, mut message: H, status: &mut Status) -> Result<String> {
-    let functions = &world.functions;
-    let byte = world.constants.types.byte;
+    let functions = &world.job.functions;
+    let byte = world.job.constants.types.byte;
     let mut bytes: i64 = 0;
     // SAFETY: the status was written when the message was found.
     let code = unsafe { (functions.get_elements_x)(status.as_mut_ptr(), byte, &raw mut bytes) };
-    world.check(code, "MPI_Get_elements_x")?;
+    world.job.check(code, "MPI_Get_elements_x")?;
     let length = usize::try_from(bytes).ok().filter(|&bytes| bytes <= MAX_ADDRESS_BYTES);
     let length = length.ok_or_else(|| Error::Rendezvous {
         message: format!("rank 0 of the MPI job sent {bytes} bytes as the address of its store"),
     })?;
     let mut text = vec![0_u8; length];
-    let mut request = world.constants.request_null;
+    let mut request = world.job.constants.request_null;
     // SAFETY: the memory has as many bytes as the message, and lives until the request ends below.
     unsafe {
         let into = text.as_mut_ptr().cast();
         let code =
             (functions.imrecv)(into, length as c_int, byte, &raw mut message, &raw mut request);
-        world.check(code, "MPI_Imrecv")?;
+        world.job.check(code, "MPI_Imrecv")?;
         let mut flag: c_int = 0;
         while flag == 0 {
-            let ignore = world.constants.status_ignore as *mut _;
-            world.check((functions.test)(&raw mut request, &raw mut flag, ignore), "MPI_Test")?;
+            let ignore = world.job.constants.status_ignore as *mut _;
+            world
+                .job
+                .check((functions.test)(&raw mut request, &raw mut flag, ignore), "MPI_Test")?;
         }
     }
     Ok(String::from_utf8_lossy(&text).into_owned())

@@ -1,49 +1,27 @@
-//! This process's part in the MPI job: the library is initialised once, if the application has not
-//! done so, and finalised at the end of the process, if the application does not. Knows no group.
+//! The MPI job of this process, its groups and what they have under way: entered when it is first
+//! needed, left at the end of the process, if the application does not finalise the library before.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
 use super::abi::{self, Abi, Constants, Handle};
-use super::functions::Functions;
 use super::group::Group;
 use super::heap;
+use super::job::{FAILED, Job};
 use super::launcher::Launcher;
 use super::library::{self, LoadedLibrary};
 use super::progress::Progress;
-use super::reductions::Operators;
-use crate::clock::Instant;
-use crate::executor::SpinPolicy;
+use crate::spin::is_crowded;
 use crate::wire::abort::Abort;
 use crate::{Error, Result};
 
-/// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
-const MAX_ERROR_BYTES: usize = 512;
-
-/// How long a reason may wait to be read by the launcher.
-const UNREAD: Duration = Duration::from_millis(500);
-
-/// The highest tag that every library allows.
-pub(super) const GUARANTEED_TAGS: u32 = 32_767;
-
-/// The library, and who this process is in its job. There is one in a process, for ever.
+/// This process's part in its job, and what it has under way there. There is one in a process, for
+/// ever.
 pub(super) struct World<H: Handle> {
-    pub(super) functions: Functions<H>,
-    pub(super) constants: Constants<H>,
-    pub(super) abi: Abi,
-    pub(super) rank: u32,
-    pub(super) size: u32,
-    /// What all ranks of the job have in common, and other jobs have not.
-    pub(super) job: String,
-    /// The highest tag of a message.
-    pub(super) max_tag: u32,
-    /// Whether all ranks of the job are known to be on this host.
-    pub(super) is_one_host: bool,
-    pub(super) operators: Operators<H>,
+    pub(super) job: Job<H>,
     pub(super) progress: Progress<H>,
     /// The groups that were made, for the end of the process.
     groups: Mutex<Vec<Weak<Group<H>>>>,
@@ -62,10 +40,6 @@ static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(
 
 /// This is a child of the process that initialised the library.
 static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// A group failed here with operations in the library, which may never end there, so that it is not
-/// finalised.
-pub(super) static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// The library that this process uses. It is found, not initialised.
 ///
@@ -121,8 +95,8 @@ impl AnyWorld {
     /// This process's rank in the job, and the number of ranks.
     pub(super) fn place(self) -> (u32, u32) {
         match self {
-            AnyWorld::Ints(world) => (world.rank, world.size),
-            AnyWorld::Pointers(world) => (world.rank, world.size),
+            AnyWorld::Ints(world) => (world.job.rank, world.job.size),
+            AnyWorld::Pointers(world) => (world.job.rank, world.job.size),
         }
     }
 
@@ -139,30 +113,10 @@ impl<H: Handle> World<H> {
         found: &'static LoadedLibrary,
         constants: Constants<H>,
     ) -> std::result::Result<&'static World<H>, String> {
-        let functions = Functions::find(&found.library)?;
-        let initialised_here = initialise(&functions, &constants)?;
-        let number = |function: unsafe extern "C" fn(H, *mut c_int) -> c_int| {
-            let mut number: c_int = 0;
-            // SAFETY: the library is initialised, and the communicator is the predefined one.
-            let failed = unsafe { function(constants.comm_world, &raw mut number) } != 0;
-            u32::try_from(number).ok().filter(|_| !failed).ok_or("it does not know its job")
-        };
-        let (rank, size) = (number(functions.comm_rank)?, number(functions.comm_size)?);
-        let launcher = Launcher::read();
-        launcher.agrees(rank, size)?;
-        let max_tag = max_tag(&functions, &constants);
-        let ranks_on_host = launcher.local_size.unwrap_or(size);
+        let (job, initialised_here) = Job::enter(found, constants)?;
         let world = Box::leak(Box::new(World {
-            functions,
-            constants,
-            abi: found.abi,
-            rank,
-            size,
-            job: launcher.job,
-            max_tag,
-            is_one_host: size == 1 || launcher.local_size.is_some_and(|local| local >= size),
-            operators: Operators::default(),
-            progress: Progress::new(SpinPolicy::for_host(ranks_on_host as usize)),
+            progress: Progress::new(is_crowded(job.ranks_on_host as usize)),
+            job,
             groups: Mutex::default(),
         }));
         at_exit::notice_forks();
@@ -219,16 +173,17 @@ impl<H: Handle> World<H> {
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));
             0
         }
-        let (functions, mut key) = (&self.functions, 0);
+        let (job, mut key) = (&self.job, 0);
+        let functions = &job.functions;
         let extra = std::ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the functions are of the types that MPI asks for; the key is an output argument.
         let code =
             unsafe { (functions.comm_create_keyval)(copy::<H>, end::<H>, &raw mut key, extra) };
-        self.check(code, "MPI_Comm_create_keyval")?;
-        let comm_self = self.constants.comm_self;
+        job.check(code, "MPI_Comm_create_keyval")?;
+        let comm_self = job.constants.comm_self;
         // SAFETY: the communicator is predefined, and the key was made above.
         let code = unsafe { (functions.comm_set_attr)(comm_self, key, std::ptr::null_mut()) };
-        self.check(code, "MPI_Comm_set_attr")
+        job.check(code, "MPI_Comm_set_attr")
     }
 
     /// Leaves all groups that are still there, the others shall not wait for a process that ends,
@@ -245,7 +200,7 @@ impl<H: Handle> World<H> {
             self.progress.change(|active, ended| active.leave(group, abort, ended));
             group.status.leave();
         }
-        self.progress.drain(self);
+        self.progress.drain(&self.job);
         let is_done = |group: &Arc<Group<H>>| group.in_library.load(Ordering::SeqCst) == 0;
         let in_order = groups.iter().all(is_done);
         self.progress.stop();
@@ -260,137 +215,6 @@ impl<H: Handle> World<H> {
     /// Whether the application finalised the library.
     pub(super) fn is_finalised(&self) -> bool {
         self.progress.is_stopped()
-    }
-
-    /// An error unless `code` is that of success.
-    ///
-    /// # Errors
-    /// [`Error::Network`] with the library's own words.
-    pub(super) fn check(&self, code: c_int, function: &str) -> Result<()> {
-        match code {
-            0 => Ok(()),
-            code => Err(Error::Network { message: self.describe(code, function) }),
-        }
-    }
-
-    /// What the library says of an error code.
-    pub(super) fn describe(&self, code: c_int, function: &str) -> String {
-        let mut text = [0_u8; MAX_ERROR_BYTES + 1];
-        let mut length: c_int = 0;
-        // SAFETY: the text has room for as much as any ABI's constant allows.
-        unsafe {
-            (self.functions.error_string)(code, text.as_mut_ptr().cast::<c_char>(), &raw mut length)
-        };
-        let end = text.iter().position(|&byte| byte == 0).unwrap_or(0);
-        let text = String::from_utf8_lossy(&text[..end]);
-        format!("{function} failed with code {code}: {}", text.trim())
-    }
-
-    /// Ends all processes of the job.
-    pub(super) fn end_job(&self, why: &str) -> ! {
-        self.abort_job(why);
-        std::process::abort()
-    }
-
-    fn say_end(&self, why: &str) {
-        eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
-        let_the_launcher_read();
-    }
-
-    fn abort_job(&self, why: &str) {
-        self.say_end(why);
-        // SAFETY: the library is initialised; the function does not return, but for a failure.
-        unsafe { (self.functions.abort)(self.constants.comm_world, 1) };
-    }
-}
-
-/// Waits a little until what was written to standard output and error has been read: launchers drop
-/// what they have not read of a rank when its job is aborted, and with it the reason.
-fn let_the_launcher_read() {
-    let until = Instant::now() + UNREAD;
-    let has_unread = |bytes: rustix::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
-    let is_unread = || {
-        has_unread(rustix::io::ioctl_fionread(std::io::stdout()))
-            || has_unread(rustix::io::ioctl_fionread(std::io::stderr()))
-    };
-    while is_unread() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn is_set(function: unsafe extern "C" fn(*mut c_int) -> c_int) -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: both functions of this type (Initialized, Finalized) may be called at any time.
-    let failed = unsafe { function(&raw mut flag) } != 0;
-    !failed && flag != 0
-}
-
-/// Initialises the library unless it is initialised; whether it was done here.
-fn initialise<H: Handle>(
-    functions: &Functions<H>,
-    constants: &Constants<H>,
-) -> std::result::Result<bool, String> {
-    if is_set(functions.finalized) {
-        return Err("MPI was finalised already in this process, and cannot be initialised \
-                    again"
-            .into());
-    }
-    let there = is_set(functions.initialized);
-    // Components of the library may be linked to UCX where it is not.
-    heap::protect();
-    let mut level: c_int = 0;
-    // SAFETY: asking for the level is allowed when it is initialised, initialising it when it is
-    // not; both was asked above. Null arguments are allowed since MPI 2.
-    let failed = unsafe {
-        match there {
-            true => (functions.query_thread)(&raw mut level),
-            false => (functions.init_thread)(
-                std::ptr::null_mut(),
-                std::ptr::null_mut::<c_void>(),
-                constants.thread_multiple,
-                &raw mut level,
-            ),
-        }
-    } != 0;
-    if failed {
-        return Err("MPI_Init_thread failed".into());
-    }
-    if !there {
-        // Some mistakes are reported to this communicator, whichever they are about. They shall not
-        // end the process.
-        // SAFETY: both are predefined, and MPI is initialised.
-        unsafe { (functions.comm_set_errhandler)(constants.comm_world, constants.errors_return) };
-    }
-    if level >= constants.thread_multiple {
-        return Ok(!there);
-    }
-    let named = constants.thread_levels.iter().find(|(number, _)| *number == level);
-    let name = named.map_or("an unknown thread level", |(_, name)| name);
-    Err(match there {
-        true => format!(
-            "the application initialised MPI with {name}; polyrank makes progress on several \
-             threads and needs MPI_THREAD_MULTIPLE, as mpi4py asks for by default"
-        ),
-        false => format!("the library grants only {name}, not MPI_THREAD_MULTIPLE"),
-    })
-}
-
-fn max_tag<H: Handle>(functions: &Functions<H>, constants: &Constants<H>) -> u32 {
-    let mut value: *const c_int = std::ptr::null();
-    let mut flag: c_int = 0;
-    // SAFETY: the attribute is a pointer to an integer, which is written where the third argument
-    // points to; the integer lives as long as the communicator.
-    unsafe {
-        let found = (functions.comm_get_attr)(
-            constants.comm_world,
-            constants.tag_ub,
-            (&raw mut value).cast::<c_void>(),
-            &raw mut flag,
-        ) == 0;
-        match found && flag != 0 && !value.is_null() {
-            true => u32::try_from(*value).unwrap_or(GUARANTEED_TAGS),
-            false => GUARANTEED_TAGS,
-        }
     }
 }
 
@@ -436,16 +260,16 @@ mod at_exit {
             if in_order && !FAILED.load(Ordering::SeqCst) {
                 // SAFETY: the library is initialised and not finalised, and nothing is called after
                 // this: that is the end.
-                unsafe { (world.functions.finalize)() };
+                unsafe { (world.job.functions.finalize)() };
                 return;
             }
             let why = match in_order {
                 true => "it ended after a group had failed",
                 false => "it ended while operations of a group were under way",
             };
-            match world.abi {
-                Abi::OpenMpi => world.say_end(why),
-                Abi::Mpich | Abi::Standard => world.abort_job(why),
+            match world.job.abi {
+                Abi::OpenMpi => world.job.say_end(why),
+                Abi::Mpich | Abi::Standard => world.job.abort_job(why),
             }
         };
         if FINALISE.set(Box::new(finalise)).is_ok() {

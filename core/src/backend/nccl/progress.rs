@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use super::communicator::Communicator;
 use super::running_operation::{AbandonedOperation, FinishedOperation, Group, RunningOperation};
-use crate::Result;
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::spin::PollStages;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;
+use crate::{Error, Result};
 
-/// How long a waiting thread looks again and again before it sleeps between looks.
-const SPIN: Duration = Duration::from_micros(100);
-/// A sleep between two looks of a thread that waits.
-const NAP: Duration = Duration::from_micros(50);
+/// How a thread waits. It never keeps its core: the device works without it.
+const STAGES: PollStages = PollStages {
+    spin: Duration::ZERO,
+    yielding: Duration::from_micros(100),
+    nap: Duration::from_micros(50),
+};
 /// A sleep between two looks of the background.
 const REST: Duration = Duration::from_micros(500);
 /// How often it is asked whether something failed elsewhere, or stands still.
@@ -80,10 +83,7 @@ impl Progress {
             if until.is_some_and(|until| now >= until) {
                 return completion.is_done();
             }
-            match now - since < SPIN {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(NAP),
-            }
+            STAGES.pause(now - since, false);
         }
     }
 
@@ -142,7 +142,7 @@ impl Progress {
                 return false;
             }
             self.turn();
-            std::thread::sleep(NAP);
+            std::thread::sleep(STAGES.nap);
         }
         true
     }
@@ -256,7 +256,7 @@ impl Progress {
 
     /// Breaks a group of which the library says that it failed. A rank that aborts looks to the
     /// others as one that is gone, so what it has told counts first.
-    fn fail_elsewhere(&'static self, group: Arc<Group>, error: crate::Error) {
+    fn fail_elsewhere(&'static self, group: Arc<Group>, error: Error) {
         if group.is_failing.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -335,6 +335,6 @@ fn timed_out(running: &RunningOperation, now: Instant) -> Abort {
 }
 
 /// The reason of a group in which the library or the driver reports an error.
-fn failed_here(group: &Group, error: &crate::Error) -> Abort {
+fn failed_here(group: &Group, error: &Error) -> Abort {
     Abort::Failed { rank: group.status.rank(), why: error.to_string() }
 }

@@ -19,9 +19,4 @@ impl Driver {
         self.background.attend();
         completion
     }
-
-    /// Whether somebody waits for the group to break.
-    pub(in crate::executor) fn is_watched(&self) -> bool {
-        self.lock().is_watched()
-    }
 }

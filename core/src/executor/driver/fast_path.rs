@@ -4,13 +4,13 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
-use std::thread;
 
 use super::{DeferredCompletions, Driver};
 use crate::completion::WaitIntent;
-use crate::executor::{
-    Envelope, Executor, Progress, SmallAttempt, SmallOperation, SpinBudget, SpinPolicy,
-};
+use crate::executor::advance::{Executor, Progress};
+use crate::executor::operation::{Envelope, SmallOperation};
+use crate::executor::small_collective::SmallAttempt;
+use crate::spin::{Pause, SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 
@@ -121,14 +121,15 @@ impl Driver {
 
     /// How often to look for what is expected soon, and what to do in between.
     fn spin_budget(&self, waiting: WaitIntent) -> SpinBudget {
-        let relax: fn() = std::hint::spin_loop;
         match (self.spin, waiting) {
             (SpinPolicy::Spin(_), WaitIntent::Soon | WaitIntent::Likely) => {
-                SpinBudget { spins: SPINS, relax }
+                SpinBudget { spins: SPINS, pause: Pause::Spin }
             }
-            (SpinPolicy::Spin(_), WaitIntent::Later) => SpinBudget { spins: SPINS / 4, relax },
+            (SpinPolicy::Spin(_), WaitIntent::Later) => {
+                SpinBudget { spins: SPINS / 4, pause: Pause::Spin }
+            }
             (SpinPolicy::Yield(_), WaitIntent::Soon | WaitIntent::Likely) => {
-                SpinBudget { spins: YIELDS, relax: thread::yield_now }
+                SpinBudget { spins: YIELDS, pause: Pause::Yield }
             }
             _ => SpinBudget::NONE,
         }

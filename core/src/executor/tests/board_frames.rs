@@ -9,7 +9,7 @@ use super::boards;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, World, with_seeds};
 use crate::completion::Completion;
-use crate::executor::{FRAME_COST, WINDOW};
+use crate::executor::limits::{FRAME_COST, WINDOW};
 use crate::wire::frame::{Fingerprint, Header, Kind};
 use crate::{Collective, Error, Region};
 

@@ -11,8 +11,9 @@ use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::completion::{Completion, WaitIntent};
 use crate::executor::{
-    Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SmallOperation, SpinPolicy,
+    Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SmallOperation,
 };
+use crate::spin::SpinPolicy;
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
-use crate::executor::{EAGER, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use crate::executor::EAGER;
+use crate::executor::limits::{IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
 use crate::wire::frame::Kind;
 use crate::{DType, Error, Region};
 

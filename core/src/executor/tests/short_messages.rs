@@ -9,10 +9,11 @@ use super::sleeping::{envelope, message, pair};
 use super::with_seeds;
 use super::world::{memory, values};
 use crate::completion::Completion;
-use crate::executor::{Envelope, Executor, Message, SpinBudget};
+use crate::executor::{Envelope, Executor, Message};
+use crate::spin::{Pause, SpinBudget};
 use crate::{DType, Error, Region};
 
-const SPIN: SpinBudget = SpinBudget { spins: 16, relax: std::hint::spin_loop };
+const SPIN: SpinBudget = SpinBudget { spins: 16, pause: Pause::Spin };
 
 fn move_all(executors: &mut [Executor; 2]) {
     let mut moved = true;

@@ -11,7 +11,8 @@ use super::short_messages::{connected, with_tag};
 use super::sleeping::{envelope, message};
 use super::world::{memory, values};
 use crate::completion::{Completion, WaitIntent};
-use crate::executor::{Driver, SpinPolicy};
+use crate::executor::Driver;
+use crate::spin::SpinPolicy;
 use crate::wire::abort::Abort;
 use crate::{Error, Region};
 

@@ -11,6 +11,8 @@ use crate::executor::{
     Bindings, Executor, GroupIdentity, Message, Operation, SlotProgress, SmallCollective,
 };
 use crate::schedule::{Rank, Schedule};
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+use crate::spin::SpinBudget;
 use crate::transport::sim::{Options, Simulation};
 use crate::transport::{EAGER, Transport};
 use crate::wire::frame::Fingerprint;
@@ -182,7 +184,7 @@ impl World {
         let mut memory = lend(&given, &mut taken);
         let executor = self.executor(rank);
         let operation = executor::SmallOperation { sequence, fingerprint, small };
-        let attempt = executor.try_small(&operation, &mut memory, executor::SpinBudget::NONE);
+        let attempt = executor.try_small(&operation, &mut memory, SpinBudget::NONE);
         self.issued[rank as usize] += u64::from(attempt == executor::SmallAttempt::Done);
         call.shown = attempt == executor::SmallAttempt::Shown;
         attempt

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::connect;
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
@@ -92,7 +93,7 @@ impl Client {
         port: u16,
         timeout: Duration,
     ) -> Result<Self> {
-        let connection = Connection::open(host, port, deadline).map_err(|fault| match fault {
+        let connection = connect::open(host, port, deadline).map_err(|fault| match fault {
             Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
             Fault::Expired(why) => expired(why, "connect", &[host], deadline),
             Fault::NoFiles => Error::Network { message: NO_FILES.into() },
@@ -458,7 +459,7 @@ impl Client {
 
     /// Another connection to the same server, which holds this client's member keys for it.
     fn open_another(&self, deadline: &Deadline) -> Result<Connection, Fault> {
-        let mut connection = Connection::attempt(&self.host, self.port, deadline)?;
+        let mut connection = connect::attempt(&self.host, self.port, deadline)?;
         for key in self.members().iter() {
             connection.request.kind(Kind::Add);
             connection.request.blob(&[PREFIX, key.as_bytes()]);

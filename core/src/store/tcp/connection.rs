@@ -1,17 +1,16 @@
-//! A client's connection to a TCPStore server: connecting with patience, sending, receiving under
-//! a deadline. Knows the handshake, no other request.
+//! A client's connection to a TCPStore server: sending, receiving under a deadline. Knows the
+//! handshake, no other request.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::adaptive_poll::AdaptivePoll;
-use super::exchange::OwedReplies;
 use super::open_files;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
@@ -22,15 +21,6 @@ const INPUT_BYTES: usize = 16 << 10;
 const FIRST_RESERVE_BYTES: usize = 1 << 20;
 /// Longest value accepted: values grow by APPEND beyond what one request may carry.
 const MAX_REPLY_BYTES: u64 = 1 << 36;
-/// Longest attempt to reach one address before the next is tried.
-const ATTEMPT: Duration = Duration::from_secs(3);
-/// First pause between rounds of attempts.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause, for a server that thousands may look for at the same time over a network.
-const MAX_PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause for a server of this host: clients that come before it must not lose time, and
-/// an attempt costs 50 µs.
-const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server may take to answer the handshake before the attempt is given up.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
@@ -53,13 +43,22 @@ impl From<WaitError> for Fault {
     }
 }
 
+/// What a server owes that has not yet confirmed a cancellation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwedReplies {
+    /// The confirmation, perhaps behind the end of the wait.
+    Cancellation,
+    /// That, behind the answer of a GET that was sent together with the wait.
+    CancellationOfGet,
+}
+
 /// A validated connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
     poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
-    local_address: Option<IpAddr>,
+    pub(super) local_address: Option<IpAddr>,
     input: Box<[u8]>,
     /// The part of `input` that was received and not yet taken.
     unread: std::ops::Range<usize>,
@@ -75,74 +74,6 @@ impl Connection {
         self.local_address
     }
 
-    /// Connects and validates; tries again until `deadline`.
-    pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
-        let mut pause = FIRST_PAUSE;
-        let mut last = "no answer".to_owned();
-        loop {
-            last = match Self::attempt(host, port, deadline) {
-                Ok(connection) => return Ok(connection),
-                Err(Fault::Expired(WaitError::Interrupted)) => {
-                    return Err(WaitError::Interrupted.into());
-                }
-                // The attempt that the deadline cut off knows less than one before it.
-                Err(Fault::Expired(WaitError::TimedOut)) => last,
-                Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
-                Err(fault @ Fault::NoFiles) => return Err(fault),
-            };
-            match deadline.sleep(jittered(pause)) {
-                Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
-                Err(WaitError::TimedOut) => {
-                    let waited_ms = deadline.limit_ms();
-                    return Err(Fault::Closed(format!(
-                        "The client socket has timed out after {waited_ms}ms while trying to \
-                         connect to ({host}, {port}): {last}"
-                    )));
-                }
-                Err(why) => return Err(why.into()),
-            }
-        }
-    }
-
-    /// Connects and validates, trying every address of `host` once.
-    pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Self, Fault> {
-        let addresses = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;
-        let mut last = Fault::Closed("the host name has no address".into());
-        for address in addresses {
-            let connected = connect(address, deadline).map_err(|fault| match fault {
-                Fault::Closed(why) => Fault::Closed(format!("{address}: {why}")),
-                other => other,
-            });
-            match connected.and_then(|socket| Self::validate(socket, deadline)) {
-                Err(fault @ (Fault::Expired(WaitError::Interrupted) | Fault::NoFiles)) => {
-                    return Err(fault);
-                }
-                Err(fault) => last = fault,
-                Ok(connection) => return connection.nearest(deadline),
-            }
-        }
-        Err(last)
-    }
-
-    /// The same server over a socket of this host, if it is on this host and has one.
-    #[cfg(target_os = "linux")]
-    fn nearest(mut self, deadline: &Deadline) -> Result<Self, Fault> {
-        let Some(socket) = super::local::find(&mut self, deadline)? else { return Ok(self) };
-        let local_address = self.local_address;
-        match Self::validate(socket, deadline) {
-            Ok(nearer) => Ok(Self { local_address, ..nearer }),
-            Err(fault @ Fault::Expired(_)) => Err(fault),
-            Err(_) => Ok(self),
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn nearest(self, _deadline: &Deadline) -> Result<Self, Fault> {
-        Ok(self)
-    }
-
     /// Whether both ends are on this host.
     #[cfg(target_os = "linux")]
     pub(super) fn is_within_host(&self) -> bool {
@@ -153,7 +84,8 @@ impl Connection {
         local.is_some() && local == address(self.socket.peer_addr())
     }
 
-    fn validate(socket: Socket, deadline: &Deadline) -> Result<Self, Fault> {
+    /// A connection over `socket`, whose server is asked whether it is one.
+    pub(super) fn validate(socket: Socket, deadline: &Deadline) -> Result<Self, Fault> {
         let local = socket.local_addr().ok().and_then(|address| address.as_socket());
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
@@ -344,7 +276,7 @@ fn received(bytes: usize) -> Result<usize, Fault> {
 }
 
 /// Waits until the socket is ready for `what`; false when `limit` passed first.
-fn poll_for(
+pub(super) fn poll_for(
     socket: impl rustix::fd::AsFd,
     what: PollFlags,
     limit: Duration,
@@ -358,43 +290,6 @@ fn poll_for(
         Err(Errno::INTR) => Ok(true),
         Err(error) => Err(Fault::Closed(error.to_string())),
     }
-}
-
-/// Connects to one address, without blocking for longer than a slice at a time.
-fn connect(address: SocketAddr, deadline: &Deadline) -> Result<Socket, Fault> {
-    let io = |error: io::Error| Fault::Closed(error.to_string());
-    let socket = open(Domain::for_address(address), Some(Protocol::TCP))?;
-    socket.set_nonblocking(true).map_err(io)?;
-    match socket.connect(&address.into()) {
-        Ok(()) => {}
-        Err(error) if in_progress(&error) => {
-            let attempt = Deadline::after(ATTEMPT);
-            loop {
-                let slice = deadline.slice(SLICE)?.min(attempt.slice(SLICE)?);
-                if poll_for(&socket, PollFlags::OUT, slice)? {
-                    break;
-                }
-            }
-            if let Some(error) = socket.take_error().map_err(io)? {
-                return Err(io(error));
-            }
-        }
-        Err(error) => return Err(io(error)),
-    }
-    // A port of the ephemeral range may be given to this very socket, which then meets itself
-    // and would keep the server from listening.
-    let (local, peer) = (socket.local_addr().map_err(io)?, socket.peer_addr().map_err(io)?);
-    if local.as_socket() == peer.as_socket() {
-        return Err(Fault::Closed("nobody listens".into()));
-    }
-    socket.set_tcp_nodelay(true).map_err(io)?;
-    block_by_slices(&socket).map_err(io)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(3);
-    socket.set_tcp_keepalive(&keepalive).map_err(io)?;
-    Ok(socket)
 }
 
 /// A stream socket, if need be with a higher limit of open files.
@@ -417,38 +312,4 @@ pub(super) fn block_by_slices(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(SLICE))?;
     socket.set_write_timeout(Some(SLICE))
-}
-
-fn in_progress(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error())
-}
-
-/// The longest pause between attempts to reach this server.
-fn max_pause(host: &str, port: u16) -> Duration {
-    let is_here = (host, port).to_socket_addrs().is_ok_and(|addresses| {
-        let mut addresses = addresses.peekable();
-        addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
-    });
-    if is_here { MAX_LOCAL_PAUSE } else { MAX_PAUSE }
-}
-
-/// `pause` times a half to one, so that many clients do not come back at the same moment.
-fn jittered(pause: Duration) -> Duration {
-    let nanos = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.subsec_nanos());
-    let mixed = nanos.wrapping_mul(0x9E37_79B9).rotate_left(16) ^ std::process::id();
-    pause.mul_f64(0.5 + f64::from(mixed % 1024) / 2048.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_of_this_host_is_looked_for_more_often() {
-        assert_eq!(max_pause("127.0.0.1", 1), MAX_LOCAL_PAUSE);
-        assert_eq!(max_pause("::1", 1), MAX_LOCAL_PAUSE);
-        assert_eq!(max_pause("192.0.2.1", 1), MAX_PAUSE);
-    }
 }

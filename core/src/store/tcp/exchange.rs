@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::connection::{Connection, Fault};
+use super::connection::{Connection, Fault, OwedReplies};
 use crate::store::Deadline;
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
@@ -11,15 +11,6 @@ use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CAN
 /// How long the confirmation that a wait is cancelled is waited for: whoever waits is not to wait
 /// longer than it may. A server that takes longer owes it; the next request reads it first.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
-
-/// What a server owes that has not yet confirmed a cancellation.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OwedReplies {
-    /// The confirmation, perhaps behind the end of the wait.
-    Cancellation,
-    /// That, behind the answer of a GET that was sent together with the wait.
-    CancellationOfGet,
-}
 
 /// A wait that ended: because the keys came, or because it was cancelled.
 pub(super) type WaitResult = std::result::Result<(), WaitError>;

@@ -62,6 +62,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::store::tcp::connect;
     use crate::store::tcp::{TcpStore, TcpStoreOptions};
 
     /// What a server is asked before the first request, and what it answers.
@@ -75,7 +76,7 @@ mod tests {
     fn clients_of_the_host_leave_tcp_and_keep_their_address() {
         let server = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
         let deadline = Deadline::after(PATIENCE);
-        let connection = Connection::open("127.0.0.1", server.port(), &deadline).unwrap();
+        let connection = connect::open("127.0.0.1", server.port(), &deadline).unwrap();
         assert_eq!(connection.local_address(), Some([127, 0, 0, 1].into()));
         assert!(!connection.is_within_host(), "it has no addresses of the network any more");
     }

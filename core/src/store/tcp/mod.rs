@@ -3,8 +3,8 @@
 
 mod adaptive_poll;
 mod client;
+mod connect;
 mod connection;
-mod cpu_contention;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;

@@ -13,7 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::ACCEPT_PAUSE;
-use super::connection::Host;
+use super::connection;
+use super::host::Host;
 use crate::store::protocol::{NO_ROOM, VALIDATE_BYTES};
 use crate::store::tcp::open_files;
 
@@ -66,7 +67,7 @@ pub(super) async fn accept(listener: ListeningSocket, host: Rc<Host>) {
                 // A connection without it is slower, not wrong.
                 let _ = stream.set_nodelay(true);
                 make_room(&stream);
-                tokio::task::spawn_local(host.clone().serve(stream));
+                tokio::task::spawn_local(connection::serve(host.clone(), stream));
             }
             Err(error) if open_files::is_exhausted(&error) => {
                 if open_files::raise(None) {

@@ -3,12 +3,11 @@
 //! nothing of requests.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::connection::Host;
-use crate::store::tcp::cpu_contention;
+use crate::spin::BusyPoll;
 
 /// How long a server busy-polls after the last request. Others that want the core get it meanwhile.
 ///
@@ -39,20 +38,18 @@ impl Activity {
 }
 
 /// Keeps the thread awake for a moment after every request, as long as the server lives.
-pub(super) async fn busy_poll(host: &Host) {
-    let activity = &host.activity;
+pub(super) async fn busy_poll(activity: &Activity) {
     loop {
         activity.sleeps.set(true);
         activity.wake.notified().await;
-        let (mut last, mut since) = (activity.requests.get(), Instant::now());
-        while since.elapsed() < POLL_LIMIT
-            && !cpu_contention::is_contended()
-            && cpu_contention::yield_core()
-        {
+        let mut last = activity.requests.get();
+        let Some(mut poll) = BusyPoll::start(POLL_LIMIT) else { continue };
+        while poll.goes_on() {
             // Every turn of the runtime looks at the sockets, without sleep as there is this task.
             tokio::task::yield_now().await;
             if activity.requests.get() != last {
-                (last, since) = (activity.requests.get(), Instant::now());
+                last = activity.requests.get();
+                poll.restart();
             }
         }
     }

@@ -3,10 +3,9 @@
 //!
 //! What a client can make the server hold is bounded: a request at a time (its lengths are checked
 //! before its bytes are awaited), replies up to [`HIGH_WATER_BYTES`] and the last one on top, and
-//! all connections together [`MAX_BUFFERED_BYTES`].
+//! all connections together what [`super::host`] says.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -16,51 +15,17 @@ use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
-use super::Settings;
-use super::busy_poll::Activity;
-use super::client_count::ClientCount;
 use super::holders::Holder;
-use super::output::Output;
-use super::service::{Caller, Service};
+use super::host::{Client, Host, MAX_STORED_BYTES, READ_BYTES};
+use super::service::Caller;
 use super::socket::{From as Incoming, To as Outgoing};
-use super::waiters::{ClientId, WokenClient};
-use crate::store::protocol::{Decoded, Decoder, Malformed, STOP_WAITING};
+use crate::store::protocol::{Decoded, Decoder, Malformed};
 use crate::store::table::Refusal;
 
-/// Bytes read at once.
-const READ_BYTES: usize = 64 << 10;
 /// A client with this many unsent bytes of replies is not read from.
 const HIGH_WATER_BYTES: usize = 1 << 20;
-/// Most bytes of unfinished requests, unsent replies and waits of all connections together.
-const MAX_BUFFERED_BYTES: usize = 1 << 30;
-/// Most bytes of keys and values, as the table counts them.
-const MAX_STORED_BYTES: usize = 4 << 30;
 /// How long a client may take for its first frame.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-
-/// Everything that the connections of a server share.
-#[derive(Debug)]
-pub(super) struct Host {
-    service: RefCell<Service>,
-    clients: RefCell<HashMap<ClientId, Rc<Client>>>,
-    next_client: Cell<ClientId>,
-    buffered_bytes: Cell<usize>,
-    #[cfg(feature = "websocket")]
-    pub(super) web: super::websocket::Web,
-    scratch: RefCell<Box<[u8]>>,
-    /// That clients asked for something.
-    pub(super) activity: Activity,
-    client_count: ClientCount,
-}
-
-#[derive(Debug)]
-struct Client {
-    id: ClientId,
-    to: Outgoing,
-    output: RefCell<Output>,
-    /// Wakes the client's task when another client's request left bytes in `output`.
-    waker: RefCell<Waker>,
-}
 
 /// What arrived from a client and is not run yet.
 #[derive(Debug, Default)]
@@ -98,48 +63,26 @@ enum SocketReadiness {
     Write,
 }
 
+/// Serves a client that may want a WebSocket, until it leaves or is sent away.
+pub(super) async fn serve(host: Rc<Host>, stream: TcpStream) {
+    let _guard = host.client_count.enter();
+    #[cfg(feature = "websocket")]
+    let stream = match super::websocket::serve(&host, stream).await {
+        Some(stream) => stream,
+        None => return,
+    };
+    let (from, to) = stream.into_split();
+    host.serve_between(Incoming::Tcp(from), Outgoing::Tcp(to)).await;
+}
+
+/// Serves a client of this host until it leaves or is sent away.
+#[cfg(target_os = "linux")]
+pub(super) async fn serve_local(host: Rc<Host>, from: Incoming, to: Outgoing) {
+    let _guard = host.client_count.enter();
+    host.serve_between(from, to).await;
+}
+
 impl Host {
-    /// What the connections of a server share. Clients of this host that ask find it at the socket
-    /// `local_name`.
-    pub(super) fn new(
-        settings: Settings,
-        client_count: ClientCount,
-        local_name: Option<Vec<u8>>,
-    ) -> Rc<Self> {
-        #[cfg(not(feature = "websocket"))]
-        let _ = settings;
-        Rc::new(Self {
-            #[cfg(feature = "websocket")]
-            web: super::websocket::Web::new(settings, client_count.clone()),
-            service: RefCell::new(Service::new(MAX_STORED_BYTES, local_name)),
-            clients: RefCell::default(),
-            next_client: Cell::new(0),
-            buffered_bytes: Cell::new(0),
-            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
-            activity: Activity::default(),
-            client_count,
-        })
-    }
-
-    /// Serves a client that may want a WebSocket, until it leaves or is sent away.
-    pub(super) async fn serve(self: Rc<Self>, stream: TcpStream) {
-        let _guard = self.client_count.enter();
-        #[cfg(feature = "websocket")]
-        let stream = match super::websocket::serve(&self, stream).await {
-            Some(stream) => stream,
-            None => return,
-        };
-        let (from, to) = stream.into_split();
-        self.serve_between(Incoming::Tcp(from), Outgoing::Tcp(to)).await;
-    }
-
-    /// Serves a client of this host until it leaves or is sent away.
-    #[cfg(target_os = "linux")]
-    pub(super) async fn serve_local(self: Rc<Self>, from: Incoming, to: Outgoing) {
-        let _guard = self.client_count.enter();
-        self.serve_between(from, to).await;
-    }
-
     /// Serves one client of TCPStore's protocol until it leaves or is sent away.
     async fn serve_between(self: Rc<Self>, mut from: Incoming, to: Outgoing) {
         let id = self.next_client.get();
@@ -259,36 +202,6 @@ impl Host {
         }
     }
 
-    /// Tells the clients whose waits have ended. `current` flushes its own output later.
-    pub(super) fn tell_woken(&self, current: Option<ClientId>) {
-        loop {
-            let woken = self.service.borrow_mut().take_woken();
-            if woken.is_empty() {
-                break;
-            }
-            woken.into_iter().for_each(|woken| self.tell(woken, current));
-        }
-        #[cfg(feature = "websocket")]
-        self.web.wake_touched();
-    }
-
-    fn tell(&self, woken: WokenClient, current: Option<ClientId>) {
-        #[cfg(feature = "websocket")]
-        if self.web.woken(woken.client, &mut self.service.borrow_mut()) {
-            return;
-        }
-        let client = self.clients.borrow().get(&woken.client).cloned();
-        let Some(client) = client else { return };
-        let mut output = client.output.borrow_mut();
-        let told = output.tail.len() + woken.replies;
-        output.tail.resize(told, STOP_WAITING);
-        drop(output);
-        // An error is found again by the client's own task, which then ends.
-        if Some(woken.client) != current && (client.flush().is_err() || client.has_output()) {
-            client.waker.borrow().wake_by_ref();
-        }
-    }
-
     /// Keeps account of the memory that `client` uses.
     fn charge(&self, client: &Client, input: &mut Input) -> Result<(), End> {
         let charged = input.pending.len()
@@ -298,33 +211,6 @@ impl Host {
         self.buffered_bytes.set(total);
         input.charged = charged;
         if self.is_overloaded() && !self.relieve(charged) { Err(End::Overloaded) } else { Ok(()) }
-    }
-
-    /// Ends the session of a WebSocket that keeps more memory than `bytes`, and most of all;
-    /// whether there was one.
-    pub(super) fn relieve(&self, bytes: usize) -> bool {
-        #[cfg(feature = "websocket")]
-        let relieved = self.web.relieve(bytes, &mut self.service.borrow_mut());
-        #[cfg(not(feature = "websocket"))]
-        let relieved = {
-            let _ = bytes;
-            false
-        };
-        self.tell_woken(None);
-        relieved
-    }
-
-    /// Whether all connections together keep more memory than they may.
-    pub(super) fn is_overloaded(&self) -> bool {
-        let buffered = self.buffered_bytes.get();
-        #[cfg(feature = "websocket")]
-        let buffered = buffered + self.web.held_bytes();
-        buffered > MAX_BUFFERED_BYTES
-    }
-
-    /// What clients ask, as long as `act` lasts.
-    pub(super) fn with_service<T>(&self, act: impl FnOnce(&mut Service) -> T) -> T {
-        act(&mut self.service.borrow_mut())
     }
 
     /// One of what `client` can do next. Reads once and no more: a client that is quick to send
@@ -352,19 +238,5 @@ impl Host {
         let mut buffer = ReadBuf::new(&mut scratch);
         let read = from.poll_read(cx, &mut buffer);
         read.map_ok(|()| SocketReadiness::Received(buffer.filled().len()))
-    }
-}
-
-impl Client {
-    fn has_output(&self) -> bool {
-        !self.output.borrow().is_empty()
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        let mut output = self.output.borrow_mut();
-        if output.is_empty() {
-            return Ok(());
-        }
-        output.flush(|bytes| self.to.try_write(bytes))
     }
 }

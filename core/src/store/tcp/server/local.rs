@@ -8,7 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::rc::Rc;
 
 use super::ACCEPT_PAUSE;
-use super::connection::Host;
+use super::connection;
+use super::host::Host;
 use super::socket::{From, To};
 use crate::store::protocol::LOCAL_PREFIX;
 
@@ -41,9 +42,11 @@ pub(super) async fn accept(listener: UnixListener, host: Rc<Host>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (from, to) = stream.into_split();
-                tokio::task::spawn_local(
-                    host.clone().serve_local(From::Local(from), To::Local(to)),
-                );
+                tokio::task::spawn_local(connection::serve_local(
+                    host.clone(),
+                    From::Local(from),
+                    To::Local(to),
+                ));
             }
             Err(error) => {
                 tracing::debug!("TCPStore cannot accept a local connection: {error}");

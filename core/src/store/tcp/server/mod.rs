@@ -5,6 +5,7 @@ mod busy_poll;
 mod client_count;
 mod connection;
 mod holders;
+mod host;
 #[cfg(target_os = "linux")]
 mod local;
 mod output;
@@ -32,7 +33,7 @@ use crate::{Error, Result};
 use accept::{ListeningSocket, Shutdown};
 use client_count::ClientCount;
 pub(super) use client_count::HostGuard;
-use connection::Host;
+use host::Host;
 
 /// Clients that may wait to be accepted; the system has its own limit too.
 pub(super) const BACKLOG: i32 = 4096;
@@ -280,7 +281,7 @@ fn run(
             }
         });
         let polling = host.clone();
-        tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling).await });
+        tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling.activity).await });
         #[cfg(feature = "websocket")]
         tokio::task::spawn_local(websocket::expire(host.clone()));
         let goes_on = ready.is_ok();

@@ -12,28 +12,21 @@ mod tests;
 pub(super) mod tls;
 mod unread;
 mod upgrade;
+pub(super) mod web;
 
-use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 
-use super::Settings;
-use super::client_count::ClientCount;
-use super::connection::Host;
-use super::service::Service;
-use super::waiters::ClientId;
+use super::host::Host;
 use crate::store::websocket::{Measured, PacketSocket, Unfinished};
 use crate::wire::channel::RelayKind;
-use crate::wire::origin::AllowedOrigins;
-use crate::wire::session::{DEFAULT_GRACE_MS, ResumeToken};
-use sessions::{Fault, Newcomer, Sessions, SocketId};
+use crate::wire::session::ResumeToken;
+use sessions::{Fault, Newcomer, SocketId};
 use socket::{End, SessionPackets};
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
@@ -42,66 +35,6 @@ const GREETING: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(2);
 /// What it may still send in that time before nobody listens any more.
 const LINGER_BYTES: usize = 16 << 20;
-
-/// What the WebSockets of a server share.
-#[derive(Debug)]
-pub(super) struct Web {
-    sessions: RefCell<Sessions>,
-    origins: AllowedOrigins,
-    #[cfg(feature = "tls")]
-    identity: Option<tls::Identity>,
-    last_socket: Cell<SocketId>,
-    /// Sockets whose clients are still talked to.
-    sockets: Cell<usize>,
-    /// The last of these has gone.
-    silence: Notify,
-    /// Zero of the sessions' clock.
-    epoch: Instant,
-    /// A session was lost: there may be an earlier end of a wait.
-    absence: Notify,
-}
-
-impl Web {
-    pub(super) fn new(settings: Settings, client_count: ClientCount) -> Web {
-        let grace_ms = settings.grace_ms.unwrap_or(DEFAULT_GRACE_MS);
-        Web {
-            sessions: RefCell::new(Sessions::new(grace_ms, client_count)),
-            origins: settings.origins,
-            #[cfg(feature = "tls")]
-            identity: settings.identity,
-            last_socket: Cell::new(0),
-            sockets: Cell::new(0),
-            silence: Notify::new(),
-            epoch: Instant::now(),
-            absence: Notify::new(),
-        }
-    }
-
-    /// The time on the sessions' clock.
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// The wait of `client` has ended, if it is a session's.
-    pub(super) fn woken(&self, client: ClientId, service: &mut Service) -> bool {
-        self.sessions.borrow_mut().woken(client, service)
-    }
-
-    /// Wakes the sockets of sessions that may have something to send.
-    pub(super) fn wake_touched(&self) {
-        self.sessions.borrow_mut().wake_touched();
-    }
-
-    /// Ends the session that keeps most memory, if that is more than `bytes`; whether it did.
-    pub(super) fn relieve(&self, bytes: usize, service: &mut Service) -> bool {
-        self.sessions.borrow_mut().relieve(bytes, service)
-    }
-
-    /// Bytes of memory that all sessions keep.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.sessions.borrow().held_bytes()
-    }
-}
 
 /// Serves one client until its socket ends, if it asks for a WebSocket; else the stream.
 ///

@@ -9,7 +9,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::sessions::{Fault, SocketId};
-use crate::store::tcp::server::connection::Host;
+use crate::store::tcp::server::host::Host;
 use crate::store::websocket::{Ended, PacketSocket, Packets, Unfinished};
 use crate::transport::websocket::close_code;
 use crate::wire::session::Packet;

@@ -1,9 +1,5 @@
-//! For how long a waiting thread spins before it sleeps, learned from its sleeps. Knows nothing of
-//! what it waits for, and reads no clock.
-//!
-//! A sleep that was over soon says that spinning for longer would have saved it: unless the thread
-//! had spun for as long as it may. Then what it waited for did not come because of it: another
-//! process has a core, and the rank that it waits for needs this one.
+//! How long a waiting thread looks again before it sleeps, or whether it does so at all, learned from
+//! what came of it lately. Reads no clock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,8 +9,12 @@ use super::SpinPolicy;
 /// So many soon ended sleeps pass until spinning that was in the way is tried again.
 const HELD_BACK: u32 = 64;
 
-/// What threads of one driver have learned.
-pub(super) struct AdaptiveSpin {
+/// How long to spin before a sleep, learned by threads that wait for the same.
+///
+/// A sleep that was over soon says that spinning for longer would have saved it: unless the thread
+/// had spun for as long as it may. Then what it waited for did not come because of it: another
+/// process has a core, and the rank that it waits for needs this one.
+pub(crate) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
     limit: u32,
     /// Whether spinning keeps others from running.
@@ -26,7 +26,7 @@ pub(super) struct AdaptiveSpin {
 
 impl AdaptiveSpin {
     /// Nothing learned yet: it spins for as long as `policy` lets it.
-    pub(super) fn new(policy: SpinPolicy) -> AdaptiveSpin {
+    pub(crate) fn new(policy: SpinPolicy) -> AdaptiveSpin {
         let limit = nanos(policy.limit());
         AdaptiveSpin {
             limit,
@@ -37,12 +37,12 @@ impl AdaptiveSpin {
     }
 
     /// How long to spin.
-    pub(super) fn duration(&self) -> Duration {
+    pub(crate) fn duration(&self) -> Duration {
         Duration::from_nanos(self.spin.load(Ordering::Relaxed).into())
     }
 
     /// Notes a sleep after spinning in vain for [`AdaptiveSpin::duration`].
-    pub(super) fn note_sleep(&self, slept: Duration) {
+    pub(crate) fn note_sleep(&self, slept: Duration) {
         let (spin, shortest) = (self.spin.load(Ordering::Relaxed), self.limit / 64);
         let held_back = self.held_back.load(Ordering::Relaxed);
         let next = if nanos(slept) > self.limit {
@@ -57,6 +57,52 @@ impl AdaptiveSpin {
             spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
         };
         self.spin.store(next, Ordering::Relaxed);
+    }
+}
+
+/// Whether it pays to look again before a sleep, learned by one thread at a time.
+///
+/// After some misses, one after the other, it is not tried for a while, each time twice as long,
+/// until a hit.
+#[derive(Debug)]
+pub(crate) struct BackOff {
+    /// So many misses show that it does not pay.
+    misses: u32,
+    /// Most attempts that are skipped at a time.
+    max_skips: u32,
+    /// Misses since the last hit, or since attempts were skipped.
+    missed: u32,
+    /// So many of the next attempts are skipped.
+    skips: u32,
+    /// So many were skipped last; 0 after a hit.
+    last_skips: u32,
+}
+
+impl BackOff {
+    /// Nothing learned yet.
+    pub(crate) fn new(misses: u32, max_skips: u32) -> BackOff {
+        BackOff { misses, max_skips, missed: 0, skips: 0, last_skips: 0 }
+    }
+
+    /// Whether to try this time.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let pays = self.skips == 0;
+        self.skips = self.skips.saturating_sub(1);
+        pays
+    }
+
+    /// Notes what came of an attempt.
+    pub(crate) fn note(&mut self, is_hit: bool) {
+        if is_hit {
+            *self = BackOff::new(self.misses, self.max_skips);
+            return;
+        }
+        self.missed += 1;
+        if self.missed == self.misses {
+            self.missed = 0;
+            self.last_skips = (2 * self.last_skips).clamp(1, self.max_skips);
+            self.skips = self.last_skips;
+        }
     }
 }
 
@@ -107,5 +153,25 @@ mod tests {
         assert_eq!(after(&spinning, SOON), LIMIT);
         let sleeping = AdaptiveSpin::new(SpinPolicy::Sleep);
         assert_eq!(after(&sleeping, SOON), Duration::ZERO);
+    }
+
+    #[test]
+    fn misses_make_attempts_rarer_until_one_hits() {
+        const MISSES: u32 = 4;
+        let mut back_off = BackOff::new(MISSES, 64);
+        let until_next = |back_off: &mut BackOff| (0..).find(|_| back_off.is_due());
+        for skipped in [1, 2, 4, 8, 16, 32, 64, 64] {
+            for _ in 0..MISSES {
+                assert_eq!(until_next(&mut back_off), Some(0));
+                back_off.note(false);
+            }
+            assert_eq!(until_next(&mut back_off), Some(skipped));
+        }
+        back_off.note(true);
+        for _ in 0..MISSES {
+            assert_eq!(until_next(&mut back_off), Some(0));
+            back_off.note(false);
+        }
+        assert_eq!(until_next(&mut back_off), Some(1));
     }
 }

@@ -30,6 +30,16 @@ impl CpuContention {
         (now.as_nanos() as u64) < self.until_ns.load(Ordering::Relaxed)
     }
 
+    /// Gives the core to others; whether busy-polling still pays.
+    fn yield_core(&self, now: impl Fn() -> Duration, give_up_core: impl FnOnce()) -> bool {
+        let before = now();
+        if self.is_contended(before) {
+            return false;
+        }
+        give_up_core();
+        self.notice(before, now())
+    }
+
     /// The core was given up from `before` to `after`; whether it came back soon.
     fn notice(&self, before: Duration, after: Duration) -> bool {
         let came_soon = after - before <= LATE;
@@ -40,16 +50,33 @@ impl CpuContention {
     }
 }
 
-/// Whether others want the cores, so that busy-polling does not pay.
-pub(super) fn is_contended() -> bool {
-    NOTICED.is_contended(now())
+/// A time of busy-polling, in which others that want the core get it between two polls.
+#[derive(Debug)]
+pub(crate) struct BusyPoll {
+    limit: Duration,
+    since: Instant,
 }
 
-/// Gives the core to others; whether busy-polling still pays.
-pub(super) fn yield_core() -> bool {
-    let before = now();
-    std::thread::yield_now();
-    NOTICED.notice(before, now())
+impl BusyPoll {
+    /// Busy-polling for up to `limit`; none where others want the cores.
+    pub(crate) fn start(limit: Duration) -> Option<BusyPoll> {
+        (!NOTICED.is_contended(now())).then(|| BusyPoll { limit, since: Instant::now() })
+    }
+
+    /// Whether the limit has not passed.
+    pub(crate) fn is_in_time(&self) -> bool {
+        self.since.elapsed() <= self.limit
+    }
+
+    /// Gives the core to others, within the limit; whether to poll again.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_in_time() && NOTICED.yield_core(now, std::thread::yield_now)
+    }
+
+    /// Has the limit begin now.
+    pub(crate) fn restart(&mut self) {
+        self.since = Instant::now();
+    }
 }
 
 /// Time since this was first asked.
@@ -71,5 +98,23 @@ mod tests {
         assert!(!contention.notice(ms(2), ms(6)));
         assert!(contention.is_contended(ms(6)) && contention.is_contended(ms(255)));
         assert!(!contention.is_contended(ms(256)));
+    }
+
+    #[test]
+    fn nobody_polls_on_once_another_thread_has_noticed() {
+        let contention = CpuContention::default();
+        let [ms, clock] = [Duration::from_millis(1), Duration::from_millis(7)];
+        assert!(contention.yield_core(|| clock, || ()));
+        assert!(!contention.notice(clock - 5 * ms, clock));
+        assert!(!contention.yield_core(|| clock, || panic!("the core is not given up in vain")));
+    }
+
+    #[test]
+    fn polling_ends_with_its_limit() {
+        let mut poll = BusyPoll { limit: Duration::MAX, since: Instant::now() };
+        assert!(poll.is_in_time());
+        poll.limit = Duration::ZERO;
+        poll.since = Instant::now() - Duration::from_millis(1);
+        assert!(!poll.is_in_time() && !poll.goes_on());
     }
 }

@@ -1,0 +1,55 @@
+//! The group as the background thread sees it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Driver;
+use crate::clock::Instant;
+use crate::executor::background::GroupProgress;
+use crate::transport::Interest;
+
+impl GroupProgress for Driver {
+    fn has_ended(&self) -> bool {
+        self.lock_bell().is_none()
+    }
+
+    fn is_busy(&self) -> bool {
+        Driver::is_busy(self)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.lock().is_watched()
+    }
+
+    fn turn_in_background(&self) -> bool {
+        self.turn_once(&mut Vec::new(), |_, _| {})
+    }
+
+    fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {
+        let mut executor = self.lock();
+        if !executor.prepare_to_sleep(interests) {
+            return Some(Instant::now());
+        }
+        executor.next_deadline()
+    }
+
+    fn tell_of_stall(&self, limit: Duration) {
+        if let Some(hook) = self.stall_hook.get()
+            && self.stalled().is_some_and(|report| report.stalled_for >= limit)
+        {
+            hook();
+        }
+    }
+
+    fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) > 0
+    }
+
+    fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+
+    fn set_attended(&self, attended: bool) {
+        self.attended.store(attended, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,159 @@
+//! How often, or how long, a waiting thread looks again before it sleeps, and what it does between
+//! two looks.
+
+use std::time::Duration;
+
+use super::cores;
+
+/// What a thread does between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing: a look takes long enough.
+    Nothing,
+    /// Tells the processor that it waits, and keeps the core.
+    Spin,
+    /// Lets other threads have the core.
+    Yield,
+}
+
+impl Pause {
+    /// Makes the pause.
+    #[inline]
+    pub fn take(self) {
+        match self {
+            Pause::Nothing => {}
+            Pause::Spin => std::hint::spin_loop(),
+            Pause::Yield => std::thread::yield_now(),
+        }
+    }
+}
+
+/// What a waiting thread does before it sleeps in the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpinPolicy {
+    /// Looks again and again, for at most this long without progress.
+    Spin(Duration),
+    /// Lets other processes run between looks, for at most this long without progress.
+    Yield(Duration),
+    /// Sleeps immediately.
+    Sleep,
+}
+
+/// How long one user of [`SpinPolicy::for_host`] looks again.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinLimits {
+    /// Where each rank has a core.
+    pub spin: Duration,
+    /// Where ranks share cores.
+    pub yielding: Duration,
+}
+
+impl SpinPolicy {
+    /// The policy where `ranks_on_host` ranks share this host's cores: with a core for each, a rank
+    /// may spin; otherwise it would take the core from the rank that it waits for.
+    pub fn for_host(ranks_on_host: usize, limits: SpinLimits) -> SpinPolicy {
+        if cores::is_crowded(ranks_on_host) {
+            SpinPolicy::Yield(limits.yielding)
+        } else {
+            SpinPolicy::Spin(limits.spin)
+        }
+    }
+
+    /// How long it looks again.
+    pub fn limit(self) -> Duration {
+        match self {
+            SpinPolicy::Spin(limit) | SpinPolicy::Yield(limit) => limit,
+            SpinPolicy::Sleep => Duration::ZERO,
+        }
+    }
+
+    /// What it does between two looks.
+    #[inline]
+    pub fn pause(self) -> Pause {
+        match self {
+            SpinPolicy::Spin(_) => Pause::Spin,
+            SpinPolicy::Yield(_) | SpinPolicy::Sleep => Pause::Yield,
+        }
+    }
+}
+
+/// How often a thread looks for what is expected soon, before it gives way to others.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinBudget {
+    /// How often it looks.
+    pub spins: u32,
+    /// What it does between two looks.
+    pub pause: Pause,
+}
+
+impl SpinBudget {
+    /// For those who never look twice.
+    pub const NONE: SpinBudget = SpinBudget { spins: 0, pause: Pause::Nothing };
+}
+
+/// How a thread waits for what no signal tells of, so that it has to look until it is there: again
+/// and again at first, and with sleeps in between when it takes longer.
+#[cfg(any(feature = "mpi", feature = "nccl"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PollStages {
+    /// How long it keeps the core, where each rank has one.
+    pub(crate) spin: Duration,
+    /// How long it lets others have the core between looks, from the begin on.
+    pub(crate) yielding: Duration,
+    /// The sleep between two looks after that.
+    pub(crate) nap: Duration,
+}
+
+#[cfg(any(feature = "mpi", feature = "nccl"))]
+impl PollStages {
+    /// Makes the pause of a thread that has looked in vain for `idle`.
+    pub(crate) fn pause(&self, idle: Duration, is_crowded: bool) {
+        match self.pause_after(idle, is_crowded) {
+            Some(pause) => pause.take(),
+            None => std::thread::sleep(self.nap),
+        }
+    }
+
+    /// The pause after `idle` in vain; none if it is a sleep.
+    fn pause_after(&self, idle: Duration, is_crowded: bool) -> Option<Pause> {
+        if idle < self.spin && !is_crowded {
+            Some(Pause::Spin)
+        } else if idle < self.yielding {
+            Some(Pause::Yield)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(number: u64) -> Duration {
+        Duration::from_micros(number)
+    }
+
+    #[test]
+    fn ranks_spin_where_each_has_a_core() {
+        let limits = SpinLimits { spin: us(100), yielding: us(50) };
+        let policy = SpinPolicy::for_host(1, limits);
+        assert_eq!((policy, policy.limit()), (SpinPolicy::Spin(us(100)), us(100)));
+        assert_eq!(policy.pause(), Pause::Spin);
+        let policy = SpinPolicy::for_host(cores::cores() + 1, limits);
+        assert_eq!((policy, policy.limit()), (SpinPolicy::Yield(us(50)), us(50)));
+        assert_eq!(policy.pause(), Pause::Yield);
+        assert_eq!(SpinPolicy::Sleep.limit(), us(0));
+    }
+
+    #[cfg(any(feature = "mpi", feature = "nccl"))]
+    #[test]
+    fn who_polls_for_long_sleeps_between_looks() {
+        let stages = PollStages { spin: us(10), yielding: us(30), nap: us(5) };
+        let pauses =
+            |is_crowded| [0, 9, 10, 29, 30].map(|at| stages.pause_after(us(at), is_crowded));
+        let [spin, yielding] = [Some(Pause::Spin), Some(Pause::Yield)];
+        assert_eq!(pauses(false), [spin, spin, yielding, yielding, None]);
+        assert_eq!(pauses(true), [yielding, yielding, yielding, yielding, None]);
+    }
+}

@@ -1,0 +1,166 @@
+//! How a client reaches a TCPStore server: with patience, at each address of its host, and without
+//! TCP where both are on one host. Knows no request.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive};
+
+use super::connection::{Connection, Fault, block_by_slices, open as open_socket, poll_for};
+#[cfg(target_os = "linux")]
+use super::local;
+use crate::store::deadline::{Deadline, SLICE, WaitError};
+
+/// Longest attempt to reach one address before the next is tried.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// First pause between rounds of attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause, for a server that thousands may look for at the same time over a network.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause for a server of this host: clients that come before it must not lose time, and
+/// an attempt costs 50 µs.
+const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Connects and validates; tries again until `deadline`.
+pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
+    let mut pause = FIRST_PAUSE;
+    let mut last = "no answer".to_owned();
+    loop {
+        last = match attempt(host, port, deadline) {
+            Ok(connection) => return Ok(connection),
+            Err(Fault::Expired(WaitError::Interrupted)) => {
+                return Err(WaitError::Interrupted.into());
+            }
+            // The attempt that the deadline cut off knows less than one before it.
+            Err(Fault::Expired(WaitError::TimedOut)) => last,
+            Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
+            Err(fault @ Fault::NoFiles) => return Err(fault),
+        };
+        match deadline.sleep(jittered(pause)) {
+            Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
+            Err(WaitError::TimedOut) => {
+                let waited_ms = deadline.limit_ms();
+                return Err(Fault::Closed(format!(
+                    "The client socket has timed out after {waited_ms}ms while trying to \
+                     connect to ({host}, {port}): {last}"
+                )));
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Connects and validates, trying every address of `host` once.
+pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;
+    let mut last = Fault::Closed("the host name has no address".into());
+    for address in addresses {
+        let connected = connect(address, deadline).map_err(|fault| match fault {
+            Fault::Closed(why) => Fault::Closed(format!("{address}: {why}")),
+            other => other,
+        });
+        match connected.and_then(|socket| Connection::validate(socket, deadline)) {
+            Err(fault @ (Fault::Expired(WaitError::Interrupted) | Fault::NoFiles)) => {
+                return Err(fault);
+            }
+            Err(fault) => last = fault,
+            Ok(connection) => return nearest(connection, deadline),
+        }
+    }
+    Err(last)
+}
+
+/// The same server over a socket of this host, if it is on this host and has one.
+#[cfg(target_os = "linux")]
+fn nearest(mut connection: Connection, deadline: &Deadline) -> Result<Connection, Fault> {
+    let Some(socket) = local::find(&mut connection, deadline)? else { return Ok(connection) };
+    match Connection::validate(socket, deadline) {
+        Ok(mut nearer) => {
+            nearer.local_address = connection.local_address;
+            Ok(nearer)
+        }
+        Err(fault @ Fault::Expired(_)) => Err(fault),
+        Err(_) => Ok(connection),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nearest(connection: Connection, _: &Deadline) -> Result<Connection, Fault> {
+    Ok(connection)
+}
+
+/// Connects to one address, without blocking for longer than a slice at a time.
+fn connect(address: SocketAddr, deadline: &Deadline) -> Result<Socket, Fault> {
+    let io = |error: io::Error| Fault::Closed(error.to_string());
+    let socket = open_socket(Domain::for_address(address), Some(Protocol::TCP))?;
+    socket.set_nonblocking(true).map_err(io)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if in_progress(&error) => {
+            let attempt = Deadline::after(ATTEMPT);
+            loop {
+                let slice = deadline.slice(SLICE)?.min(attempt.slice(SLICE)?);
+                if poll_for(&socket, PollFlags::OUT, slice)? {
+                    break;
+                }
+            }
+            if let Some(error) = socket.take_error().map_err(io)? {
+                return Err(io(error));
+            }
+        }
+        Err(error) => return Err(io(error)),
+    }
+    // A port of the ephemeral range may be given to this very socket, which then meets itself
+    // and would keep the server from listening.
+    let (local, peer) = (socket.local_addr().map_err(io)?, socket.peer_addr().map_err(io)?);
+    if local.as_socket() == peer.as_socket() {
+        return Err(Fault::Closed("nobody listens".into()));
+    }
+    socket.set_tcp_nodelay(true).map_err(io)?;
+    block_by_slices(&socket).map_err(io)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
+    socket.set_tcp_keepalive(&keepalive).map_err(io)?;
+    Ok(socket)
+}
+
+fn in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error())
+}
+
+/// The longest pause between attempts to reach this server.
+fn max_pause(host: &str, port: u16) -> Duration {
+    let is_here = (host, port).to_socket_addrs().is_ok_and(|addresses| {
+        let mut addresses = addresses.peekable();
+        addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
+    });
+    if is_here { MAX_LOCAL_PAUSE } else { MAX_PAUSE }
+}
+
+/// `pause` times a half to one, so that many clients do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    let mixed = nanos.wrapping_mul(0x9E37_79B9).rotate_left(16) ^ std::process::id();
+    pause.mul_f64(0.5 + f64::from(mixed % 1024) / 2048.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_this_host_is_looked_for_more_often() {
+        assert_eq!(max_pause("127.0.0.1", 1), MAX_LOCAL_PAUSE);
+        assert_eq!(max_pause("::1", 1), MAX_LOCAL_PAUSE);
+        assert_eq!(max_pause("192.0.2.1", 1), MAX_PAUSE);
+    }
+}
