@@ -11,6 +11,8 @@ use super::small_collective::{SmallAttempt, SmallCollective};
 use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::generated::collective::{Collective, Sizes};
+use crate::generated::error::Error;
 use crate::kernels;
 use crate::spin::{SpinBudget, cores};
 use crate::tensor::LentMemory;
@@ -18,7 +20,6 @@ use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, Error, Sizes};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;

@@ -1,7 +1,9 @@
 //! What the IDL says of methods, as static tables. Knows nothing of any call.
 
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 pub use crate::generated::roles::Role;
-use crate::{Collective, DType, ReduceOp};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use super::{count_to_barrier, equal_lengths, expired, from_millis, to_millis};
 use super::{elsewhere, request::perform};
 use crate::clock::{self, CAN_BLOCK};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// A store within one process. Clones share their data.
 #[derive(Debug)]

@@ -15,11 +15,12 @@ use super::WithinHost;
 use super::tcp::{Listener, TcpTransport};
 use super::websocket::{self, Dialer, Relay, Route, WebSocketTransport};
 use super::{Rank, Transport, inproc};
+use crate::clock;
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
+use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result, clock};
 
 /// What a rank has to reach others and to be reached.
 #[derive(Default)]

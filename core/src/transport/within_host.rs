@@ -4,10 +4,10 @@
 use super::{Interest, Payload, Rank, Sink, Transport};
 use crate::clock::Instant;
 use crate::env::{TransportChoice, TransportEnvironment};
+use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
 use crate::wire::handshake::Token;
-use crate::{Error, Result};
 
 #[cfg(target_os = "linux")]
 use super::shm::{self, Listener, ShmTransport};

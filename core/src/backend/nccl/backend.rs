@@ -22,12 +22,12 @@ use crate::backend::{
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
-use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
+use crate::tensor::{Device, OnDevice, Region};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Device, Error, Region, Result};
 
 /// One group of ranks over NCCL.
 struct NcclBackend {

@@ -15,7 +15,7 @@ use super::{
     DEFAULT_TIMEOUT, Deadline, Store, count_to_barrier, equal_lengths, expired, from_millis,
     to_millis,
 };
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 use log::{Access, CLOSED_STORES, LockedLog, Log, OPEN_STORES};
 
 /// Pause between two looks at the file.

@@ -46,11 +46,11 @@ use super::notice::{self, Notice};
 use super::readiness::{Readiness, Ready, TIMER};
 use super::tcp::Options;
 use super::{Bell, Interest, LossReason, Payload, Rank, Sink, Transport};
+use crate::generated::error::{Error, Result};
 use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Token};
-use crate::{Error, Result};
 
 /// The key of the listener's events; a connection has its peer's rank.
 const LISTENER: u64 = u64::MAX - 1;
