@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::clock::{self, CAN_BLOCK};
 #[cfg(feature = "objects")]
 use crate::completion::WaitIntent;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 thread_local! {
     /// Whether this thread polls a future for a caller who blocks.

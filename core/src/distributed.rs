@@ -13,12 +13,13 @@ use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::block_on;
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
 use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
-use crate::{Device, Error, Result};
+use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
 pub use current::{current_process_group, with_process_group};

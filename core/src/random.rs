@@ -1,6 +1,6 @@
 //! Random bytes of the system or the browser. Knows nothing of what they are for.
 
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Bytes that nobody can guess.
 ///

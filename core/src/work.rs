@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::backend::{Backend, IssuedOperation};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
-use crate::{Error, OnDevice, Result, Tensor};
+use crate::generated::error::{Error, Result};
+use crate::tensor::{OnDevice, Tensor};
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
 ///

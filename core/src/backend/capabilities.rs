@@ -1,7 +1,9 @@
 //! What a backend can do, as data: a group answers with it, the site's table of backends is made of
 //! it, and tests compare it with what they saw. Knows no particular backend.
 
-use crate::{Collective, DType, ReduceOp};
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 
 /// What a backend can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How much is checked before operations are issued, as the environment says. Knows no backend.
 
 use crate::env::variable;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

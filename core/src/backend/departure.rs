@@ -13,9 +13,9 @@ use super::inspect::{NumberedFingerprint, decode, encode, first_difference};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::executor::Driver;
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::wire::abort::Abort;
-use crate::{Error, Result};
 
 /// How long a rank waits for the others at most: they may go on without it.
 const LIMIT: Duration = Duration::from_secs(3);

@@ -10,7 +10,7 @@ use super::link_costs;
 #[cfg(feature = "tcp")]
 use crate::env::TransportEnvironment;
 use crate::env::WebSocketEnvironment;
-use crate::rendezvous;
+use crate::generated::error::{Error, Result};
 use crate::schedule::Topology;
 use crate::schedule::cost::{LinkClass, LinkCosts};
 use crate::store::Store;
@@ -26,7 +26,7 @@ use crate::transport::websocket::dialer;
 use crate::transport::{Endpoints, Transport, compose, inproc};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Error, Result, random};
+use crate::{random, rendezvous};
 
 /// What this rank knows of the others, and its connections to them.
 pub(super) struct Discovery {

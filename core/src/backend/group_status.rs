@@ -16,10 +16,10 @@ use super::inspect::{self, Comparison};
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::completion::error_of;
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Result};
 
 /// How many fingerprints of operations are remembered.
 const REMEMBERED: usize = 64;

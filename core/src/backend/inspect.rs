@@ -1,7 +1,7 @@
 //! Finding out through the store why an operation stalls, where no frame tells: each rank that
 //! stalls publishes what it ran last, and compares with what others published. Knows no transport.
 
-use crate::Result;
+use crate::generated::error::Result;
 use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::Fingerprint;

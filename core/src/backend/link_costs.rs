@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use crate::env;
+use crate::generated::error::{Error, Result};
 use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use crate::wire::card::Card;
-use crate::{Error, Result, env};
 
 /// The name of the line behind the costs that says how many cores the ranks of a host share.
 const CORES: &str = "cores";
@@ -98,7 +99,7 @@ fn link_within(cards: &[Card]) -> LinkClass {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Collective;
+    use crate::generated::collective::Collective;
     use crate::schedule::Topology;
     use crate::schedule::select::{CallSize, Overrides, Selector};
 

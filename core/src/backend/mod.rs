@@ -16,11 +16,14 @@ pub use crate::completion::WaitIntent;
 use crate::completion::{Completion, Outcome};
 pub use crate::executor::Envelope;
 pub use crate::generated::backend_options::*;
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::Result;
+use crate::generated::reduce_op::ReduceOp;
 pub use crate::tensor::LentMemory;
-use crate::tensor::OnDevice;
+use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, DType, ReduceOp, Region, Result, Tensor};
 
 mod capabilities;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Backend, BackendOptions, Capabilities, Share};
+use crate::generated::error::{Error, Result};
 use crate::rendezvous::Rendezvous;
 use crate::store::Store;
-use crate::{Device, Error, Result};
+use crate::tensor::Device;
 
 /// A backend: its row in the registry.
 pub(crate) struct Registration {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::registration::Registration;
 use super::{BackendOptions, Capabilities, scheduled};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Every backend: whoever adds one adds its row here.
 static BACKENDS: &[Registration] = &[

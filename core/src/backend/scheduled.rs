@@ -18,15 +18,19 @@ use crate::executor::{
     Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation, SPIN_LIMITS,
     SlotProgress, SmallAttempt, SmallCollective, SmallOperation,
 };
+use crate::generated::collective::{Blocks, Collective, Sizes};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{CallSize, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
 use crate::spin::SpinPolicy;
+use crate::tensor::Region;
 use crate::transport::Transport;
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::abort::Abort;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
-use crate::{Blocks, Collective, DType, Error, ReduceOp, Region, Result, Sizes};
 
 /// Runs the operations of one group as schedules, over what leads from rank to rank: `tcp` and
 /// `websocket` are two names of it.

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::inspect::{self, Comparison};
-use crate::Result;
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::executor::Driver;
+use crate::generated::error::Result;
 use crate::store::{ClosedStore, Store};
 use crate::wire::abort::Abort;
 use crate::wire::channel::presence_key;

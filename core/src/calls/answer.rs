@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::object::{Object, StoreObject};
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
 use crate::store::Store;
-use crate::{Device, ProcessGroup, Result};
+use crate::tensor::Device;
 
 /// What a call returned.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::generated::dispatch::ENTRIES;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 fn invoke(key: &str, this: Option<&Object>, positional: Vec<Value>) -> Result<Answer> {
     let arguments = Arguments { positional, ..Arguments::default() };

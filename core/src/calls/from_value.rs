@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::value::{Foreign, Value};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::request::RecordType;
-use crate::{DType, ReduceOp, Tensor};
+use crate::tensor::Tensor;
 
 /// A Rust type that a [`Value`] can become.
 pub trait FromValue: Sized {

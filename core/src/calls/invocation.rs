@@ -18,10 +18,12 @@ use super::settings::Settings;
 use super::value::{Arguments, Foreign, Value};
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::poll_once;
+use crate::distributed;
 use crate::generated::dispatch::ENTRIES;
+use crate::generated::error::{Error, Result};
 use crate::generated::roles::Order;
+use crate::process_group::ProcessGroup;
 use crate::request::{Method, Role};
-use crate::{Error, ProcessGroup, Result, distributed};
 
 /// What a call does, on its way.
 pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>>>>;

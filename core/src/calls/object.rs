@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::process_group::next_identity;
+use crate::generated::error::{Error, Result};
+use crate::process_group::{ProcessGroup, next_identity};
 #[cfg(not(target_family = "wasm"))]
 use crate::store::FileStore;
 #[cfg(feature = "tcp")]
 use crate::store::TcpStore;
 use crate::store::{HashStore, PrefixStore, Store};
-use crate::{Error, ProcessGroup, Result};
 
 /// An object of an interface of the IDL that a language holds a handle on. Cheap to clone: a clone
 /// is the same object.

@@ -9,7 +9,10 @@ use super::invocation::{Entry, Invocation};
 use super::object::Object;
 use super::staged::{Memory, StagedOperation, TensorDescription, Tensors};
 use super::value::{Arguments, Foreign, TimeUnit, Value};
-use crate::{DType, Error, ReduceOp, Region};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Region;
 
 /// How many lists and records may stand in one another. A list may contain itself.
 const MAX_DEPTH: usize = 4;

@@ -2,10 +2,12 @@
 
 use super::resolve::{ResolvedCall, unsupported};
 use super::value::{Foreign, Value};
+use crate::generated::collective::Collective;
+use crate::generated::error::{Error, Result};
 use crate::request::{
     CallArguments, Parameter, RecordType, Request, Role, TensorArgument, invalid,
 };
-use crate::{Collective, Error, Result, Tensor};
+use crate::tensor::Tensor;
 
 impl ResolvedCall {
     /// The group that a free function was given; none is the default group.

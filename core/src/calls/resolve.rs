@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::from_value::FromValue;
 use super::value::{Arguments, TimeUnit, Value};
+use crate::generated::error::{Error, Result};
 use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
-use crate::{Error, Result};
 
 /// A call whose overload is known.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::from_value::Members;
 use super::value::Value;
 use crate::backend::BackendOptions;
 use crate::generated::backend_options::of_record;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.
 #[derive(Clone, Debug, Default)]

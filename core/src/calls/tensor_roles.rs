@@ -3,8 +3,9 @@
 
 use super::resolve::ResolvedCall;
 use super::value::Value;
+use crate::generated::error::{Error, Result};
 use crate::request::Role;
-use crate::{Error, Result, Tensor};
+use crate::tensor::Tensor;
 
 impl Role {
     /// Whether tensors of this role are read.

@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::generated::backend_options::{NcclConfig, NcclOptions};
-use crate::{Collective, DType, Error, ReduceOp, Region, Tensor};
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::{Region, Tensor};
 
 const TIMEOUT: Type = Type::Nullable(&Type::Duration);
 const TENSORS: Type = Type::Sequence(&Type::Tensor);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::request::{Constant, RecordType, Type};
-use crate::{DType, ReduceOp, Tensor};
+use crate::tensor::Tensor;
 
 /// A value that a caller gave.
 #[derive(Clone, Debug)]

@@ -1,8 +1,11 @@
 //! The error that an operation of a broken group ends with, made of the abort that broke it.
 
+use crate::generated::collective::{Collective, Sizes};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
-use crate::{Collective, DType, Error, ReduceOp, Sizes};
 
 /// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
 const TAGGED: &str = " with tag ";

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
 

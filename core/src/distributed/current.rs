@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use super::default_group;
-use crate::{ProcessGroup, Result};
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
 
 thread_local! {
     static CURRENT: RefCell<Vec<ProcessGroup>> = const { RefCell::new(Vec::new()) };

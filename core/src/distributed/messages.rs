@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::default_group;
-use crate::{Buffers, ConstBuffers, OwnedBuffers, Result, Work};
+use crate::generated::error::Result;
+use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers};
+use crate::work::Work;
 
 /// Sends a tensor to rank `dst` of the default group.
 ///

@@ -8,8 +8,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use self::variable::Variable;
+use crate::generated::error::{Error, Result};
 use crate::wire::origin::AllowedOrigins;
-use crate::{Error, Result};
 
 /// What a launcher (`polyrank run`, torchrun) says to a process. Every field is `None` or false
 /// where its variable is not set.

@@ -5,13 +5,15 @@ use std::sync::{Arc, Weak};
 use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
 use super::finished_operation::FinishedOperation;
+use super::operation::SmallOperation;
 use super::operation::{Envelope, Message, Operation};
 use super::slot_exchange::SlotExchange;
-use super::operation::SmallOperation;
 use super::small_collective::SmallAttempt;
 use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::generated::collective::{Collective, Sizes};
+use crate::generated::error::Error;
 use crate::kernels;
 use crate::spin::{SpinBudget, cores};
 use crate::tensor::LentMemory;
@@ -19,7 +21,6 @@ use crate::transport::board::AnyBoard;
 use crate::transport::{Interest, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, Error, Sizes};
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const ROUNDS: usize = 16;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::transport::{Bell, Interest, wait};
-use crate::{Error, Result};
 
 /// How long a thread that issued an operation may take until it waits for it itself.
 const GRACE: Duration = Duration::from_micros(100);

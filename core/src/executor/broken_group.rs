@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::Error;
 use crate::clock::Instant;
 use crate::completion::{collective_name, error_of};
+use crate::generated::error::Error;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;

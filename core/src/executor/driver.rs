@@ -23,11 +23,11 @@ use super::operation::{Message, Operation};
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
+use crate::generated::error::{Error, Result};
 use crate::spin::{AdaptiveSpin, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Result};
 
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Result;
 use crate::completion::{Completion, Notification};
+use crate::generated::error::Result;
 
 /// An operation that is over and whose completion is still to be told, without the progress lock.
 #[derive(Debug)]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::small_collective::SmallCollective;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::Stores;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
-use crate::{DType, ReduceOp};
 
 /// The memory behind the blocks of a schedule's buffers.
 #[derive(Clone, Debug, Default)]

@@ -9,11 +9,12 @@ use super::limits::FRAME_COST;
 use super::operation::takes;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
 use crate::tensor::Region;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Header;
-use crate::{DType, Error};
 
 /// A message on its way out.
 pub(super) struct PendingSend {

@@ -16,9 +16,9 @@ use super::pending_messages::{
     Announcement, Buffer, MessageEnd, PendingReceive, Route, UnexpectedMessage, frame_cost, misfit,
 };
 use super::state::{State, bytes_of};
-use crate::Error;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome, error_of};
+use crate::generated::error::Error;
 use crate::kernels::Stores;
 use crate::transport::{ArrivedPayload, Destination, Rank};
 use crate::wire::abort::Abort;

@@ -10,12 +10,13 @@ use super::operation::{Bindings, Operation, SlotProgress};
 use super::scratch::ScratchPool;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order, Stores};
 use crate::schedule::{Action, Block, Buffer, Chunk, Operands, Rank, Scratch};
 use crate::sorted::sort;
 use crate::tensor::Region;
 use crate::wire::frame::Fingerprint;
-use crate::{DType, ReduceOp};
 
 /// How far a step is. All lengths in bytes.
 #[derive(Clone, Copy, Debug, Default)]

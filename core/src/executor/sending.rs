@@ -7,9 +7,10 @@ use super::operation::{Envelope, Message};
 use super::pending_messages::{Buffer, PendingSend, Route, frame_cost, misfit};
 use super::state::State;
 use crate::completion::error_of;
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
 use crate::transport::{Payload, Rank, Transport};
 use crate::wire::frame::{Header, Kind};
-use crate::{DType, Error};
 
 impl State {
     /// Starts to send a message. As many bytes as are `worth` it go without asking the receiver.

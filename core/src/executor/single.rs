@@ -12,12 +12,12 @@ use super::operation::{Envelope, Message, Operation, SmallOperation};
 use super::small_collective::SmallAttempt;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
+use crate::generated::error::{Error, Result};
 use crate::spin::{SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Result};
 
 /// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
 const TURNS: usize = 16;

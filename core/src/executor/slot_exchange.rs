@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
-use crate::Collective;
+use crate::generated::collective::Collective;
 use crate::schedule::Rank;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;

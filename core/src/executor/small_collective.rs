@@ -5,9 +5,11 @@
 
 use std::ops::Range;
 
+use crate::generated::collective::{Blocks, Collective};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order};
 use crate::schedule::Rank;
-use crate::{Blocks, Collective, DType, ReduceOp};
 
 /// A small operation of one rank.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@ use super::halves::{ComparedBf16, ComparedF16};
 use super::number::{Bits, Float, Lanes, Number, OrderedElement, Truth};
 use super::processor::as_ieee;
 use super::quotient::Quotient;
-use crate::{DType, ReduceOp};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 
 /// Runs one reduction.
 pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {

@@ -31,7 +31,8 @@ mod processor;
 mod quotient;
 
 use self::forms::Memory;
-use crate::{DType, ReduceOp};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 
 /// Which operand of a reduction in place comes first. All ranks must agree: the order decides
 /// between signed zeros.

@@ -5,8 +5,11 @@
 
 use super::payload::{Codec, EncodedObject, Payload};
 use crate::blocking::WaitMode;
-use crate::request::{Role, TypedCall, tables};
-use crate::{Element, Error, ProcessGroup, Request, Result, Tensor, Work};
+use crate::generated::error::{Error, Result};
+use crate::process_group::ProcessGroup;
+use crate::request::{Request, Role, TypedCall, tables};
+use crate::tensor::{Element, Tensor};
+use crate::work::Work;
 
 /// Tags of the two messages of an object. The sizes and the bytes have their own, so that a receive
 /// from any rank finds sizes only; tensors had better use others.

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 
 pub use payload::{Codec, EncodedList, EncodedObject, Payload};
 
-use crate::{Error, ProcessGroup, Result};
+use crate::generated::error::{Error, Result};
+use crate::process_group::ProcessGroup;
 
 impl ProcessGroup {
     /// All ranks get the object of `root`, in place of theirs.

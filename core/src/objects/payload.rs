@@ -3,7 +3,8 @@
 
 use super::exchange::Exchange;
 use crate::blocking::block_on;
-use crate::{ProcessGroup, Result};
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
 
 /// How a payload is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

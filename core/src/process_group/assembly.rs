@@ -15,9 +15,9 @@ use std::time::Duration;
 use super::ProcessGroup;
 use super::failure_watch::FailureWatch;
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, LookAgain};
 use crate::store::Store;
-use crate::{Error, Result};
 
 /// How many ranks are looked at for calls that cross.
 const MAX_RANKS: usize = 64;

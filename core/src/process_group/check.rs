@@ -1,8 +1,11 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
 use super::disjoint::disjoint;
-use crate::tensor::RepeatPolicy;
-use crate::{Blocks, DType, Error, Request, Result, Sizes, Tensor};
+use crate::generated::collective::{Blocks, Sizes};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::request::Request;
+use crate::tensor::{RepeatPolicy, Tensor};
 
 /// A request that makes sense on this rank, with the operations that it is.
 #[derive(Debug)]
@@ -103,7 +106,7 @@ fn writable(request: &Request, checked: &CheckedOperation, rank: u32) -> Result<
     invalid(format!("{name}: the memory of a tensor is read-only, but {who}; pass a writable copy"))
 }
 
-impl crate::Facts {
+impl crate::generated::collective::Facts {
     /// Whether several tensors of one process can stand for one block.
     fn input_fits_lists(&self) -> bool {
         matches!(self.input, Blocks::None | Blocks::One)
@@ -225,7 +228,8 @@ pub(super) fn invalid<T>(message: String) -> Result<T> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{Collective, Region};
+    use crate::generated::collective::Collective;
+    use crate::tensor::Region;
 
     fn tensor(elements: usize) -> Tensor {
         Tensor::from(vec![0f32; elements])
@@ -322,7 +326,7 @@ mod tests {
     fn a_reduction_without_meaning_is_a_typed_error() {
         let mut request = Request::new(Collective::Allreduce);
         request.outputs = vec![vec![tensor(1)]];
-        request.reduce_op = crate::ReduceOp::Band;
+        request.reduce_op = crate::generated::reduce_op::ReduceOp::Band;
         assert!(matches!(check(&request, 0, 1), Err(Error::UnsupportedDType { .. })));
     }
 }

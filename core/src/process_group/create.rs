@@ -10,10 +10,12 @@ use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{BackendOptions, Share};
 use crate::blocking::block_on;
+use crate::generated::error::{Error, Result};
+use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
 use crate::setters::setters;
 use crate::store::{PrefixStore, Store};
-use crate::{Device, Error, Result, rendezvous};
+use crate::tensor::Device;
 
 /// How a group is made.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,8 @@
 //! Whether the outputs of an operation lie in memory of their own. Pure.
 
-use crate::tensor::{RepeatPolicy, overlap};
-use crate::{Error, Request, Result, Tensor};
+use crate::generated::error::{Error, Result};
+use crate::request::Request;
+use crate::tensor::{RepeatPolicy, Tensor, overlap};
 
 /// Two elements over the same memory have no result that can be promised, unless all outputs get
 /// the same result and two of them are the same tensor.

@@ -13,8 +13,8 @@ use crate::backend::Backend;
 use crate::blocking::{WaitMode, sleep};
 use crate::clock;
 use crate::completion::Completion;
+use crate::generated::error::{Error, Result};
 use crate::store::{InterruptCondition, interrupt_when};
-use crate::{Error, Result};
 
 /// How long after the store was lost the group may take to find out which rank is gone.
 const EXPLANATION_LIMIT: Duration = Duration::from_secs(1);

@@ -8,11 +8,15 @@ use crate::backend::{
 };
 use crate::clock::Instant;
 use crate::completion::Outcome;
+use crate::generated::collective::{Blocks, Collective, Sizes};
+use crate::generated::dtype::DType;
+use crate::generated::error::Result;
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 use crate::request::SingleTensorRequest;
-use crate::tensor::{LentMemory, lend_bytes, lend_bytes_mut};
+use crate::tensor::{LentMemory, Region, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
-use crate::{Blocks, Collective, DType, ReduceOp, Region, Result, Sizes, Work};
+use crate::work::Work;
 
 /// Most ranks of a group that takes the short way.
 const MAX_RANKS: usize = 16;

@@ -9,7 +9,9 @@ use crate::backend::{
     Backend, Direction, Envelope, FAST_PATH_BYTES, IssueOptions, IssuedOperation, Transfer,
 };
 use crate::completion::WaitIntent;
-use crate::{Error, Region, Result, Tensor, Work};
+use crate::generated::error::{Error, Result};
+use crate::tensor::{Region, Tensor};
+use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
 #[derive(Clone, Debug)]

@@ -12,9 +12,14 @@ use crate::backend::{Backend, Capabilities, IssueOptions};
 use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
+use crate::generated::error::{Error, Result};
+use crate::request::Request;
 use crate::store::{ClosedStore, Store};
-use crate::tensor::{ConstBuffers, OwnedBuffers, flat, flat_mut, lend, lend_mut, single_tensor};
-use crate::{Buffers, Device, Error, Request, Result, Tensor, Work};
+use crate::tensor::{
+    Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
+    single_tensor,
+};
+use crate::work::Work;
 
 mod assembly;
 mod check;

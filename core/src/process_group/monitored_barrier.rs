@@ -11,8 +11,8 @@ use super::ProcessGroup;
 use super::failure_watch::FailureWatch;
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
-use crate::{Error, Result};
 
 /// The verdict that lets everybody pass.
 const PASSED: &[u8] = b"passed";

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::fast_path::{FastPathResult, HeldBuffers};
 use super::{ProcessGroup, check};
-use crate::arguments::AllreduceArguments;
 use crate::backend::FAST_PATH_BYTES;
 use crate::completion::WaitIntent;
-use crate::request::{Role, SingleTensorRequest, TypedCall, tables};
-use crate::tensor::{LentMemory, single_tensor};
-use crate::{Error, OwnedBuffers, Region, Request, Result, Tensor, Work};
+use crate::generated::arguments::AllreduceArguments;
+use crate::generated::error::{Error, Result};
+use crate::request::{Request, Role, SingleTensorRequest, TypedCall, tables};
+use crate::tensor::{LentMemory, OwnedBuffers, Region, Tensor, single_tensor};
+use crate::work::Work;
 
 /// An operation on one tensor that is started again and again: arguments are checked when it is
 /// made, and the tensor is kept.

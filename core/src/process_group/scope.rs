@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ProcessGroup, Request, Result, Work};
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
+use crate::request::Request;
+use crate::work::Work;
 
 /// Where operations may borrow tensors that outlive the scope. See [`ProcessGroup::scope`].
 pub struct Scope<'scope, 'env: 'scope> {

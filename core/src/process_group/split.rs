@@ -9,11 +9,12 @@ use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
+use crate::generated::error::{Error, Result};
 use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
+use crate::tensor::Device;
 use crate::wire::fingerprint::digest;
-use crate::{Device, Error, Result};
 
 /// How a group is split off.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,9 +4,14 @@ use super::check::CheckedOperation;
 use super::messages::contiguous_on_device;
 use crate::backend::{Call, CallFacts};
 use crate::completion::Outcome;
+use crate::generated::collective::{Blocks, Sizes};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order};
+use crate::request::Request;
+use crate::tensor::{Region, Tensor};
 use crate::wire::fingerprint::{NOT_A_FACTOR, digest};
-use crate::{Blocks, DType, Error, ReduceOp, Region, Request, Result, Sizes, Tensor};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
 /// overlapping tensors are staged, factors applied; the call's `finish` undoes the staging.

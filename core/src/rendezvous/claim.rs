@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use super::{Rendezvous, join};
 use crate::blocking::sleep;
-use crate::clock;
 use crate::env::variable;
+use crate::generated::error::{Error, Result};
 use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
-use crate::{Error, Result, random};
+use crate::{clock, random};
 
 /// What stands in a place whose rank has left in order.
 const LEFT: &[u8] = b"left";

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::{RankClaim, Rendezvous};
 use crate::blocking::sleep;
 use crate::clock::Instant;
-use crate::{Error, Result, random};
+use crate::generated::error::{Error, Result};
+use crate::random;
 
 /// Key that tells one store from another.
 const IDENTITY: &str = "polyrank/identity";

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::blocking::block_on;
+use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store, WaitError, expired};
-use crate::{Error, Result};
 
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";

@@ -15,11 +15,11 @@ use std::time::Duration;
 use crate::blocking::{block_on, unblock};
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::store::url::Url;
 #[cfg(feature = "tcp")]
 use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
-use crate::{Error, Result};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
     JoinObserver, LookAgain, absent, end_join, find_store_free, join_observed, keys_of_group,

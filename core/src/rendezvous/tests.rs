@@ -107,14 +107,21 @@ fn everyone_hears_why_a_rank_does_not_join() {
 
 #[test]
 fn a_group_that_is_not_complete_is_called_by_its_name() {
-    let options = crate::GroupOptions::default().timeout(SHORT);
-    let group =
-        crate::ProcessGroup::new(std::sync::Arc::new(HashStore::new()), 0, 2, "mine", options);
+    let options = crate::process_group::GroupOptions::default().timeout(SHORT);
+    let group = crate::process_group::ProcessGroup::new(
+        std::sync::Arc::new(HashStore::new()),
+        0,
+        2,
+        "mine",
+        options,
+    );
     assert!(matches!(group, Err(Error::RendezvousTimeout { .. })));
     let store = std::sync::Arc::new(HashStore::new());
     let again = || {
-        let options = crate::GroupOptions::default().timeout(SHORT);
-        crate::ProcessGroup::new(store.clone(), 0, 2, "mine", options).unwrap_err().to_string()
+        let options = crate::process_group::GroupOptions::default().timeout(SHORT);
+        crate::process_group::ProcessGroup::new(store.clone(), 0, 2, "mine", options)
+            .unwrap_err()
+            .to_string()
     };
     again();
     let twice = again();

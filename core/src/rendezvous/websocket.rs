@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::{Rendezvous, RendezvousRequest, check_rank, rejected, who};
 #[cfg(feature = "websocket")]
 use crate::blocking::unblock;
+use crate::generated::error::{Error, Result};
 use crate::store::url::Url;
 use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
-use crate::{Error, Result};
 
 /// A store that is being opened.
 pub type OpeningStore = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;

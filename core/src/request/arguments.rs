@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::method::Role;
-use crate::{Blocks, Collective, Error, Facts, ReduceOp, Tensor};
+use crate::generated::collective::{Blocks, Collective, Facts};
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Tensor;
 
 /// Tensors of one parameter, as they came.
 #[derive(Clone, Default)]

@@ -1,6 +1,6 @@
 //! What the IDL says of methods, as static tables. Knows nothing of any call.
 
-use crate::Collective;
+use crate::generated::collective::Collective;
 pub use crate::generated::roles::Role;
 pub use crate::generated::types::{Constant, Type};
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 /// The table of each method, and of each options record: `PROCESS_GROUP_ALLREDUCE`.
 pub use crate::generated::calls as tables;
-use crate::{Collective, ReduceOp, Tensor};
+use crate::generated::collective::Collective;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Tensor;
 pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
 pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
 pub use single_tensor::SingleTensorRequest;

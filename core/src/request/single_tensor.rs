@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::completion::WaitIntent;
-use crate::{Blocks, Collective, DType, ReduceOp};
+use crate::generated::collective::{Blocks, Collective};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 
 /// A collective of one contiguous tensor, or of one that is read and one that is written.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,11 @@ use super::arguments::{CallArguments, TensorArgument, invalid};
 use super::method::{Method, Role};
 use super::{Request, SingleTensorRequest};
 use crate::completion::WaitIntent;
-use crate::{Blocks, DType, ReduceOp, Result, Tensor};
+use crate::generated::collective::Blocks;
+use crate::generated::dtype::DType;
+use crate::generated::error::Result;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Tensor;
 
 /// What a collective call was given so far.
 pub struct TypedCall {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Place, Schedule, Topology};
-use crate::Collective;
+use crate::generated::collective::Collective;
 
 /// The most steps that a cache keeps, about 64 MiB.
 const STEPS_MAX: usize = 1 << 19;

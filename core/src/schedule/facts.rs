@@ -35,7 +35,7 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use crate::Collective;
+    use crate::generated::collective::Collective;
 
     #[test]
     fn the_factors_are_those_of_nccl_tests() {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::Topology;
 use super::cost::{LinkCosts, Load};
-use crate::Collective;
+use crate::generated::collective::Collective;
 
 /// The whole that is assumed where ranks need not agree on sizes.
 const UNKNOWN_BYTES: u64 = 64 * 1024;

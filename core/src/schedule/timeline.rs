@@ -81,7 +81,7 @@ impl Timeline {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Collective;
+    use crate::generated::collective::Collective;
     use crate::schedule::cost;
 
     fn all() -> impl Iterator<Item = (Vec<Schedule>, Topology)> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DEFAULT_TIMEOUT, Store};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// What a group has instead of its store once it was left.
 pub(crate) struct ClosedStore {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::request::perform;
 use super::{Store, StoreReply, StoreRequest};
-use crate::Result;
 use crate::blocking::{WaitMode, unblock};
+use crate::generated::error::Result;
 
 /// Runs `request` through the store's blocking methods: here, if the caller blocks, else on another
 /// thread, if the store can be shared with one.

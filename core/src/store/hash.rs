@@ -14,7 +14,7 @@ use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use super::{TimeoutSetting, equal_lengths, expired};
 use super::{elsewhere, request::perform};
 use crate::clock::{self, CAN_BLOCK};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// A store within one process. Clones share their data.
 #[derive(Debug)]

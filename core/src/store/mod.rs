@@ -38,8 +38,8 @@ pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
 use timeout::TimeoutSetting;
 
+use crate::generated::error::{Error, Result};
 use crate::transport::websocket::Relay;
-use crate::{Error, Result};
 
 #[cfg(not(target_family = "wasm"))]
 pub use file::FileStore;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
-use crate::Result;
+use crate::generated::error::Result;
 use crate::transport::websocket::Relay;
 
 /// `store` with `prefix` and "/" in front of every key.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::blocking::unblock;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// One request to a store; each is a method of [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

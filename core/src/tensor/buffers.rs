@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{Element, Region, Tensor};
-use crate::{DType, Error, Result};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
 
 /// Proof that the caller is this crate, which keeps the promises that lent memory needs.
 #[derive(Clone, Copy)]
@@ -264,7 +265,7 @@ impl<'a, B: Buffers> From<&'a mut B> for TensorMut<'a> {
         let mut tensors = lend_mut(buffers);
         // A list stands for its first tensor; `TensorMut` is made of single tensors.
         let tensor = if tensors.is_empty() {
-            Tensor::contiguous(Region::zeroed(0), crate::DType::U8, vec![0])
+            Tensor::contiguous(Region::zeroed(0), crate::generated::dtype::DType::U8, vec![0])
         } else {
             tensors.swap_remove(0)
         };

@@ -1,6 +1,6 @@
 //! Rust types that are tensor elements.
 
-use crate::DType;
+use crate::generated::dtype::DType;
 
 mod sealed {
     pub trait Sealed {}

@@ -182,7 +182,8 @@ fn greatest_common_divisor(mut a: usize, mut b: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Region, Tensor};
+    use crate::generated::dtype::DType;
+    use crate::tensor::{Region, Tensor};
 
     /// A generator of numbers that look random: the same for the same seed.
     fn next(state: &mut u64) -> usize {

@@ -3,7 +3,8 @@
 use super::Region;
 use super::overlaps::{Runs, View, runs_of};
 use super::strided::{self, StridedLayout};
-use crate::{DType, Error, Result};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
 
 /// Where a tensor's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -13,8 +13,8 @@ mod descriptor {
 
     use rustix::event::{EventfdFlags, eventfd};
 
+    use crate::generated::error::{Error, Result};
     use crate::transport::Interest;
-    use crate::{Error, Result};
 
     /// A descriptor that can be read from when it was rung until it was heard.
     #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ mod descriptor {
 
 #[cfg(not(feature = "tcp"))]
 mod silent {
-    use crate::Result;
+    use crate::generated::error::Result;
     use crate::transport::Interest;
 
     /// Nothing.

@@ -15,11 +15,12 @@ use super::websocket::{self, Dialer, Relay, Route, WebSocketTransport};
 use super::{Membership, Rank, Transport, inproc};
 #[cfg(feature = "tcp")]
 use super::{Timeouts, WithinHost};
+use crate::clock;
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
+use crate::generated::error::Result;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{Result, clock};
 
 /// What a rank has to reach others and to be reached.
 #[derive(Default)]

@@ -12,9 +12,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::notice::{self, Notice};
 use super::{ArrivedPayload, Destination, Interest, LossReason, Payload, Rank, Sink, Transport};
+use crate::generated::error::{Error, Result};
 use crate::kernels;
 use crate::wire::frame::Header;
-use crate::{Error, Result};
 
 /// Bytes of payload from one sender that wait at a receiver, unless a single frame has more.
 const WAITING_BYTES: usize = 1 << 20;

@@ -1,11 +1,11 @@
 //! What a rank knows of its group when a transport is made. Knows no transport.
 
 use super::Rank;
+use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
 #[cfg(feature = "tcp")]
 use crate::wire::handshake::Hello;
 use crate::wire::handshake::Token;
-use crate::{Error, Result};
 
 /// One rank's place in a group, and what the ranks published of themselves.
 #[derive(Clone, Copy)]

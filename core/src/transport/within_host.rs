@@ -3,8 +3,8 @@
 
 use super::{Membership, Transport};
 use crate::env::{TransportChoice, TransportEnvironment};
+use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
-use crate::{Error, Result};
 
 #[cfg(target_os = "linux")]
 use super::router::{Router, TurnOrder};

@@ -1,6 +1,6 @@
 //! The frame header and what all ranks must agree on.
 
-use crate::Collective;
+use crate::generated::collective::Collective;
 
 /// The algorithm in the fingerprints of operations over the board, beyond those of schedules.
 pub const BOARD_ALGORITHM: u8 = u8::MAX;

@@ -1,6 +1,8 @@
 //! What two ranks must have in common to talk at all. Knows nothing of connections.
 
-use crate::{Collective, DType, ReduceOp};
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 
 /// Version of the handshake and the frames. Ranks of different versions refuse each other.
 pub const WIRE_VERSION: u16 = 2;

@@ -1,5 +1,6 @@
 //! The floors of core: a room imports only what stands below it, so that nothing runs back up and
-//! no two rooms import each other. Code for tests only is free, as in `imports`.
+//! no two rooms import each other. The crate's root is above all of them: it is for users. Code for
+//! tests only is free, as in `imports`.
 
 use crate::files::{File, Language};
 use crate::imports::{imports, is_test};
@@ -48,6 +49,10 @@ pub(crate) fn upward(file: &File) -> Vec<String> {
     let mut offences = Vec::new();
     for (path, line) in imports(file) {
         let other = path.strip_prefix("crate::").and_then(|path| path.split("::").next());
+        if other.is_some_and(is_of_root) {
+            let place = &file.path;
+            offences.push(format!("{place}:{line}: uses {path}, not the room that defines it"));
+        }
         let Some(other) = other.filter(|other| floor_of(other).is_some_and(|it| it > floor)) else {
             continue;
         };
@@ -55,6 +60,12 @@ pub(crate) fn upward(file: &File) -> Vec<String> {
     }
     offences.dedup();
     offences
+}
+
+/// Whether a name is one that the crate's root exports, and no room.
+fn is_of_root(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        || matches!(name, "arguments" | "options")
 }
 
 fn floor_of(room: &str) -> Option<usize> {

@@ -14,9 +14,9 @@ use super::queued_collective::QueuedCollective;
 use super::running_operation::{
     DRAIN, FinishedOperation, MatchedMessage, PendingReceive, RunningOperation, test,
 };
-use crate::Error;
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
+use crate::generated::error::Error;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 

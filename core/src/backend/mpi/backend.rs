@@ -28,11 +28,13 @@ use crate::backend::{
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::generated::collective::Collective;
+use crate::generated::error::{Error, Result};
+use crate::rendezvous;
 use crate::store::Store;
-use crate::tensor::LentMemory;
+use crate::tensor::{LentMemory, Region};
 use crate::wire::abort::Abort;
 use crate::wire::fingerprint::digest;
-use crate::{Collective, Error, Region, Result, rendezvous};
 
 /// One group of ranks over MPI.
 struct MpiBackend<H: Handle> {

@@ -16,7 +16,11 @@ use super::running_operation::{DRAIN, Lists, RequestBuffers, Requests, RunningOp
 use crate::backend::{Call, SmallCall};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
-use crate::{Collective, DType, Error, ReduceOp, Region, Result};
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Region;
 
 /// Requests that were posted to MPI.
 pub(super) struct StartedRequests<H> {

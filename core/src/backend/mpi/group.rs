@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use super::abi::Handle;
-use crate::Region;
 use crate::backend::group_status::GroupStatus;
+use crate::tensor::Region;
 
 /// Bytes that are kept for small operations at least.
 const MIN_SCRATCH: usize = 4096;

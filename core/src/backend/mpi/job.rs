@@ -14,7 +14,7 @@ use super::launcher::Launcher;
 use super::library::LoadedLibrary;
 use super::operators::Operators;
 use crate::clock::Instant;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
 const MAX_ERROR_BYTES: usize = 512;

@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicU8;
 use super::abi::Handle;
 use super::job::Job;
 use super::running_operation::Lists;
-use crate::{Region, Result};
+use crate::generated::error::Result;
+use crate::tensor::Region;
 
 /// Bytes of the largest piece that one element of a type made here has.
 const PIECE: usize = 1 << 30;

@@ -11,7 +11,8 @@ use super::layout;
 use super::running_operation::{
     Lists, MatchedMessage, PendingReceive, RequestBuffers, Requests, RunningOperation,
 };
-use crate::{Region, Result};
+use crate::generated::error::Result;
+use crate::tensor::Region;
 
 /// Starts to send `memory` to `peer`.
 ///

@@ -41,10 +41,10 @@ mod small;
 mod start;
 mod world;
 
-use crate::Result;
 use crate::backend::Capabilities;
 use crate::backend::debug_level::DebugLevel;
 use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
+use crate::generated::error::Result;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use raw::{RawCall, raw_allreduce, raw_allreduce_of};

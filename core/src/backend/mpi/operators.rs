@@ -7,8 +7,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 use super::functions::UserFunction;
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order};
-use crate::{DType, ReduceOp};
 
 /// Operators that were made of kernels, by their place in [`MADE`].
 pub(super) struct Operators<H>(pub(super) [OnceLock<H>; MADE.len()]);

@@ -5,7 +5,9 @@ use std::ffi::c_int;
 
 use super::abi::Handle;
 use super::running_operation::Requests;
-use crate::{DType, Error, Region, Result};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::tensor::Region;
 
 /// The highest number of elements that one call takes.
 pub(super) const MAX_ELEMENTS: usize = c_int::MAX as usize;

@@ -11,8 +11,8 @@ use super::running_operation::RunningOperation;
 use crate::backend::Call;
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::generated::error::{Error, Result};
 use crate::wire::frame::Fingerprint;
-use crate::{Error, Result};
 
 /// A collective that was issued and that MPI does not know yet, so that it can be given up at any
 /// time.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::abi::Handle;
 use super::world::{AnyWorld, World, world};
 use crate::clock::Instant;
-use crate::{Region, Result};
+use crate::generated::error::Result;
+use crate::tensor::Region;
 
 /// Which of MPI's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

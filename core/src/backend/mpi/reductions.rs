@@ -10,7 +10,9 @@ use std::ffi::c_int;
 use super::abi::{Constants, Handle};
 use super::job::Job;
 use super::operators::MADE;
-use crate::{DType, ReduceOp, Result};
+use crate::generated::dtype::DType;
+use crate::generated::error::Result;
+use crate::generated::reduce_op::ReduceOp;
 
 /// How elements are reduced by MPI.
 #[derive(Clone, Copy)]

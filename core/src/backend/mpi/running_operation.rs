@@ -13,7 +13,8 @@ use super::group::Group;
 use super::job::Job;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
-use crate::{Error, Region, Result};
+use crate::generated::error::{Error, Result};
+use crate::tensor::Region;
 
 /// How long MPI may take, after an operation failed, to be done with memory that was only lent.
 pub(super) const DRAIN: Duration = Duration::from_millis(500);

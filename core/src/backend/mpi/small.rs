@@ -13,11 +13,12 @@ use super::world::World;
 use crate::backend::group_status::FoundBy;
 use crate::backend::{Attempt, IssuedOperation, PersistentBuffers, SmallCall};
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::generated::collective::Collective;
+use crate::generated::error::Error;
 use crate::spin::{Pause, SpinBudget};
-use crate::tensor::LentMemory;
+use crate::tensor::{LentMemory, Region};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, Error, Region};
 
 /// Bytes of memory that is only lent up to which it is copied, so that an operation that fails can
 /// leave it to MPI.

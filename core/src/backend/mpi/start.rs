@@ -13,10 +13,10 @@ use super::world::{AnyWorld, World, world};
 use crate::backend::registration::{KnownPlace, PlaceInJob};
 use crate::clock::{self, Instant};
 use crate::env::Environment;
+use crate::generated::error::{Error, Result};
 use crate::rendezvous::Rendezvous;
 use crate::store::{TcpStore, TcpStoreOptions};
 use crate::transport::host;
-use crate::{Error, Result};
 
 /// Finds the place of this process in the MPI job and, with neither a URL nor `MASTER_ADDR` in the
 /// environment, a store for all of them.

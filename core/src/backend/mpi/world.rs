@@ -14,9 +14,9 @@ use super::job::{FAILED, Job};
 use super::launcher::Launcher;
 use super::library::{self, LoadedLibrary};
 use super::progress::Progress;
+use crate::generated::error::{Error, Result};
 use crate::spin::is_crowded;
 use crate::wire::abort::Abort;
-use crate::{Error, Result};
 
 /// This process's part in its job, and what it has under way there. There is one in a process, for
 /// ever.

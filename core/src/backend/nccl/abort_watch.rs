@@ -5,8 +5,8 @@ use std::cell::RefCell;
 
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::wire::abort::Abort;
-use crate::{Error, Result};
 
 /// How long a wait may last, and what ends it early.
 #[derive(Clone, Copy)]

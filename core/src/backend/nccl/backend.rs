@@ -22,12 +22,13 @@ use crate::backend::{
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome};
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
+use crate::tensor::{Device, Region};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
-use crate::{Device, Error, Region, Result};
 
 /// One group of ranks over NCCL.
 struct NcclBackend {

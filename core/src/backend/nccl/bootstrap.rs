@@ -9,10 +9,10 @@ use super::abort_watch::WaitLimit;
 use super::communicator::{Communicator, new_id};
 use super::library::LoadedLibrary;
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::tensor::cuda::Gpu;
 use crate::transport::host;
-use crate::{Error, Result};
 
 /// How long the store is waited for before it is asked whether the group broke.
 const SLICE: Duration = Duration::from_millis(200);

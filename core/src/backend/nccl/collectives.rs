@@ -11,8 +11,10 @@ use super::communicator::{Communicator, stream_of};
 use super::functions::{Comm, FACTOR_IN_HOST, Functions, Op, Type, code, ops, types};
 use super::reductions::{Operator, Reduction, reduction};
 use crate::backend::Call;
+use crate::generated::collective::Collective;
+use crate::generated::error::{Error, Result};
+use crate::tensor::Region;
 use crate::tensor::cuda::{Scratch, copy};
-use crate::{Collective, Error, Region, Result};
 
 /// Calls of NCCL that are enqueued together.
 #[derive(Default)]

@@ -15,8 +15,8 @@ use super::functions::{Comm, Functions, NO_COLOR, UniqueId, code};
 use super::library::LoadedLibrary;
 use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
 use crate::tensor::cuda::{Gpu, Stream};
-use crate::{Error, Result};
 
 /// How long it is asked again and again whether a call is done, before it is asked now and then.
 const EAGER: Duration = Duration::from_micros(200);

@@ -7,7 +7,7 @@ use std::ptr;
 
 use super::NcclConfig;
 use super::version::Version;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// How a communicator is made: `ncclConfig_t` of 2.28. An older one is its beginning: the library
 /// reads as many bytes as `size` says, and of those what is of `version`.

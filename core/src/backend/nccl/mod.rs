@@ -30,8 +30,11 @@ use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
 use crate::backend::{BackendOptions, Capabilities, Mismatches};
 use crate::blocking::unblock;
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::cuda;
-use crate::{Collective, DType, Error, ReduceOp, Result};
 use library::LoadedLibrary;
 
 /// The backend's row in the registry.

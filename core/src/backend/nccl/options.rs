@@ -3,7 +3,7 @@
 use super::config::needed;
 use super::version::Version;
 use super::{NcclConfig, NcclOptions};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// The most thread blocks in a cluster.
 const LARGEST_CLUSTER: u32 = 8;

@@ -12,11 +12,11 @@ use super::running_operation::{AbandonedOperation, FinishedOperation, Group, Run
 use crate::backend::group_status::{FoundBy, STALL};
 use crate::clock::Instant;
 use crate::completion::Completion;
+use crate::generated::error::{Error, Result};
 use crate::spin::PollStages;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::Event;
 use crate::wire::abort::Abort;
-use crate::{Error, Result};
 
 /// How a thread waits. It never keeps its core: the device works without it.
 const STAGES: PollStages = PollStages {

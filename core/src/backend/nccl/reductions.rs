@@ -3,7 +3,9 @@
 use half::{bf16, f16};
 
 use super::functions::{Op, Type, ops, types};
-use crate::{DType, Error, ReduceOp, Result};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 
 /// How elements are reduced by NCCL.
 #[derive(Clone, Copy, Debug, PartialEq)]

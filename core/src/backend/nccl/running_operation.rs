@@ -8,8 +8,9 @@ use super::communicator::Communicator;
 use crate::backend::group_status::GroupStatus;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
+use crate::generated::error::{Error, Result};
+use crate::tensor::Region;
 use crate::tensor::cuda::{Event, Scratch};
-use crate::{Error, Region, Result};
 
 /// The ranks of one group, and the communicator that they have once they used it.
 pub(super) struct Group {

@@ -8,8 +8,10 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::calls::resolve::unsupported;
+use crate::distributed;
 use crate::env::variable::{self, Variable};
-use crate::{DEFAULT_TIMEOUT, Error, Result, distributed};
+use crate::generated::error::{Error, Result};
+use crate::process_group::DEFAULT_TIMEOUT;
 
 /// Limit of operations of a group that was given none.
 pub(crate) async fn default_pg_timeout(_: Invocation) -> Result<Answer> {

@@ -1,8 +1,8 @@
 //! `FileStore`, where there are files.
 
-use crate::Result;
 use crate::calls::answer::Answer;
 use crate::calls::invocation::Invocation;
+use crate::generated::error::Result;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use here::{new, path};
@@ -10,10 +10,10 @@ pub(crate) use here::{new, path};
 #[cfg(not(target_family = "wasm"))]
 mod here {
     use super::{Answer, Invocation, Result};
-    use crate::Error;
     use crate::calls::answer::IntoAnswer;
     use crate::calls::object::StoreObject;
     use crate::calls::parameters::file_store::*;
+    use crate::generated::error::Error;
     use crate::store::FileStore;
 
     /// Opens a file, or makes it.
@@ -39,7 +39,7 @@ mod here {
 #[cfg(target_family = "wasm")]
 pub(crate) async fn new(_: Invocation) -> Result<Answer> {
     let (who, operation) = ("a browser".to_owned(), "FileStore".to_owned());
-    Err(crate::Error::Unsupported { who, operation })
+    Err(crate::generated::error::Error::Unsupported { who, operation })
 }
 
 /// There is no such store here.

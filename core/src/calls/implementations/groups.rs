@@ -8,7 +8,8 @@ use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
 use crate::calls::parameters::distributed::*;
 use crate::distributed::{self, InitOptions, NewGroupOptions};
-use crate::{DEFAULT_TIMEOUT, Result, SplitOptions};
+use crate::generated::error::Result;
+use crate::process_group::{DEFAULT_TIMEOUT, SplitOptions};
 
 /// Makes the default group.
 pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
@@ -106,7 +107,7 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
 /// A client of the store at `host:port/prefix`.
 #[cfg(feature = "tcp")]
 pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> {
-    use crate::Error;
+    use crate::generated::error::Error;
     use crate::store::{TcpStore, TcpStoreOptions};
     let address: String = call.take(create_store_client::STORE_ADDR)?;
     let timeout: Duration = call.take(create_store_client::TIMEOUT)?;
@@ -127,5 +128,5 @@ pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> 
 #[cfg(not(feature = "tcp"))]
 pub(crate) async fn create_store_client(_: Invocation) -> Result<Answer> {
     let (who, operation) = ("a browser".to_owned(), "create_store_client".to_owned());
-    Err(crate::Error::Unsupported { who, operation })
+    Err(crate::generated::error::Error::Unsupported { who, operation })
 }

@@ -1,9 +1,9 @@
 //! `HashStore`.
 
-use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
+use crate::generated::error::Result;
 use crate::store::HashStore;
 
 /// An empty store.

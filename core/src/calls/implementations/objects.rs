@@ -13,8 +13,9 @@ mod here {
     use crate::calls::answer::{Answer, IntoAnswer};
     use crate::calls::invocation::Invocation;
     use crate::calls::parameters::distributed::*;
+    use crate::generated::error::{Error, Result};
     use crate::objects::{Codec, EncodedObject, Payload};
-    use crate::{Error, ProcessGroup, Result};
+    use crate::process_group::ProcessGroup;
 
     /// All ranks get the objects of `src`: the bytes of its list, nothing on `src` itself.
     pub(crate) async fn broadcast_object_list(mut call: Invocation) -> Result<Answer> {
@@ -192,10 +193,10 @@ mod here {
 
 #[cfg(not(feature = "objects"))]
 mod absent {
-    use crate::Result;
     use crate::calls::answer::Answer;
     use crate::calls::invocation::Invocation;
     use crate::calls::resolve::unsupported;
+    use crate::generated::error::Result;
 
     macro_rules! absent {
         ($($function:ident),*) => {$(

@@ -4,7 +4,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::prefix_store::*;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// A view of another store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {

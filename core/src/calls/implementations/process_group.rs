@@ -7,7 +7,8 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
-use crate::{Error, GroupOptions, ProcessGroup, Result, SplitOptions};
+use crate::generated::error::{Error, Result};
+use crate::process_group::{GroupOptions, ProcessGroup, SplitOptions};
 
 /// Joins a group over a store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {

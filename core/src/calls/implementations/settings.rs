@@ -2,7 +2,8 @@
 
 use crate::calls::invocation::Invocation;
 use crate::calls::{Settings, Value};
-use crate::{Device, Error, Result};
+use crate::generated::error::{Error, Result};
+use crate::tensor::Device;
 
 /// The options record that parameter `position` was given.
 pub(super) fn settings_of(call: &Invocation, position: usize) -> Result<Settings> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::{Invocation, references};
 use crate::calls::parameters::store::*;
+use crate::generated::error::Result;
 
 /// Waits until all keys are there.
 pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {

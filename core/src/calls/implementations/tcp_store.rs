@@ -1,8 +1,8 @@
 //! `TCPStore`, where there are sockets.
 
-use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
+use crate::generated::error::Result;
 
 #[cfg(feature = "tcp")]
 pub(crate) use here::{host, new, port};
@@ -12,9 +12,9 @@ mod here {
     use std::time::Duration;
 
     use super::{Answer, IntoAnswer, Invocation, Result};
-    use crate::Error;
     use crate::calls::object::StoreObject;
     use crate::calls::parameters::tcp_store::*;
+    use crate::generated::error::Error;
     use crate::store::{TcpStore, TcpStoreOptions};
 
     /// Connects, and serves if asked to.
@@ -66,7 +66,7 @@ mod here {
 #[cfg(not(feature = "tcp"))]
 pub(crate) async fn new(_: Invocation) -> Result<Answer> {
     let (who, operation) = ("a browser".to_owned(), "TCPStore".to_owned());
-    Err(crate::Error::Unsupported { who, operation })
+    Err(crate::generated::error::Error::Unsupported { who, operation })
 }
 
 /// There is no such store here.

@@ -6,9 +6,9 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::web_socket_store::*;
+use crate::generated::error::{Error, Result};
 use crate::rendezvous::open_web_socket_store;
 use crate::store::WebSocketStoreOptions;
-use crate::{Error, Result};
 
 /// Connects.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {

@@ -20,11 +20,15 @@ use super::object::Object;
 use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
 use crate::completion::WaitIntent;
+use crate::distributed;
+use crate::generated::collective::Blocks;
+use crate::generated::error::{Error, Result};
 use crate::kernels::{self, Stores};
 #[cfg(feature = "nccl")]
 use crate::process_group::MessageRequest;
+use crate::process_group::ProcessGroup;
 use crate::request::Role;
-use crate::{Blocks, Error, ProcessGroup, Result, Work, distributed};
+use crate::work::Work;
 use operation::{Operation, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortCall, ShortOutcome};

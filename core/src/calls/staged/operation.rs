@@ -7,9 +7,10 @@ use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
-use crate::process_group::CheckedRequest;
-use crate::tensor::single_tensor;
-use crate::{Error, ProcessGroup, Result, Tensor, Work};
+use crate::generated::error::{Error, Result};
+use crate::process_group::{CheckedRequest, ProcessGroup};
+use crate::tensor::{Tensor, single_tensor};
+use crate::work::Work;
 #[cfg(feature = "nccl")]
 use crate::{backend::Direction, process_group::MessageRequest};
 

@@ -2,8 +2,8 @@
 //! that are flat; of others it sees copies, which always do. Knows no operation.
 
 use super::tensors::{Foreign, StagedTensor};
+use crate::generated::error::{Error, Result};
 use crate::tensor::{RepeatPolicy, Runs, View, overlap};
-use crate::{Error, Result};
 
 /// Refuses outputs that share elements with themselves or with one another: no result could be
 /// promised. The same tensor twice is one for the core, which knows where that is allowed.

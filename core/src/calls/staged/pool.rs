@@ -3,8 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::Region;
-use crate::tensor::prefer_large_pages;
+use crate::tensor::{Region, prefer_large_pages};
 
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
 const MIN_BYTES: usize = 64 << 10;

@@ -6,10 +6,11 @@ use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::FAST_PATH_BYTES;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
-use crate::process_group::{FastPathResult, HeldBuffers};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
+use crate::process_group::{FastPathResult, HeldBuffers, ProcessGroup};
 use crate::request::SingleTensorRequest;
 use crate::tensor::LentMemory;
-use crate::{DType, ProcessGroup, ReduceOp};
 
 /// Most parameters that a short call gives: the tensor and the operator.
 const MAX_GIVEN: usize = 2;

@@ -4,8 +4,10 @@
 use super::layout::Layout;
 use super::pool;
 use crate::calls::Value;
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
 use crate::sorted::sort;
-use crate::{DType, Error, Region, Result, Tensor};
+use crate::tensor::{Region, Tensor};
 
 /// A tensor in a language's memory, or in memory of the core that the language has.
 #[derive(Clone, Debug)]

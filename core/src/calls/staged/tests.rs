@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::calls::{TimeUnit, Value, entry};
+use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
+use crate::process_group::GroupOptions;
 use crate::store::HashStore;
-use crate::{DType, GroupOptions, ReduceOp};
 
 /// What a language's array is: bytes that may go away.
 struct Array {
@@ -186,7 +188,7 @@ fn outputs_with_strides_lie_apart() {
 #[test]
 fn the_core_s_own_memory_is_not_copied() {
     let group = group();
-    let region = crate::Region::from_vec([3f32, 4.0].map(f32::to_ne_bytes).concat());
+    let region = crate::tensor::Region::from_vec([3f32, 4.0].map(f32::to_ne_bytes).concat());
     let dtype = DType::F32;
     let own = TensorDescription {
         dtype,

@@ -15,9 +15,13 @@ use crate::executor::{Driver, Message, SmallAttempt, SmallCollective};
 use crate::schedule::cache::{Cache, Key};
 use crate::schedule::{Place, Topology};
 
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
+use crate::tensor::Region;
 use crate::transport::board::BOARD_PLACES;
 use crate::wire::frame::Fingerprint;
-use crate::{Collective, DType, Error, ReduceOp, Region};
 
 /// A call of `rank`, with blocks of these numbers of elements to and from each rank.
 pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
@@ -131,7 +135,7 @@ fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
                     let message = Message {
                         peer: Some(peer),
                         tag: 5,
-                        dtype: crate::DType::I32,
+                        dtype: crate::generated::dtype::DType::I32,
                         memory: Region::zeroed(4),
                         deadline: Instant::now() + PATIENCE,
                         finish: None,

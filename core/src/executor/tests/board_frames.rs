@@ -10,8 +10,10 @@ use super::world::{assert_ok, errors, memory, values};
 use super::{Call, World, with_seeds};
 use crate::completion::Completion;
 use crate::executor::limits::{FRAME_COST, WINDOW};
+use crate::generated::collective::Collective;
+use crate::generated::error::Error;
+use crate::tensor::Region;
 use crate::wire::frame::{Fingerprint, Header, Kind};
-use crate::{Collective, Error, Region};
 
 /// Elements of a block.
 const ELEMENTS: usize = 8;

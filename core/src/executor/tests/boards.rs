@@ -13,11 +13,15 @@ use crate::completion::{Completion, WaitIntent};
 use crate::executor::{
     Driver, Executor, GroupIdentity, SmallAttempt, SmallCollective, SmallOperation,
 };
+use crate::generated::collective::Collective;
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::spin::SpinPolicy;
+use crate::tensor::Region;
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
-use crate::{Collective, DType, Error, ReduceOp, Region, Result};
 
 pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> SmallCollective {
     let (dtype, reduce_op) = (DType::I32, ReduceOp::Sum);

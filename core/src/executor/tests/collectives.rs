@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::schedules::{barrier, chain_broadcast, direct_allgather, flat_reduce, ring_allreduce};
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::Region;
 use crate::executor::{EAGER, SEGMENT, WINDOW};
+use crate::tensor::Region;
 use crate::wire::frame::Kind;
 
 /// Elements per rank: empty, fewer than ranks, eager, several segments.

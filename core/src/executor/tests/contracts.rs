@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
+use crate::generated::collective::Collective;
 use crate::schedule::{Holds, Origin, Place, Topology};
+use crate::tensor::Region;
 use crate::transport::sim::Options;
-use crate::{Collective, Region};
 
 /// A collective, and whether all its blocks have one size.
 #[derive(Clone, Copy)]

@@ -11,14 +11,16 @@ use super::world::{memory, values};
 use crate::completion::{Completion, WaitIntent};
 use crate::executor::background::GroupProgress as _;
 use crate::executor::{Bindings, Driver, Executor, GroupIdentity, Message, Operation};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::generated::reduce_op::ReduceOp;
 use crate::spin::SpinPolicy;
-use crate::transport::Transport;
-use crate::transport::inproc;
+use crate::tensor::Region;
 use crate::transport::tcp::TcpTransport;
+use crate::transport::{Transport, inproc};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 use crate::wire::handshake::Token;
-use crate::{DType, Error, ReduceOp, Region};
 
 /// Far beyond what anything here takes; a hang shows instead of lasting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -334,7 +336,7 @@ fn messages_pass_between_threads() {
                 let message = Message {
                     peer: Some(1 - rank),
                     tag: 3,
-                    dtype: crate::DType::I32,
+                    dtype: crate::generated::dtype::DType::I32,
                     memory: buffer.clone(),
                     deadline: Instant::now() + PATIENCE,
                     finish: None,

@@ -7,9 +7,11 @@ use super::schedules::{chain_broadcast, direct_allgather, ring_allreduce};
 use super::world::{assert_ok, errors};
 use super::{Call, SIZES, World, with_seeds};
 use crate::completion::Completion;
+use crate::generated::collective::Collective;
+use crate::generated::error::Error;
+use crate::tensor::Region;
 use crate::transport::sim::Options;
 use crate::wire::abort::Abort;
-use crate::{Collective, Error, Region};
 
 fn allreduce(world: &mut World, rank: u32, count: usize) -> Arc<Completion> {
     let schedule = ring_allreduce(rank, world.size());

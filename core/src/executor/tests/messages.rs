@@ -6,8 +6,10 @@ use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
 use crate::executor::EAGER;
 use crate::executor::limits::{IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
+use crate::tensor::Region;
 use crate::wire::frame::Kind;
-use crate::{DType, Error, Region};
 
 #[test]
 fn messages_meet_by_tag_in_the_order_they_were_sent() {

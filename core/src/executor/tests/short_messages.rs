@@ -10,8 +10,10 @@ use super::with_seeds;
 use super::world::{memory, values};
 use crate::completion::Completion;
 use crate::executor::{Envelope, Executor, Message};
+use crate::generated::dtype::DType;
+use crate::generated::error::Error;
 use crate::spin::{Pause, SpinBudget};
-use crate::{DType, Error, Region};
+use crate::tensor::Region;
 
 const SPIN: SpinBudget = SpinBudget { spins: 16, pause: Pause::Spin };
 

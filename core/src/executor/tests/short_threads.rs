@@ -12,9 +12,10 @@ use super::sleeping::{envelope, message};
 use super::world::{memory, values};
 use crate::completion::{Completion, WaitIntent};
 use crate::executor::Driver;
+use crate::generated::error::Error;
 use crate::spin::SpinPolicy;
+use crate::tensor::Region;
 use crate::wire::abort::Abort;
-use crate::{Error, Region};
 
 /// Messages of each tag.
 const MESSAGES: i32 = 400;

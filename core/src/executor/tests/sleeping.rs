@@ -7,11 +7,12 @@ use super::drivers::PATIENCE;
 use super::world::memory;
 use crate::completion::Completion;
 use crate::executor::{Envelope, Executor, GroupIdentity, Message};
+use crate::generated::dtype::DType;
+use crate::tensor::Region;
 use crate::transport::shm::{Listener, ShmTransport};
 use crate::transport::{Membership, wait};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
-use crate::{DType, Region};
 
 /// The executors of a group of two that share memory.
 pub(super) fn pair() -> [Executor; 2] {
@@ -31,7 +32,7 @@ pub(super) fn message(peer: u32, memory: &Region) -> Message {
     Message {
         peer: Some(peer),
         tag: 1,
-        dtype: crate::DType::U8,
+        dtype: crate::generated::dtype::DType::U8,
         memory: memory.clone(),
         deadline: Instant::now() + PATIENCE,
         finish: None,

@@ -10,13 +10,16 @@ use crate::executor;
 use crate::executor::{
     Bindings, Executor, GroupIdentity, Message, Operation, SlotProgress, SmallCollective,
 };
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::schedule::{Rank, Schedule};
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 use crate::spin::SpinBudget;
+use crate::tensor::Region;
 use crate::transport::sim::{Options, Simulation};
 use crate::transport::{EAGER, Transport};
 use crate::wire::frame::Fingerprint;
-use crate::{DType, Error, ReduceOp, Region, Result};
 
 /// All ranks.
 pub(super) struct World {

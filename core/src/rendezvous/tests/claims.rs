@@ -42,8 +42,8 @@ fn take_elsewhere(store: &dyn Store, rank: u32) {
 
 /// Rank `rank` meets the other in their group, as `init_process_group` does it.
 fn join_group(claim: &RankClaim, rank: u32) -> Result<()> {
-    let options = crate::GroupOptions::default().timeout(LIMIT);
-    crate::ProcessGroup::new(claim.scoped_store(), rank, 2, "g", options).map(drop)
+    let options = crate::process_group::GroupOptions::default().timeout(LIMIT);
+    crate::process_group::ProcessGroup::new(claim.scoped_store(), rank, 2, "g", options).map(drop)
 }
 
 /// Both ranks of a group meet.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::generated::error::{Error, Result};
 use crate::store::{HashStore, Store};
-use crate::{Error, Result};
 
 #[derive(Default)]
 pub(super) struct Counting {

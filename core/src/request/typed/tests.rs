@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::options::*;
+use crate::generated::error::Error;
+use crate::generated::options::*;
 use crate::request::tables;
-use crate::{Error, Tensor};
+use crate::tensor::Tensor;
 
 const TWO: Duration = Duration::from_secs(2);
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::{Flaw, Sizes, check_schedules};
-use crate::Collective;
+use crate::generated::collective::Collective;
 use crate::schedule::{Action, Block, Chunk, Operands, Schedule, Scratch, Step, Topology};
 
 fn schedules(collective: Collective, algorithm: &str, size: u32) -> Vec<Schedule> {

@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::check;
+use crate::generated::collective::{Blocks, Collective};
 use crate::schedule::cost::{LinkScope, Traffic};
 use crate::schedule::{Build, Rank, Topology};
-use crate::{Blocks, Collective};
 
 fn prove(collective: Collective, on: &Topology, roots: &[Rank]) {
     let roots = if collective.facts().rooted { roots } else { &[0] };

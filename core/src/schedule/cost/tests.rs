@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::generated::collective::{Blocks, Collective};
 use crate::schedule::Topology;
 use crate::schedule::select::{CallSize, Overrides, Selector};
-use crate::{Blocks, Collective};
 
 /// Round figures, to be reckoned with by hand: 10 s latency, 1 s overhead, 1 s a byte.
 const ROUND: LinkCosts = LinkCosts {

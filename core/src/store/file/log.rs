@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::generated::error::{Error, Result};
 use crate::store::deadline::{Deadline, WaitError};
 use crate::store::table::{Table, Value, parse_number};
-use crate::{Error, Result};
 
 /// Open stores on the file.
 pub(super) const OPEN_STORES: &str = "refcount/";

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::FileStore;
 use super::log::{LockedLog, OPEN_STORES};
 use crate::clock::{SystemTime, UNIX_EPOCH};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Own keys of the store: the ranks, the number of ranks, and the mark of a complete group.
 const MEMBER: &str = "member/";

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::table::parse_number;
 use super::{DEFAULT_TIMEOUT, Deadline, Store, TimeoutSetting, equal_lengths, expired};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 use log::{Access, CLOSED_STORES, LockedLog, Log, OPEN_STORES};
 
 /// Pause between two looks at the file.

@@ -1,7 +1,7 @@
 //! What a request may hold, checked before it is sent. Pure.
 
 use super::{MAX_KEY_BYTES, MAX_KEY_LIST_BYTES, MAX_KEYS, MAX_VALUE_BYTES, PREFIX};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Refuses keys that a server would answer by closing the connection.
 pub(in crate::store) fn check_keys(keys: &[&str]) -> Result<()> {

@@ -13,12 +13,12 @@ use super::connect;
 use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
+use crate::generated::error::{Error, Result};
 use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::table::parse_number;
 use crate::store::{Deadline, TimeoutSetting, expired};
-use crate::{Error, Result};
 
 /// How long one attempt to come back to a server may take.
 const RETURN_GRACE: Duration = Duration::from_secs(2);

@@ -24,9 +24,9 @@ use socket2::SockRef;
 
 use super::deadline::WaitError;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
+use crate::generated::error::{Error, Result};
 use crate::setters::setters;
 use crate::wire::origin::AllowedOrigins;
-use crate::{Error, Result};
 use client::Client;
 #[cfg(all(feature = "internals", target_os = "linux"))]
 pub use open_files::make_room as raise_open_files;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::requests::gave_up;
+use crate::generated::error::{Error, Result};
 use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
-use crate::{Error, Result};
 
 /// How long a server may take to confirm that a wait is cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);

@@ -8,10 +8,10 @@ use std::task::Waker;
 
 use super::link::{Answer, Link};
 use super::requests;
+use crate::generated::error::{Error, Result};
 use crate::store::{StoreReply, StoreRequest};
 use crate::transport::websocket::Relay;
 use crate::wire::session::{Packet, Session, Violation};
-use crate::{Error, Result};
 
 /// Whoever moves the packets of a client, until it is dropped.
 pub trait PacketMover: Send + Sync {

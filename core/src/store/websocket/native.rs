@@ -19,10 +19,10 @@ use super::store::WebSocketStore;
 use super::url::SocketUrl;
 use crate::clock::Instant;
 use crate::env::WebSocketEnvironment;
+use crate::generated::error::{Error, Result};
 use crate::store::deadline::WaitError;
 use crate::store::{Deadline, WebSocketStoreOptions, expired, grace_to_ms};
 use crate::wire::session::{DEFAULT_WINDOW_BYTES, Next, Reconnect};
-use crate::{Error, Result};
 
 /// First and longest pause between two attempts to reach a server for the first time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));

@@ -1,10 +1,10 @@
 //! A store's requests as TCPStore requests, and the replies read back. Pure; knows nothing of how
 //! they travel.
 
+use crate::generated::error::{Error, Result};
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::{Deadline, StoreReply, StoreRequest, equal_lengths, expired};
-use crate::{Error, Result};
 
 /// The bytes of `request`.
 ///

@@ -9,8 +9,8 @@ use super::client::{Client, PacketMover};
 #[cfg(target_family = "wasm")]
 use super::requests;
 #[cfg(target_family = "wasm")]
-use crate::Error;
-use crate::Result;
+use crate::generated::error::Error;
+use crate::generated::error::Result;
 #[cfg(target_family = "wasm")]
 use crate::store::{Deadline, WaitError};
 use crate::store::{Store, StoreReply, StoreRequest, TimeoutSetting, WebSocketStoreOptions};

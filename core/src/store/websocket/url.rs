@@ -1,7 +1,7 @@
 //! The URLs of WebSockets: what a socket needs of them. Knows nothing of what answers there.
 
+use crate::generated::error::{Error, Result};
 use crate::store::url::Url;
-use crate::{Error, Result};
 
 /// `ws://host:port/path` or `wss://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use cudarc::driver::{CudaSlice, DevicePtrMut, DeviceRepr, result, sys};
 #[cfg(feature = "nccl")]
 use super::Stream;
 use super::{Gpu, checked};
+use crate::generated::error::{Error, Result};
 use crate::tensor::{Element, OnDevice, Region, Tensor};
-use crate::{Error, Result};
 
 /// A copy of `bytes` on the device with this index, used in the order of its default stream.
 ///

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
-use crate::{Error, Result, clock};
+use crate::clock;
+use crate::generated::error::{Error, Result};
 
 mod memory;
 mod stream;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::{result, sys};
 
 use super::{Gpu, checked};
-use crate::Result;
+use crate::generated::error::Result;
 
 /// A stream of our own.
 pub(crate) struct Stream {

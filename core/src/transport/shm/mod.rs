@@ -44,10 +44,10 @@ use super::notice::Notice;
 use super::peers::{Link, Medium, Peer, PeerTable, PeerTransport, WatchedSockets};
 use super::readiness::Readiness;
 use super::{Bell, Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
+use crate::generated::error::{Error, Result};
 use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
-use crate::{Error, Result};
 
 /// The key of the bell that keeps a rank awake which has found something to do.
 const BELL: u64 = u64::MAX - 2;

@@ -16,8 +16,9 @@ use rustix::net::{
 };
 
 use super::memory::File;
+use crate::generated::error::{Error, Result};
+use crate::random;
 use crate::wire::card::{Card, SharedMemory};
-use crate::{Error, Result, random};
 
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;

@@ -117,7 +117,7 @@ fn the_longest_payload(mount: Mount<'_>) {
 fn segments_of_one_piece_of_memory(mount: Mount<'_>) {
     let mut world = mount(2);
     let segment_bytes = 10_007;
-    let whole = crate::Region::from_vec(payload(0, 1, 7, 20 * segment_bytes));
+    let whole = crate::tensor::Region::from_vec(payload(0, 1, 7, 20 * segment_bytes));
     for segment in 0..20 {
         let part = whole.slice(segment * segment_bytes..(segment + 1) * segment_bytes);
         let mut header = message(7, 20 * segment_bytes);
@@ -138,7 +138,7 @@ fn segments_of_one_piece_of_memory(mount: Mount<'_>) {
 fn a_slow_reader_holds_the_sender_back(mount: Mount<'_>) {
     let mut world = mount(2);
     world.connect(0, 1);
-    let whole = crate::Region::zeroed(256 << 10);
+    let whole = crate::tensor::Region::zeroed(256 << 10);
     let frames = 400;
     for number in 0..frames {
         let header = message(number * 3, whole.len());

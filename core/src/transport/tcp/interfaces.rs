@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use crate::env::variable::{self, Variable};
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// The variable whose names are whole.
 const GLOO: Variable = variable::GLOO_SOCKET_IFNAME;

@@ -9,9 +9,9 @@ use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use crate::generated::error::{Error, Result};
 use crate::transport::host;
 use crate::wire::card::Card;
-use crate::{Error, Result};
 
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;

@@ -37,10 +37,10 @@ use super::peers::{Link, Medium, Peer, PeerTable, PeerTransport, WatchedSockets}
 use super::readiness::Readiness;
 use super::stream::{Inbox, Outbox};
 use super::{Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
+use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
 use crate::wire::frame::Header;
 use crate::wire::handshake::Token;
-use crate::{Error, Result};
 
 /// While one connection is busy, the others are asked for in one turn of so many.
 const BUSY_TURNS: u32 = 4;

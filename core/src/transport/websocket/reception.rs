@@ -10,9 +10,10 @@ use super::direct::{Arrival, ArrivalSlot, DirectPipe, WINDOW_BYTES};
 use super::pipe::{Acceptor, Pipe};
 use super::socket::{Socket, SocketEvent, close_code};
 use crate::clock::Instant;
+use crate::generated::error::Result;
+use crate::random;
 use crate::transport::Interest;
 use crate::wire::session::{DEFAULT_GRACE_MS, Hello, ResumeToken, Session, Violation};
-use crate::{Result, random};
 
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
 /// oldest: whoever was put out tries again.

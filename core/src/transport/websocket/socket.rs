@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::Result;
+use crate::generated::error::Result;
 use crate::transport::Interest;
 
 /// Codes of closing that have a meaning here (RFC 6455, section 7.4).

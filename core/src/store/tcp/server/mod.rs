@@ -27,9 +27,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
 use crate::env::{TransportEnvironment, WebSocketEnvironment};
+use crate::generated::error::{Error, Result};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
-use crate::{Error, Result};
 use accept::{ListeningSocket, Shutdown};
 use client_count::ClientCount;
 pub(super) use client_count::HostGuard;

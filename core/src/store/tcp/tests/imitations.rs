@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::Error;
+use crate::generated::error::Error;
 use crate::store::deadline::SLICE;
 use crate::store::tcp::{TcpStore, TcpStoreOptions};
 use crate::store::{Store, install_interrupt_check};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
-use crate::Error;
+use crate::generated::error::Error;
 use crate::store::{PrefixStore, Store, WebSocketStore, WebSocketStoreOptions};
 use crate::transport::LossReason;
 use crate::transport::websocket::PipeState;

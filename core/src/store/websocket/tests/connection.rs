@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Result;
 use crate::clock::Instant;
+use crate::generated::error::Result;
 use crate::store::websocket::{Client, ClientConnection, ConnectionUse};
 use crate::transport::websocket::{Dialer, Socket, SocketClose, SocketEvent, close_code};
 use crate::wire::session::{Hello, ResumeToken, Session};

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use super::*;
-use crate::Error;
+use crate::generated::error::Error;
 use crate::store::WebSocketStore;
 
 /// A server that answers every connection's first bytes with `reply`, and hangs up.

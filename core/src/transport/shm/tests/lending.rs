@@ -4,9 +4,10 @@
 use super::super::entry::LENT_BYTES;
 use super::*;
 use crate::kernels::Stores;
+use crate::tensor::Region;
 use crate::transport::suite::world::{World, message};
 use crate::transport::{ArrivedPayload, Destination};
-use crate::{Region, wire::frame::Kind};
+use crate::wire::frame::Kind;
 
 const BYTES: usize = LENT_BYTES + 1_000;
 

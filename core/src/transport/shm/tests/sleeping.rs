@@ -2,8 +2,9 @@
 //! thread of its own.
 
 use super::*;
+use crate::tensor::Region;
 use crate::transport::suite::world::{World, message};
-use crate::{Region, transport::wait::wait};
+use crate::transport::wait::wait;
 
 /// Moves `rank` alone, sleeping whenever nothing moves, until `done`.
 fn drive(world: &mut World, rank: Rank, done: impl Fn(&World) -> bool) {

@@ -7,7 +7,7 @@ use tungstenite::client::IntoClientRequest;
 use super::super::socket::{Dialer, Socket};
 use super::connect::PendingConnect;
 use super::socket::NativeSocket;
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Opens `ws://` URLs from this process. A rank that only dials, as a browser does, reaches the
 /// others with it.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::super::{Dialer, NativeDialer, Options, Socket, SocketClose, SocketEvent, close_code};
 use super::groups::{connect, means};
-use crate::Result;
+use crate::generated::error::Result;
 use crate::transport::suite::world::World;
 use crate::transport::{Interest, LossReason};
 

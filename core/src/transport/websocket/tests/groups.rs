@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::{Dialer, NativeDialer, Options, Pipe, Relay, Socket};
 use super::memory::{MemoryPipe, pair};
-use crate::Result;
+use crate::generated::error::Result;
 use crate::transport::compose::compose_with;
 use crate::transport::tcp::{Listener, TcpTransport};
 use crate::transport::{Endpoints, Membership, Rank, Timeouts, Transport};

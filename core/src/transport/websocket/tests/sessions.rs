@@ -11,8 +11,8 @@ use super::super::{
     Acceptor, Dialer, Options, Pipe, PipeState, ReceptionOptions, Socket, SocketClose, SocketEvent,
     answered, close_code, dialed,
 };
-use crate::Result;
 use crate::clock::Instant;
+use crate::generated::error::Result;
 use crate::transport::LossReason;
 
 /// The network: sockets that were dialled and wait for the server, and whether anything moves.

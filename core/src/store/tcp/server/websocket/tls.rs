@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-use crate::{Error, Result};
+use crate::generated::error::{Error, Result};
 
 /// Who the server proves to be.
 #[derive(Clone)]

@@ -142,7 +142,7 @@ fn a_wait_of_a_client_that_is_gone_takes_no_element_from_the_others() {
 fn a_wait_that_is_cancelled_ends_and_one_that_was_answered_keeps_its_answer() {
     let mut world = World::new(2);
     let client = world.clients[0].client.clone();
-    let (stop, stopped) = std::sync::mpsc::channel::<crate::Error>();
+    let (stop, stopped) = std::sync::mpsc::channel::<crate::generated::error::Error>();
     let cancelled = std::future::poll_fn(move |_| match stopped.try_recv() {
         Ok(error) => Poll::Ready(error),
         Err(_) => Poll::Pending,
@@ -156,8 +156,11 @@ fn a_wait_that_is_cancelled_ends_and_one_that_was_answered_keeps_its_answer() {
     // The element is on its way when the wait is given up.
     let _push = world.ask(1, StoreRequest::QueuePush { key: "q", value: b"x" });
     while world.speak(1) || world.hear(1).unwrap() {}
-    let timeout =
-        || crate::Error::StoreTimeout { operation: "wait".into(), keys: "/q".into(), waited_ms: 1 };
+    let timeout = || crate::generated::error::Error::StoreTimeout {
+        operation: "wait".into(),
+        keys: "/q".into(),
+        waited_ms: 1,
+    };
     stop.send(timeout()).unwrap();
     assert!(poll(&mut pop).is_none());
     world.settle();

@@ -13,8 +13,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::sessions::{Fault, Newcomer, Sessions};
-use crate::Result;
 use crate::blocking::block_on;
+use crate::generated::error::Result;
 use crate::store::tcp::server::client_count::ClientCount;
 use crate::store::tcp::server::service::Service;
 use crate::store::websocket::Client;
