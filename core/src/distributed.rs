@@ -16,7 +16,6 @@ use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
-use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::tensor::Device;

@@ -83,6 +83,9 @@
 //!
 //! [`Store`]: store::Store
 
+#[macro_use]
+mod setters;
+
 pub mod backend;
 mod blocking;
 #[doc(hidden)]
@@ -110,7 +113,6 @@ pub mod rendezvous;
 pub mod request;
 #[doc(hidden)]
 pub mod schedule;
-mod setters;
 mod sorted;
 #[doc(hidden)]
 pub mod spin;

@@ -15,5 +15,3 @@ macro_rules! setters {
         }
     };
 }
-
-pub(crate) use setters;

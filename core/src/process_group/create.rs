@@ -13,7 +13,6 @@ use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
-use crate::setters::setters;
 use crate::store::{PrefixStore, Store};
 use crate::tensor::Device;
 

@@ -10,7 +10,6 @@ use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
 use crate::generated::error::{Error, Result};
-use crate::setters::setters;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::tensor::Device;

@@ -25,7 +25,6 @@ use socket2::SockRef;
 use super::deadline::WaitError;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::generated::error::{Error, Result};
-use crate::setters::setters;
 use crate::wire::origin::AllowedOrigins;
 use client::Client;
 #[cfg(all(feature = "internals", target_os = "linux"))]
