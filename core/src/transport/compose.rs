@@ -184,7 +184,7 @@ fn mixed(
 ) -> Result<Box<dyn Transport>> {
     let is_web = |route: &Route| !matches!(route, Route::Elsewhere);
     let other = routes.iter().position(is_web).unwrap_or_default();
-    Err(crate::Error::BackendUnavailable {
+    Err(crate::generated::error::Error::BackendUnavailable {
         backend: "websocket".into(),
         why: format!("rank {other} is in a browser, and polyrank was built without `websocket`"),
     })
