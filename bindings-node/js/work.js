@@ -4,7 +4,7 @@
 /** What `polyrank.node` gives. */
 let addon;
 
-/** `given`, the addon, with objects for its operations and calls, as `interface Native` has them. */
+/** `given`, the addon, with objects for operations and calls, as `interface Native` has them. */
 export function withWorks(given) {
   addon = given;
   return {

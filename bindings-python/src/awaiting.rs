@@ -1,4 +1,4 @@
-//! `await`: has an asyncio loop learn of the end of an operation, without a thread. Knows no classes.
+//! `await`: tells an asyncio loop of the end of an operation, without a thread. Knows no classes.
 
 use polyrank::Error;
 use pyo3::exceptions::PyRuntimeError;

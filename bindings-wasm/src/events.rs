@@ -1,5 +1,5 @@
-//! The events of the realm (a page or a worker): turns, in which everything is moved once, are asked
-//! for, and the next one is arranged for. Knows when, and nothing of what is moved.
+//! The events of the realm (a page or a worker): turns, in which everything is moved once, and when
+//! the next one is due. Knows nothing of what is moved.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -31,5 +31,5 @@ show(classes.PrefixStore, (store, shown) => {
 show(classes.TCPStore, (store) => [`${store.host}:${store.port}`, waiting(store)]);
 show(classes.WebSocketStore, (store) => [store.url, waiting(store)]);
 show(Tensor, ({ dtype, shape }) => [dtype, `[${shape.join(", ")}]`]);
-show(CudaTensor, ({ dtype, shape, device }) => [dtype, `[${shape.join(", ")}]`, `cuda:${device}`]);
+show(CudaTensor, ({ dtype, shape, device }) => [dtype, `[${shape.join(", ")}]`, device]);
 show(NonGroupMember, () => []);

@@ -69,7 +69,7 @@ impl HeldMemory {
             // SAFETY: filled by `PyObject_GetBuffer` and released only here; the GIL is held.
             HeldMemory::Buffer(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
             HeldMemory::Object(object) => object.drop_ref(py),
-            // SAFETY: the promise of `Lease::exported`; this is the only owner, and the GIL is held.
+            // SAFETY: the promise of `Lease::exported`; the GIL is held, and this is the owner.
             HeldMemory::Exported(exported, give_back) => unsafe { give_back(exported) },
         }
     }
