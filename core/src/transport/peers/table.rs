@@ -80,6 +80,9 @@ impl<M: Medium> Peer<M> {
     }
 }
 
+/// The transport was closed, and has no turns any more.
+pub(in crate::transport) struct Closed;
+
 /// The peers of one rank, and the system's side of the links to them.
 pub(in crate::transport) struct PeerTable<M: Medium> {
     /// What this rank says of itself; `target` is filled in for each peer.
@@ -156,10 +159,9 @@ impl<M: Medium> PeerTable<M> {
         is_idle && peer != self.hello.rank && !self.is_closed()
     }
 
-    /// Tells `sink` what happened since the last turn: whether there was anything, or nothing if
-    /// the transport was closed.
-    pub(in crate::transport) fn begin_turn(&mut self, sink: &mut dyn Sink) -> Option<bool> {
-        if self.is_closed() { None } else { Some(self.tell(sink)) }
+    /// Tells `sink` what happened since the last turn; whether there was anything.
+    pub(in crate::transport) fn begin_turn(&mut self, sink: &mut dyn Sink) -> Result<bool, Closed> {
+        if self.is_closed() { Err(Closed) } else { Ok(self.tell(sink)) }
     }
 
     /// Tells `sink` what happened outside of its reach; whether there was anything.

@@ -234,7 +234,7 @@ impl Transport for ShmTransport {
     }
 
     fn advance(&mut self, sink: &mut dyn Sink) -> bool {
-        let Some(mut moved) = self.table.begin_turn(sink) else { return false };
+        let Ok(mut moved) = self.table.begin_turn(sink) else { return false };
         for place in 0..self.table.active.len() {
             // A peer that is lost leaves the list, and its turn falls to the next call.
             let Some(&peer) = self.table.active.get(place) else { break };

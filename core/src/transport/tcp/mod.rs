@@ -219,7 +219,7 @@ impl Transport for TcpTransport {
     }
 
     fn advance(&mut self, sink: &mut dyn Sink) -> bool {
-        let Some(mut moved) = self.table.begin_turn(sink) else { return false };
+        let Ok(mut moved) = self.table.begin_turn(sink) else { return false };
         if let Some(peer) = self.busy {
             moved |= self.receive(peer, sink);
         }
