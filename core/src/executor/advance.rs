@@ -85,6 +85,10 @@ impl Executor {
     /// first operation, or none. Starts to connect to all ranks, so that who sleeps can be woken
     /// and a death is noticed by everybody, as no data would do it.
     #[must_use]
+    #[cfg_attr(
+        not(all(feature = "tcp", target_os = "linux")),
+        allow(unreachable_code, reason = "without shared memory there is no board")
+    )]
     pub fn with_board(mut self, board: AnyBoard) -> Executor {
         for peer in (0..self.state.size).filter(|&peer| peer != self.state.rank) {
             if !std::mem::replace(&mut self.state.peers.of(peer).touched, true) {

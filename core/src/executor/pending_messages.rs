@@ -1,5 +1,5 @@
-//! The messages of a rank: on their way out, awaited, and here without a receive. Knows how they meet
-//! and end, no state machine.
+//! The messages of a rank: on their way out, awaited, and here without a receive. Knows how they
+//! meet and end, no state machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

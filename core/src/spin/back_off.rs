@@ -1,5 +1,5 @@
-//! How long a waiting thread looks again before it sleeps, or whether it does so at all, learned from
-//! what came of it lately. Reads no clock.
+//! How long a waiting thread looks again before it sleeps, or whether it does so at all, learned
+//! from what came of it lately. Reads no clock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
