@@ -66,8 +66,11 @@ impl Source {
         let work = &self.work().get().inner;
         let ended = wait(py, work, None);
         // A signal's exception ends the wait; the operation's own error is part of the value.
-        if let (Err(error), None) = (ended, work.error()) {
-            return Err(error);
+        match (ended, work.error()) {
+            (Err(error), None) => return Err(error),
+            // A signal that ended a peer may have come here too: what its handler raises wins.
+            (_, Some(_)) => py.check_signals()?,
+            _ => {}
         }
         if let Source::Callback(_, promise) = self {
             promise.wait(py)?;

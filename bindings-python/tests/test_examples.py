@@ -12,8 +12,31 @@ import pytest
 from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "site/index.md", "site/start/python.md", "site/start/mpi.md",
-         "site/start/nccl.md"]
+PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/transports.md",
+         "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
+# What the examples of a page take as given, before and behind them.
+AROUND = {
+    "site/concepts/transports.md": (
+        """
+import numpy as np
+import numpy.typing as npt
+import polyrank
+
+polyrank.init_process_group()
+group = polyrank.default_group()
+batches = [1.0, 2.0]
+
+def backward(batch: float) -> npt.NDArray[np.float32]:
+    return np.full((1024, 1024), batch * group.rank(), np.float32)
+""",
+        """
+print(f"rank {group.rank()} of {group.size()}: {gradients[0, 0] / 2}")
+polyrank.destroy_process_group()
+""",
+    ),
+}
+# How an example begins.
+FENCE = "```py(?:thon)?"
 # What the examples use of PyTorch, which is not installed here.
 TORCH = """
 class Tensor:
@@ -27,13 +50,16 @@ def ones(size: int, device: str = ...) -> Tensor: ...
 def program(page):
     """All Python of a page: later examples go on where earlier ones ended."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return "\n".join(re.findall(r"^```python.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    before, behind = AROUND.get(page, ("", ""))
+    examples = re.findall(rf"^{FENCE}.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return "\n".join([before, *examples, behind])
 
 
 def test_every_page_with_python_is_here():
     folders = [ROOT / "site", *(ROOT / "site" / name for name in ("start", "concepts", "demos"))]
-    pages = [ROOT / "README.md", *(page for folder in folders for page in folder.glob("*.md"))]
-    found = [page for page in pages if "```python" in page.read_text(encoding="utf-8")]
+    readmes = [ROOT / "README.md", ROOT / "bindings-python/README.md"]
+    pages = [*readmes, *(page for folder in folders for page in folder.glob("*.md"))]
+    found = [page for page in pages if re.search(FENCE, page.read_text(encoding="utf-8"))]
     assert sorted(str(page.relative_to(ROOT)) for page in found) == sorted(PAGES)
 
 
@@ -47,9 +73,18 @@ def test_types(page, tmp_path):
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
 
 
-@pytest.mark.parametrize("page", ["README.md", "site/index.md", "site/start/python.md"])
+@pytest.mark.parametrize(
+    ("page", "result"),
+    [
+        ("README.md", "sum"),
+        ("bindings-python/README.md", "average"),
+        ("site/index.md", "sum"),
+        ("site/concepts/transports.md", "sum"),
+        ("site/start/python.md", "sum"),
+    ],
+)
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_runs(page, size):
+def test_runs(page, result, size):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -63,4 +98,5 @@ def test_runs(page, size):
     ]
     printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
     total = float(sum(range(size)))
-    assert printed == [f"rank {rank} of {size}: {total}\n" for rank in range(size)]
+    expected = {"sum": total, "average": total / size}[result]
+    assert printed == [f"rank {rank} of {size}: {expected}\n" for rank in range(size)]

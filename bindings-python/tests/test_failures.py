@@ -100,19 +100,29 @@ def interrupt():
 
 try:
     threading.Thread(target=interrupt).start()
-    pr.all_reduce(np.ones(2))
+    exec(sys.argv[3])
 except BaseException as error:
     print(type(error).__name__, flush=True)
 """
 
 
-def test_ctrl_c_wins_over_the_death_of_a_peer():
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pr.all_reduce(np.ones(2))",
+        "pr.all_reduce(np.ones(2), async_op=True).get_future().wait()",
+        "pr.all_gather_object([None, None], 1)",
+        "pr.monitored_barrier()",
+        "pr.new_group([0, 1])",
+    ],
+)
+def test_ctrl_c_wins_over_the_death_of_a_peer(call):
     """Both come at once where a terminal sends SIGINT to all ranks."""
     server = polyrank.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=30)
     command = [sys.executable, "-c", INTERRUPTED]
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(server.port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, str(rank), str(server.port), call], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         for rank in range(2)
     ]

@@ -1,4 +1,5 @@
-//! Pages of the site that are written by hand name everything that they promise to name.
+//! Pages of the site that are written by hand name everything that they promise to name, and their
+//! Rust is what is compiled elsewhere.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -20,4 +21,32 @@ fn every_error_has_its_line_in_troubleshooting() {
     let missing: Vec<&&str> =
         classes.iter().filter(|class| !page.contains(&format!("`{class}`"))).collect();
     assert!(missing.is_empty(), "site/concepts/troubleshooting.md says nothing of {missing:?}");
+}
+
+/// The Rust on the pages stands in the README, whose programs are compiled as tests, or in an
+/// example of this package.
+#[test]
+fn all_rust_on_the_pages_is_compiled() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let compiled = [read("README.md"), read("tests/examples/pages.rs")];
+    let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let compiled = compiled.map(|text| lines(&text));
+    let mut count = 0;
+    for folder in ["site", "site/start", "site/concepts", "site/demos"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let page = std::fs::read_to_string(&path).unwrap();
+            for block in page.split("\n```rust").skip(1) {
+                let (_, block) = block.split_once('\n').unwrap();
+                let block = lines(block.split("\n```").next().unwrap());
+                count += 1;
+                let is_compiled = compiled.iter().any(|text| text.contains(&block));
+                assert!(is_compiled, "{}: nothing compiles this:\n{block}", path.display());
+            }
+        }
+    }
+    assert!(count >= 4, "only {count} blocks");
 }

@@ -284,7 +284,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     {
         return Ok(Value::Int(number));
     }
-    Ok(Value::Str(object.str()?.to_string()))
+    Ok(Value::Str(object.str()?.to_str()?.to_owned()))
 }
 
 fn takes_tensors(method: &Method) -> bool {

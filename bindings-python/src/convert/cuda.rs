@@ -22,8 +22,7 @@ pub(super) fn index_of(object: &Bound<'_, PyAny>) -> Option<u32> {
 pub(super) fn current_stream(class: &Bound<'_, PyType>, index: u32) -> PyResult<usize> {
     let py = class.py();
     let module = class.module().unwrap_or_else(|_| PyString::new(py, ""));
-    let module = module.to_string();
-    match module.split('.').next() {
+    match module.to_str()?.split('.').next() {
         Some("torch") => {
             let cuda = py.import(intern!(py, "torch"))?.getattr(intern!(py, "cuda"))?;
             let stream = cuda.call_method1(intern!(py, "current_stream"), (index,))?;

@@ -19,8 +19,10 @@ pub(crate) fn detached<T: Send>(
             call()
         });
         // A signal's exception is what ended the call, whatever error the core made of it.
+        // So is that of a signal which ended a peer, and has come here too.
         match SIGNALLED.take() {
             Some(error) => Err(error),
+            None if value.is_err() => py.check_signals().and_then(|()| value.or_raise(py)),
             None => value.or_raise(py),
         }
     })

@@ -82,7 +82,8 @@ fn span(shape: &[usize], strides: &[isize]) -> Option<Span> {
 /// The error for elements of a type that polyrank does not have.
 pub(super) fn unsupported_element(object: &Bound<'_, PyAny>, what: &str) -> PyErr {
     let class = object.get_type();
-    let class = class.name().map(|name| name.to_string()).unwrap_or_default();
+    let name = class.name();
+    let class = name.as_ref().ok().and_then(|name| name.to_str().ok()).unwrap_or_default();
     let known = DType::ALL.map(DType::name).join(", ");
     PyTypeError::new_err(format!("{class} has elements of {what}; known element types: {known}"))
 }

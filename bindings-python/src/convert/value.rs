@@ -54,7 +54,7 @@ impl<'py> OpaqueObjects<'py> {
         object: &Bound<'py, PyAny>,
         interfaces: &'static [&'static str],
     ) -> PyResult<Value> {
-        let type_name = object.get_type().name()?.to_string();
+        let type_name = object.get_type().name()?.to_str()?.to_owned();
         let slot = self.objects.len();
         self.objects.push(object.clone());
         Ok(Value::Foreign(Foreign { type_name, interfaces, callable: object.is_callable(), slot }))

@@ -10,8 +10,10 @@ use crate::convert::{Call, invalid};
 /// One send or receive, for later.
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<P2POp>> {
     let function = call.object(new::OP).and_then(|op| op.getattr("__name__").ok());
-    let function = function.and_then(|name| Some(name.cast::<PyString>().ok()?.to_string()));
-    let is_send = match function.as_deref() {
+    // The text itself: to ask Python for it anew would run handlers of signals, and lose what they
+    // raise.
+    let function = function.as_ref().and_then(|name| name.cast::<PyString>().ok());
+    let is_send = match function.map(|name| name.to_str()).transpose()? {
         Some("isend") => true,
         Some("irecv") => false,
         _ => return Err(invalid(py, "Invalid ``op``. Expected ``op`` to be isend or irecv")),

@@ -116,6 +116,25 @@ fn a_free_port_is_picked_once_for_all_ranks() {
 }
 
 #[test]
+fn a_job_has_the_name_that_its_surroundings_gave_it() {
+    let words = ["--no-prefix", "-n", "1"];
+    let program = ["sh", "-c", "echo $POLYRANK_RUN_ID"];
+    for (variable, named, expected) in [
+        ("POLYRANK_RUN_ID", &[][..], "night\n"),
+        ("TORCHELASTIC_RUN_ID", &[], "night\n"),
+        ("SLURM_JOB_ID", &[], "slurm-night\n"),
+        ("POLYRANK_RUN_ID", &["--run-id", "day"], "day\n"),
+    ] {
+        let mut launcher = polyrank(&[&words[..], named, &program].concat());
+        for other in ["POLYRANK_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"] {
+            launcher.env_remove(other);
+        }
+        let output = launcher.env(variable, "night").output().unwrap();
+        assert_eq!(text(&output.stdout), expected, "{variable} {named:?}");
+    }
+}
+
+#[test]
 fn several_programs_are_ranks_of_one_job() {
     let one = "echo one $RANK $WORLD_SIZE";
     let two = "echo two $RANK $WORLD_SIZE $0";

@@ -18,8 +18,9 @@ pub(crate) const UNSAFE_ALLOWED: [&str; 11] = [
     "tests/src/heap",
 ];
 
-/// What every room that reads the environment may import: the table of its variables.
-pub(crate) const ENVIRONMENT: &str = "polyrank::env::variable";
+/// What every room that reads the environment may import: the table of its variables, and what
+/// several of them say together.
+pub(crate) const ENVIRONMENT: &str = "polyrank::env";
 
 /// What one room may not know.
 pub(crate) struct Room {

@@ -59,7 +59,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_RANKS_PER_NODE)))]
     external: u32,
-    /// Name of this job, the same on every node [default: made up]
+    /// Name of this job, the same on every node [default: POLYRANK_RUN_ID, torchrun's or Slurm's
+    /// name, else made up]
     #[arg(long)]
     run_id: Option<String>,
     /// Show the ranks' lines as they are, without "[rank N] "

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::arguments::Job;
+use polyrank::env;
 use polyrank::env::variable::{self, Variable};
 
 /// What tells a rank its place in the job, in the order of [`Meeting::variables`].
@@ -39,8 +40,8 @@ impl JobEnvironment {
             0 => reserve_port()?,
             port => (port, None),
         };
-        let run_id = match &job.run_id {
-            Some(name) => name.clone(),
+        let run_id = match job.run_id.clone().or_else(env::run_id) {
+            Some(name) => name,
             // Every node must come to the same name without talking to the others.
             // The address may be spelled in another way on each.
             None if job.node_count > 1 => format!("port-{master_port}"),

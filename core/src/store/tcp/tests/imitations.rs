@@ -90,8 +90,9 @@ fn an_interrupted_wait_leaves_a_slow_server_its_time_to_confirm() {
             stream.read_exact(&mut received).unwrap();
             assert_eq!(received, expected);
             if expected == b"\x0c" {
-                // Longer than the client goes without a look at its interrupt check.
-                std::thread::sleep(3 * SLICE);
+                // Longer than the client goes without a look at its interrupt check, and well
+                // within the time that it gives a server to confirm.
+                std::thread::sleep(SLICE + SLICE / 4);
             }
             stream.write_all(reply).unwrap();
         };

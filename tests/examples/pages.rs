@@ -1,0 +1,20 @@
+//! The lines of Rust that stand on pages of the site by themselves, with what they take as given.
+
+use polyrank::Tensor;
+use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+
+fn backward(batch: f32, gradients: &Tensor) {
+    println!("{batch} of shape {:?}", gradients.shape());
+}
+
+fn main() -> polyrank::Result<()> {
+    let group = init_process_group(InitOptions::default())?;
+    let batches = [1.0, 2.0];
+    let gradients = polyrank::Tensor::zeros(polyrank::DType::F32, &[1024, 1024])?;
+    let prepared = group.prepare_allreduce(gradients, ())?;
+    for batch in batches {
+        backward(batch, prepared.tensor());
+        prepared.run()?;
+    }
+    destroy_process_group(None)
+}
