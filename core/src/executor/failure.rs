@@ -8,7 +8,7 @@ use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::running_operation::RunningOperation;
 use super::state::State;
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::completion::{collective_name, tagged_name};
 use crate::schedule::Action;
 use crate::transport::{LossReason, Payload, Rank, Transport};
@@ -22,6 +22,10 @@ const GRACE: Duration = Duration::from_millis(50);
 /// [`FAREWELL`], for which the rank that found it keeps its connections.
 const EARLIER_LIMIT: Duration = Duration::from_millis(800);
 
+/// As [`EARLIER_LIMIT`], where it was found here that a rank left: what is in flight has deadlines of
+/// its own.
+const LEFT_LIMIT: Duration = Duration::MAX;
+
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -31,11 +35,14 @@ impl State {
         if self.is_failing() {
             return;
         }
-        if let Abort::Mismatch { sequence, .. } = cause.abort
+        if let Some(sequence) = cause.abort.first_lost()
             && self.in_flight.has_before(sequence)
         {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-                let until = self.now + EARLIER_LIMIT;
+                // Nobody who finds that a rank left closes anything before its operations ended.
+                let is_own_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
+                let limit = if is_own_time { LEFT_LIMIT } else { EARLIER_LIMIT };
+                let until = clock::after(limit);
                 self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
@@ -43,12 +50,13 @@ impl State {
         self.cause = Some(self.deferred.take().map_or(cause, |deferred| deferred.cause));
     }
 
-    /// Whether operation `sequence` is one on which ranks disagree, or a later one.
+    /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks disagree
+    /// on it, or one has left that it needs.
     pub(super) fn is_disputed(&self, sequence: u64) -> bool {
         self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
     }
 
-    /// Breaks the group for a disagreement that has waited until the operations before it ended.
+    /// Breaks the group for a reason that has waited until the operations before it ended.
     fn end_deferral(&mut self) {
         let is_due = |deferred: &DeferredFailure| {
             self.now >= deferred.until || !self.in_flight.has_before(deferred.sequence)
@@ -88,9 +96,11 @@ impl State {
                 ..header
             };
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
+            self.peers.of(peer).abort_given = true;
         }
         let until = self.now + FAREWELL;
         let broken = BrokenGroup::telling(abort, until);
+        let before = self.finished.len();
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
             let released = running.release(&mut self.scratch);
@@ -101,6 +111,7 @@ impl State {
             let error = broken.error_named(&self.group, name, number);
             ending.fail(error, &mut self.finished);
         }
+        self.finished[before..].iter().for_each(|ended| broken.note(ended.completion()));
         self.suspicion = None;
         self.earliest = None;
         self.broken = Some(broken);
@@ -285,7 +296,7 @@ impl State {
     /// Breaks the group if operation `sequence` needs a peer that left.
     pub(super) fn check_departed(&mut self, sequence: u64) {
         if let Some(rank) = self.gone_from_board(sequence) {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            self.fail(Abort::Left { rank, sequence });
             return;
         }
         let Some(running) = self.in_flight.get(sequence) else { return };
@@ -295,7 +306,7 @@ impl State {
             (self.peers.has_left(peer) && !here).then_some(peer)
         });
         if let Some(rank) = needed {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            self.fail(Abort::Left { rank, sequence });
         }
     }
 
@@ -303,7 +314,8 @@ impl State {
     pub(super) fn check_departed_messages(&mut self) {
         let needed = self.peers.departed().find(|&peer| self.messages_need(peer));
         if let Some(rank) = needed {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            // The collectives that were issued before may end.
+            self.fail(Abort::Left { rank, sequence: self.issued + 1 });
         }
     }
 }
