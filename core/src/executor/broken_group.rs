@@ -36,7 +36,8 @@ pub(super) struct DeferredFailure {
     pub(super) cause: Cause,
     /// The first operation that cannot be run.
     pub(super) sequence: u64,
-    pub(super) until: Instant,
+    /// Until when those before it may take. `None`: as long as they need.
+    pub(super) until: Option<Instant>,
 }
 
 /// A peer whose connection ended; an abort may still explain it better.

@@ -8,7 +8,7 @@ use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::running_operation::RunningOperation;
 use super::state::State;
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::completion::{collective_name, tagged_name};
 use crate::schedule::Action;
 use crate::transport::{LossReason, Payload, Rank, Transport};
@@ -21,10 +21,6 @@ const GRACE: Duration = Duration::from_millis(50);
 /// How long a disagreement waits at most until the operations before it have ended. Less than
 /// [`FAREWELL`], for which the rank that found it keeps its connections.
 const EARLIER_LIMIT: Duration = Duration::from_millis(800);
-
-/// As [`EARLIER_LIMIT`], where it was found here that a rank left: what is in flight has deadlines of
-/// its own.
-const LEFT_LIMIT: Duration = Duration::MAX;
 
 /// How long a broken group tells the others before it closes its connections.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -39,15 +35,15 @@ impl State {
             && self.in_flight.has_before(sequence)
         {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-                // Nobody who finds that a rank left closes anything before its operations ended.
-                let is_own_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
-                let limit = if is_own_time { LEFT_LIMIT } else { EARLIER_LIMIT };
-                let until = clock::after(limit);
+                // Who finds that a rank left closes nothing before; operations have deadlines.
+                let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
+                let until = (!has_time).then(|| self.now + EARLIER_LIMIT);
                 self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
         }
-        self.cause = Some(self.deferred.take().map_or(cause, |deferred| deferred.cause));
+        let disagreement = self.deferred.take().filter(|it| it.cause.abort.is_disagreement());
+        self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
     }
 
     /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks disagree
@@ -59,7 +55,8 @@ impl State {
     /// Breaks the group for a reason that has waited until the operations before it ended.
     fn end_deferral(&mut self) {
         let is_due = |deferred: &DeferredFailure| {
-            self.now >= deferred.until || !self.in_flight.has_before(deferred.sequence)
+            deferred.until.is_some_and(|until| self.now >= until)
+                || !self.in_flight.has_before(deferred.sequence)
         };
         if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
             self.cause = self.deferred.take().map(|deferred| deferred.cause);
@@ -201,7 +198,7 @@ impl State {
         // What has ended leaves its deadline behind until then.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
-        let deferral = self.deferred.as_ref().map(|deferred| deferred.until);
+        let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
         let deadlines =
             [earliest, farewell, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
         deadlines.into_iter().flatten().min()
