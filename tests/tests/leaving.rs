@@ -339,35 +339,34 @@ fn what_ranks_ran_differently_in_a_group_is_told_when_they_leave_the_last_one() 
 
 /// Rank 0 calls what the others never call.
 fn calls_alone(group: &ProcessGroup) {
-    let alone = 0;
-    if group.rank() == alone {
-        let (kind, folder) = alone_in();
-        let root = if kind == "reduce" || kind == "gather" { 1 } else { alone };
-        let request = match kind.as_str() {
-            "broadcast" => request(Collective::Broadcast, root, 4),
-            "reduce" => reduce(root, 4),
-            "gather" => blocks(group, Collective::Gather, root, 4),
-            _ => blocks(group, Collective::Scatter, root, 4),
-        };
-        group.run(request).unwrap();
-        std::fs::write(folder.join("called"), b"").unwrap();
-        runs_and_leaves_after(group);
+    if group.rank() == 0 {
+        group.run(called_alone(group)).unwrap();
+        (1..group.size()).for_each(|peer| group.send(&[1u8][..], peer, 0).unwrap());
+    } else {
+        // They come when rank 0, which leaves, has said what it ran; or another of them has, and
+        // they hear what is wrong here.
+        let came = group.recv(&mut [0u8][..], 0, 0);
+        if let Err(error) = came {
+            report(format!("{}: {error}", error.kind()));
+            std::process::exit(0);
+        }
+        group.get_group_store().wait(&["tcp/leave/first"], Some(LIMIT)).unwrap();
     }
-    let (_, folder) = alone_in();
-    until_there(&folder.join("called"));
-    // The others come when rank 0, which leaves, has said what it ran.
-    group.get_group_store().wait(&["tcp/leave/first"], Some(LIMIT)).unwrap();
-    runs_and_leaves_after(group);
+    leaves();
 }
 
-/// What is called, and the folder of the test.
-fn alone_in() -> (String, std::path::PathBuf) {
-    let case = case();
-    let (kind, folder) = case.split_once(' ').expect("two words");
-    (kind.to_owned(), folder.into())
+/// An operation that ends on rank 0 without the others.
+fn called_alone(group: &ProcessGroup) -> Request {
+    match case().as_str() {
+        "broadcast" => request(Collective::Broadcast, 0, 4),
+        "reduce" => reduce(1, 4),
+        "gather" => blocks(group, Collective::Gather, 1, 4),
+        _ => blocks(group, Collective::Scatter, 0, 4),
+    }
 }
 
-fn runs_and_leaves_after(_: &ProcessGroup) -> ! {
+/// Leaves all groups; what that said.
+fn leaves() {
     match destroy_process_group(None) {
         Err(error) => report(format!("{}: {error}", error.kind())),
         Ok(()) => report("nothing was said"),
@@ -381,10 +380,7 @@ fn an_operation_that_the_others_never_call_is_told_to_all_that_leave() {
     for transport in TRANSPORTS {
         for size in [2, 3, 5] {
             for kind in ["broadcast", "reduce", "gather", "scatter"] {
-                let folder = Folder::new();
-                let case = format!("{kind} {}", folder.path().display());
-                let ended = started(test, transport, &case, size, calls_alone);
-                assert_told(&ended, [kind, "nothing"]);
+                assert_told(&started(test, transport, kind, size, calls_alone), [kind, "nothing"]);
             }
         }
     }
@@ -427,7 +423,7 @@ fn asks_for_no_outcome(group: &ProcessGroup) {
     let mut request = Request::new(Collective::Allreduce);
     request.outputs = vec![vec![ones(elements)]];
     let _work = group.issue(request);
-    runs_and_leaves_after(group);
+    leaves();
 }
 
 #[test]
@@ -450,7 +446,7 @@ fn comes_when_the_host_has_left(group: &ProcessGroup) {
             }
             write("left");
         });
-        runs_and_leaves_after(group);
+        leaves();
     }
     until_written("left");
     runs_and_leaves(group, request(Collective::Broadcast, 1, 4));
