@@ -18,8 +18,8 @@ use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, w
 /// How long a thread waits in the store for which nobody waits: less than a rank would wait for it.
 const OTHER_WAIT: Duration = Duration::from_secs(8);
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
-/// So many groups that a rank is not done within a test's limit if it waits for each of them as long
-/// as a rank waits for others when it leaves: 3 s.
+/// So many groups that a rank is not done within a test's limit if it waits for each of them as
+/// long as a rank waits for others when it leaves: 3 s.
 const MANY: usize = 25;
 
 fn ones(elements: usize) -> Tensor {

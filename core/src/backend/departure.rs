@@ -1,12 +1,12 @@
-//! The last comparison. Ranks may disagree on their last operations without having found it: that of
-//! a root ends without all others, and one that others never call ends on nobody else. So each rank
-//! that leaves says through the store what it ran, and compares. Knows no transport.
+//! The last comparison. Ranks may disagree on their last operations without having found it: that
+//! of a root ends without all others, and one that others never call ends on nobody else. So each
+//! rank that leaves says through the store what it ran, and compares. Knows no transport.
 //!
 //! Keys of the group's store, all under the backend's name: `leave/first`, what the first rank to
 //! come ran; `leave/count`, how many have compared with it; `leave/verdict`, what came of it.
 //!
-//! Who leaves a group early, with others still to be left, waits for nobody: it looks at the verdict
-//! again when it leaves the last one.
+//! Who leaves a group early, with others still to be left, waits for nobody: it looks at the
+//! verdict again when it leaves the last one.
 
 use std::sync::Arc;
 use std::time::Duration;

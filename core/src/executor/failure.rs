@@ -46,8 +46,8 @@ impl State {
         self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
     }
 
-    /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks disagree
-    /// on it, or one has left that it needs.
+    /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks
+    /// disagree on it, or one has left that it needs.
     pub(super) fn is_disputed(&self, sequence: u64) -> bool {
         self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
     }
