@@ -63,6 +63,13 @@ interface ProcessGroup {
 
   /// Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
   /// then they fail, on all ranks, also those that nobody waits for any more.
+  ///
+  /// Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
+  /// before the others have looked at its operation, and one that the others never call ends on
+  /// nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
+  /// operation that ended on this rank without all others, up to a quarter of a second otherwise.
+  /// Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
+  /// of any of them, unless the group was aborted.
   [Waits, Leaves=in_order] undefined shutdown();
 
   /// Makes a group of some of this group's ranks. Its members call it, and wait for one another:

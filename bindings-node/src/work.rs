@@ -132,7 +132,7 @@ fn work_watch(env: Env, work: Unknown<'_>) -> Result<()> {
     realm.expect_event(env);
     let (mailbox, id) = (realm.mailbox.clone(), work.id);
     match work.staged.borrow().work() {
-        Some(work) => work.on_done(move |_| mailbox.send(Event::Completed(id))),
+        Some(work) => work.on_end(move || mailbox.send(Event::Completed(id))),
         None => mailbox.send(Event::Completed(id)),
     }
     Ok(())
@@ -279,7 +279,7 @@ impl NativeWork {
                 self.is_done.set(true);
                 return Ok(());
             }
-            work.on_done(move |_| wait.learn(start));
+            work.on_end(move || wait.learn(start));
         }
         waiters::attend(group, work.clone());
         self.is_attended.set(true);

@@ -128,7 +128,7 @@ pub(crate) fn when_done(
     let this = future.clone().unbind();
     match &future.get().source {
         Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),
-        Source::Outputs(work) | Source::Status(work) => work.get().inner.on_done(move |_| {
+        Source::Outputs(work) | Source::Status(work) => work.get().inner.on_end(move || {
             attach(|py| f(py, this));
         }),
     }

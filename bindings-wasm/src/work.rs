@@ -156,7 +156,7 @@ impl NativeWork {
     pub fn watch(&self) {
         let id = self.id;
         match self.staged.borrow().work() {
-            Some(work) => work.on_done(move |_| events::note_completed(id)),
+            Some(work) => work.on_end(move || events::note_completed(id)),
             None => events::note_completed(id),
         }
     }

@@ -1,6 +1,7 @@
 //! The default group, the registry of groups of this process, and the collectives over the default
 //! group. Knows no backend.
 
+mod comparisons;
 mod current;
 mod messages;
 
@@ -8,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::backend::BackendOptions;
 use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
+use crate::backend::{self, BackendOptions};
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
@@ -21,6 +22,7 @@ use crate::store::Store;
 use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
+use comparisons::OpenComparisons;
 pub use current::{current_process_group, with_process_group};
 pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 
@@ -93,6 +95,8 @@ struct World {
     group: ProcessGroup,
     /// Those of [`new_group`], and the default group, in the order in which they were made.
     groups: Vec<ProcessGroup>,
+    /// Of groups that were left before the default group.
+    open: OpenComparisons,
 }
 
 impl World {
@@ -112,36 +116,63 @@ impl World {
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
     /// the others are done with it; those that died would be waited for in vain.
     async fn leave(self) -> Result<()> {
-        let World { store, hosting, claim, group, groups, .. } = self;
+        let World { store, hosting, claim, group, groups, mut open, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
-        for group in groups.into_iter().rev() {
-            ended = ended.and(group.shutdown_async().await);
+        let default = group.identity();
+        for other in groups.iter().rev().filter(|other| other.identity() != default) {
+            ended = ended.and(other.leave(None).await);
+            open.add(other);
         }
+        let until = backend::deadline();
+        if !open.is_empty()
+            && !broken
+            && let Ok(free) = free_store(&store).await
+        {
+            ended = ended.and(open.settle(&free, &group, until).await);
+        }
+        ended = ended.and(group.leave(Some(until)).await);
+        open.add(&group);
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
-        // Another thread may wait for a key over the connection of this rank.
-        let free = rendezvous::find_store_free(&*store, FREE_LIMIT).await;
-        let left = match (free, broken) {
+        let free = match broken {
+            true => find_free(&store).await.map(|()| store.clone()),
+            false => free_store(&store).await,
+        };
+        let left = match (&free, broken) {
             // The others may be behind, and ask the store for the reason.
-            (Ok(()), true) if hosting => {
-                rendezvous::leave_async(&*store, name, ranks, hosting, BROKEN_LIMIT).await
+            (Ok(store), true) if hosting => {
+                rendezvous::leave_async(&**store, name, ranks, hosting, BROKEN_LIMIT).await
             }
             // The host may have left in order, and stay for this rank.
-            (Ok(()), true) => rendezvous::leave_at_once(&*store, name, ranks.0).await,
-            (Ok(()), false) => leave_in_order(&*store, name, ranks, hosting, &claim).await,
-            (Err(Error::StoreTimeout { .. }), false) => match store.clone_store_async().await {
-                Ok(own) => leave_in_order(&*own, name, ranks, hosting, &claim).await,
-                Err(error) => Err(error),
-            },
+            (Ok(store), true) => rendezvous::leave_at_once(&**store, name, ranks.0).await,
+            (Ok(store), false) => leave_in_order(&**store, name, ranks, hosting, &claim).await,
             // A store that may be silent is not waited for: the place is free when the connection
             // ends.
-            (Err(error), _) => Err(error),
+            (Err(error), _) => Err(error.clone()),
         };
+        if let (true, Ok(store)) = (hosting, &free) {
+            // Ranks that came late have compared by now.
+            ended = ended.and(open.look(store, &group).await);
+        }
         drop(claim);
         if let Err(error) = left {
             tracing::debug!(%error, "did not leave the store in order");
         }
         ended
+    }
+}
+
+/// Waits until no other thread uses the connection of this rank, which may wait for a key there.
+async fn find_free(store: &Arc<dyn Store>) -> Result<()> {
+    rendezvous::find_store_free(&**store, FREE_LIMIT).await
+}
+
+/// A handle on the store that does not wait for another thread.
+async fn free_store(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+    match find_free(store).await {
+        Ok(()) => Ok(store.clone()),
+        Err(Error::StoreTimeout { .. }) => store.clone_store_async().await,
+        Err(error) => Err(error),
     }
 }
 
@@ -250,7 +281,8 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     };
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
-    let made = World { process_id, store, hosting, claim, group: group.clone(), groups };
+    let open = OpenComparisons::default();
+    let made = World { process_id, store, hosting, claim, group: group.clone(), groups, open };
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_async().await;
@@ -331,7 +363,9 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 }
 
 /// Leaves one group, or with `None` (or the default group) all of them; a new default group can be
-/// made afterwards.
+/// made afterwards. A group other than the default group is left without waiting for other ranks:
+/// where they disagree with this one and have not said so yet, it hears that when it leaves the
+/// default group.
 ///
 /// # Errors
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered; that
@@ -346,7 +380,15 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
-        RemovedGroups::Group(group) => group.shutdown_async().await,
+        RemovedGroups::Group(group) => {
+            let default = world().as_ref().map(|world| world.group.identity());
+            let left = group.leave(None).await;
+            if let Some(world) = world().as_mut().filter(|it| Some(it.group.identity()) == default)
+            {
+                world.open.add(&group);
+            }
+            left
+        }
         RemovedGroups::World(world) => world.leave().await,
     }
 }

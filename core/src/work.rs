@@ -170,7 +170,8 @@ impl Work {
 
     /// The error it ended with, if it has.
     pub fn error(&self) -> Option<Error> {
-        self.inner.as_ref().and_then(|inner| inner.whole.error())
+        let inner = self.inner.as_ref().filter(|inner| inner.whole.is_done())?;
+        inner.outcome().err()
     }
 
     /// The devices on which its tensors lie, written or only read, and the streams of their owners.
@@ -223,6 +224,15 @@ impl Work {
             None => guarded(|| callback(&Ok(()))),
         }
     }
+
+    /// As [`Work::on_done`], for a callback that does not say how it ended: whoever wants to know
+    /// asks. What nobody has asked for is told when the group is left.
+    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+        match &self.inner {
+            Some(inner) => inner.whole.on_end(move |_| callback()),
+            None => guarded(callback),
+        }
+    }
 }
 
 impl Future for Work {
@@ -230,8 +240,8 @@ impl Future for Work {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(inner) = &self.inner else { return Poll::Ready(Ok(())) };
-        if let Some(result) = inner.whole.result() {
-            return Poll::Ready(result);
+        if inner.whole.is_done() {
+            return Poll::Ready(inner.outcome());
         }
         if inner.whole.register(context.waker()) {
             return Poll::Pending;
@@ -263,7 +273,7 @@ impl fmt::Debug for Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Work { name, sequence, inner } = self;
-        match inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.result()) {
+        match inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.peek()) {
             None => write!(f, "Work({name} #{sequence}, running)"),
             Some(Ok(())) => write!(f, "Work({name} #{sequence}, complete)"),
             Some(Err(error)) => write!(f, "Work({name} #{sequence}, failed: {error})"),
@@ -282,7 +292,7 @@ fn all_of(parts: &[(Arc<Completion>, Arc<dyn Backend>)]) -> Arc<Completion> {
     let first_error = Arc::new(Mutex::new(None));
     for (completion, _) in parts {
         let (whole, left, first_error) = (whole.clone(), left.clone(), first_error.clone());
-        completion.on_done(move |result| {
+        completion.on_end(move |result| {
             let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = result {
                 first.get_or_insert_with(|| error.clone());

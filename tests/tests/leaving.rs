@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::distributed::{
+    InitOptions, NewGroupOptions, destroy_process_group, init_process_group, new_group,
+};
 use polyrank::{Collective, Error, ProcessGroup, Request, Tensor};
 use polyrank_tests::LIMIT;
 use polyrank_tests::folder::Folder;
@@ -16,6 +18,9 @@ use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, w
 /// How long a thread waits in the store for which nobody waits: less than a rank would wait for it.
 const OTHER_WAIT: Duration = Duration::from_secs(8);
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
+/// So many groups that a rank is not done within a test's limit if it waits for each of them as
+/// long as a rank waits for others when it leaves: 3 s.
+const MANY: usize = 25;
 
 fn ones(elements: usize) -> Tensor {
     Tensor::from(vec![1f32; elements])
@@ -75,12 +80,39 @@ fn assert_told(ended: &[ProcessEnd], both: [&str; 2]) {
 /// Runs `test` over both transports, with `case` in its environment.
 fn over_both(test: &str, case: &str, size: u32, main: fn(&ProcessGroup), both: [&str; 2]) {
     for transport in TRANSPORTS {
-        let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
-            with_variable("POLYRANK_TEST_CASE", case, || {
-                processes(test, size, |group| main(&group))
-            })
-        });
-        assert_told(&ended, both);
+        assert_told(&started(test, transport, case, size, main), both);
+    }
+}
+
+/// Runs `test` over one transport, with `case` in its environment.
+fn started(
+    test: &str,
+    transport: &str,
+    case: &str,
+    size: u32,
+    main: fn(&ProcessGroup),
+) -> Vec<ProcessEnd> {
+    with_variable("POLYRANK_TRANSPORT", transport, || {
+        with_variable("POLYRANK_TEST_CASE", case, || processes(test, size, |group| main(&group)))
+    })
+}
+
+/// Runs `test` over both transports with 2, 3 and 5 ranks, each time with a new folder in its
+/// environment.
+fn in_folders(test: &str, main: fn(&ProcessGroup), check: impl Fn(&[ProcessEnd])) {
+    for transport in TRANSPORTS {
+        for size in [2, 3, 5] {
+            let folder = Folder::new();
+            let case = folder.path().display().to_string();
+            check(&started(test, transport, &case, size, main));
+        }
+    }
+}
+
+fn assert_all_report(ended: &[ProcessEnd], line: &str) {
+    for (rank, ended) in ended.iter().enumerate() {
+        assert_eq!(ended.printed, [line], "rank {rank}: {}", ended.output);
+        assert_eq!(ended.code, Some(0), "rank {rank}: {}", ended.output);
     }
 }
 
@@ -213,10 +245,13 @@ fn a_rank_leaves_while_another_of_its_threads_waits_in_the_store() {
 
 /// Waits until the file `name`, in the folder of the test, is there.
 fn until_written(name: &str) {
-    let path = std::path::Path::new(&case()).join(name);
+    until_there(&std::path::Path::new(&case()).join(name));
+}
+
+fn until_there(path: &std::path::Path) {
     let begin = Instant::now();
     while !path.exists() {
-        assert!(begin.elapsed() < LIMIT, "{name} is not written");
+        assert!(begin.elapsed() < LIMIT, "{} is not written", path.display());
         std::thread::yield_now();
     }
 }
@@ -252,4 +287,176 @@ fn the_host_of_a_broken_group_stays_for_ranks_that_are_behind() {
     });
     assert_eq!(ended[0].printed, ["stayed"], "{}", ended[0].output);
     assert_eq!(ended[1].printed, ["heard"], "{}", ended[1].output);
+}
+
+/// Rank 0 leaves its groups, in each of which an operation with a root was the last, while the
+/// others keep theirs; these leave them in another order then.
+fn leaves_groups_before_the_others(group: &ProcessGroup) {
+    let made = |_| new_group(NewGroupOptions::default()).unwrap().expect("all are members");
+    let mut groups: Vec<ProcessGroup> = (0..MANY).map(made).collect();
+    for group in &groups {
+        group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+    }
+    match group.rank() {
+        0 => groups.iter().for_each(|group| destroy_process_group(Some(group)).unwrap()),
+        _ => {
+            until_written("left");
+            groups.reverse();
+            groups.iter().take(2).for_each(|group| destroy_process_group(Some(group)).unwrap());
+        }
+    }
+    write("left");
+    report("left");
+}
+
+#[test]
+fn a_group_is_left_although_the_others_keep_theirs() {
+    let test = "a_group_is_left_although_the_others_keep_theirs";
+    in_folders(test, leaves_groups_before_the_others, |ended| assert_all_report(ended, "left"));
+}
+
+/// Each rank leaves a group, on whose last operation they disagree, before the others may have come
+/// to it.
+fn disagrees_in_a_group_that_is_left_early(group: &ProcessGroup) {
+    let made = new_group(NewGroupOptions::default()).unwrap().expect("all are members");
+    made.run(request(Collective::Broadcast, group.rank() % 2, 4)).unwrap_or_default();
+    let first = destroy_process_group(Some(&made)).err();
+    let last = destroy_process_group(None).err();
+    let error = first.or(last).map(|error| error.to_string()).unwrap_or_default();
+    report(if error.contains("root 0") && error.contains("root 1") { "told" } else { "untold" });
+    std::process::exit(0);
+}
+
+#[test]
+fn what_ranks_ran_differently_in_a_group_is_told_when_they_leave_the_last_one() {
+    let test = "what_ranks_ran_differently_in_a_group_is_told_when_they_leave_the_last_one";
+    // Of two ranks, each is the root of its own broadcast, and hears nothing of the other's.
+    for transport in TRANSPORTS {
+        let ended = started(test, transport, "", 2, disagrees_in_a_group_that_is_left_early);
+        assert_all_report(&ended, "told");
+    }
+}
+
+/// Rank 0 calls what the others never call.
+fn calls_alone(group: &ProcessGroup) {
+    if group.rank() == 0 {
+        group.run(called_alone(group)).unwrap();
+        (1..group.size()).for_each(|peer| group.send(&[1u8][..], peer, 0).unwrap());
+    } else {
+        // They come when rank 0, which leaves, has said what it ran; or another of them has, and
+        // they hear what is wrong here.
+        let came = group.recv(&mut [0u8][..], 0, 0);
+        if let Err(error) = came {
+            report(format!("{}: {error}", error.kind()));
+            std::process::exit(0);
+        }
+        group.get_group_store().wait(&["tcp/leave/first"], Some(LIMIT)).unwrap();
+    }
+    leaves();
+}
+
+/// An operation that ends on rank 0 without the others.
+fn called_alone(group: &ProcessGroup) -> Request {
+    match case().as_str() {
+        "broadcast" => request(Collective::Broadcast, 0, 4),
+        "reduce" => reduce(1, 4),
+        "gather" => blocks(group, Collective::Gather, 1, 4),
+        _ => blocks(group, Collective::Scatter, 0, 4),
+    }
+}
+
+/// Leaves all groups; what that said.
+fn leaves() {
+    match destroy_process_group(None) {
+        Err(error) => report(format!("{}: {error}", error.kind())),
+        Ok(()) => report("nothing was said"),
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn an_operation_that_the_others_never_call_is_told_to_all_that_leave() {
+    let test = "an_operation_that_the_others_never_call_is_told_to_all_that_leave";
+    for transport in TRANSPORTS {
+        for size in [2, 3, 5] {
+            for kind in ["broadcast", "reduce", "gather", "scatter"] {
+                assert_told(&started(test, transport, kind, size, calls_alone), [kind, "nothing"]);
+            }
+        }
+    }
+}
+
+/// All ranks run one operation; all but rank 0, which leaves when it has its result, have another
+/// one in flight.
+fn has_more_in_flight(group: &ProcessGroup) {
+    let tensors = [ones(4), ones(4)];
+    let issue = |tensor: &Tensor| {
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![tensor.clone()]];
+        group.issue(request).unwrap()
+    };
+    let first = issue(&tensors[0]);
+    let second = (group.rank() > 0).then(|| issue(&tensors[1]));
+    let first = first.wait(None).err();
+    let second = second.and_then(|second| second.wait(None).err());
+    let kind = |error: Option<Error>| error.map_or("well", |error| error.kind());
+    report(format!("first {}, second {}", kind(first), kind(second)));
+    let _ = destroy_process_group(None);
+    std::process::exit(0);
+}
+
+#[test]
+fn an_operation_that_needs_no_rank_that_left_ends_well() {
+    let test = "an_operation_that_needs_no_rank_that_left_ends_well";
+    in_folders(test, has_more_in_flight, |ended| {
+        assert_eq!(ended[0].printed, ["first well, second well"], "{}", ended[0].output);
+        for ended in &ended[1..] {
+            let [line] = ended.printed.as_slice() else { panic!("{}", ended.output) };
+            assert_eq!(line, "first well, second RankFailed", "{}", ended.output);
+        }
+    });
+}
+
+/// The ranks disagree on an operation for whose outcome nobody asks.
+fn asks_for_no_outcome(group: &ProcessGroup) {
+    let elements = 4 + group.rank() as usize % 2;
+    let mut request = Request::new(Collective::Allreduce);
+    request.outputs = vec![vec![ones(elements)]];
+    let _work = group.issue(request);
+    leaves();
+}
+
+#[test]
+fn a_failure_that_nobody_asked_for_is_told_to_all_that_leave() {
+    let test = "a_failure_that_nobody_asked_for_is_told_to_all_that_leave";
+    for size in [2, 3, 5] {
+        over_both(test, "", size, asks_for_no_outcome, ["of 4 f32", "of 5 f32"]);
+    }
+}
+
+/// Rank 1 comes to the broadcast, with itself as the root, when rank 0 waits for it no longer but
+/// as the host of the store.
+fn comes_when_the_host_has_left(group: &ProcessGroup) {
+    if group.rank() == 0 {
+        let left = group.clone();
+        group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+        std::thread::spawn(move || {
+            while !left.is_broken() {
+                std::thread::yield_now();
+            }
+            write("left");
+        });
+        leaves();
+    }
+    until_written("left");
+    runs_and_leaves(group, request(Collective::Broadcast, 1, 4));
+}
+
+#[test]
+fn the_host_of_the_store_hears_what_ranks_find_that_come_late() {
+    let test = "the_host_of_the_store_hears_what_ranks_find_that_come_late";
+    let folder = Folder::new();
+    let case = folder.path().display().to_string();
+    let ended = started(test, "shm", &case, 2, comes_when_the_host_has_left);
+    assert_told(&ended, ["root 0", "root 1"]);
 }

@@ -36,7 +36,7 @@ export function isInitialized(...given) {
 
 const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, leaves: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Leaves a group in good order; without `group`, all groups, and forgets the default group. Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts the store stays for the others to leave, up to ten seconds, unless they are gone. */
+/** Leaves a group in good order; without `group`, all groups, and forgets the default group. Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the default group is left without waiting for other ranks: where they have not said yet what they ran, destroying the default group tells of a disagreement. The rank whose process hosts the store stays for the others to leave, up to ten seconds, unless they are gone. */
 export function destroyProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_DESTROY_PROCESS_GROUP, null, given);
 }

@@ -1129,6 +1129,13 @@ class ProcessGroup:
     def shutdown(self) -> None:
         """Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
         then they fail, on all ranks, also those that nobody waits for any more.
+
+        Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
+        before the others have looked at its operation, and one that the others never call ends on
+        nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
+        operation that ended on this rank without all others, up to a quarter of a second otherwise.
+        Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
+        of any of them, unless the group was aborted.
         """
     def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
@@ -1796,7 +1803,9 @@ def is_initialized() -> bool:
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
     """Leaves a group in good order; without `group`, all groups, and forgets the default group.
-    Operations in flight are treated as by `ProcessGroup.shutdown`. The rank whose process hosts
+    Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A
+    group other than the default group is left without waiting for other ranks: where they have
+    not said yet what they ran, destroying the default group tells of a disagreement. The rank whose process hosts
     the store stays for the others to leave, up to ten seconds, unless they are gone.
 
     Raises `InvalidGroupError`.

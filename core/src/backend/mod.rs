@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::capabilities::{Capabilities, Mismatches};
+pub use self::departure::OpenComparison;
+pub(crate) use self::departure::deadline;
 pub use self::options::{BackendOptions, SpecificOptions};
 use crate::blocking::unblock;
 use crate::clock::Instant;
@@ -174,6 +176,23 @@ pub enum Direction {
     Receive,
 }
 
+/// How a group is left.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// How long operations in flight may go on.
+    pub limit: Duration,
+    /// Until when ranks are waited for that have not said what they ran. `None` if they are not
+    /// waited for, as other groups of this process are left later.
+    pub compare_until: Option<Instant>,
+}
+
+impl Leaving {
+    /// The leaving of a group after which none is left.
+    pub fn last(limit: Duration) -> Leaving {
+        Leaving { limit, compare_until: Some(departure::deadline()) }
+    }
+}
+
 /// What a new group shares with the one it was split off; its backend knows what it is.
 pub type Share = Box<dyn Any + Send>;
 
@@ -293,18 +312,23 @@ pub trait Backend: Send + Sync + 'static {
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
-    /// Leaves the group in order: what is in flight goes on until `limit`, then fails.
+    /// Leaves the group in order: what is in flight goes on until the limit, then fails.
     ///
     /// # Errors
     /// The group is left in any case. [`Error::CollectiveMismatch`](crate::Error) and its like, if
-    /// ranks disagree on what they ran and no operation of this rank has said so.
-    fn shutdown(&self, limit: Duration) -> Result<()>;
+    /// ranks disagree on what they ran and no operation of this rank has said so; what collectives
+    /// of this rank failed with, if nobody has asked.
+    fn shutdown(&self, leaving: Leaving) -> Result<()>;
     /// As [`Backend::shutdown`], without blocking: on another thread, where a backend has no other
     /// way.
     ///
     /// # Errors
     /// As [`Backend::shutdown`].
-    fn shutdown_async(self: Arc<Self>, limit: Duration) -> EndFuture {
-        Box::pin(unblock(move || self.shutdown(limit)))
+    fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
+        Box::pin(unblock(move || self.shutdown(leaving)))
+    }
+    /// What this rank, which has left, did not hear of: whether the others ran the same.
+    fn open_comparison(&self) -> Option<OpenComparison> {
+        None
     }
 }

@@ -1,14 +1,13 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::departure::Departure;
+use super::departure::{Departure, OpenComparison};
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
-    LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
+    Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
 };
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
@@ -47,6 +46,8 @@ pub struct ScheduledBackend {
     issuing: Mutex<IssueState>,
     selector: Selector,
     inspector: Arc<StallInspector>,
+    /// What was not heard when the group was left.
+    open_comparison: OnceLock<OpenComparison>,
 }
 
 /// What must go together: numbers are given in the order in which operations are issued.
@@ -115,6 +116,7 @@ impl ScheduledBackend {
             issuing: Mutex::new(issuing),
             selector,
             inspector,
+            open_comparison: OnceLock::new(),
         })
     }
 }
@@ -283,10 +285,10 @@ impl Backend for ScheduledBackend {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
     }
 
-    fn shutdown(&self, limit: Duration) -> Result<()> {
-        self.driver.wait(&self.driver.idle(Instant::now() + limit), None);
+    fn shutdown(&self, leaving: Leaving) -> Result<()> {
+        self.driver.wait(&self.driver.idle(Instant::now() + leaving.limit), None);
         let compare = async {
-            self.departure().compare(limit).await;
+            self.compare(leaving).await;
             Ok(())
         };
         // A store that cannot block does not answer here.
@@ -295,24 +297,33 @@ impl Backend for ScheduledBackend {
         self.end()
     }
 
-    fn shutdown_async(self: Arc<Self>, limit: Duration) -> EndFuture {
+    fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
         Box::pin(async move {
-            self.driver.idle(Instant::now() + limit).ended().await;
-            self.departure().compare(limit).await;
+            self.driver.idle(Instant::now() + leaving.limit).ended().await;
+            self.compare(leaving).await;
             self.driver.leave(Instant::now() + FAREWELL).ended().await;
             self.end()
         })
     }
+
+    fn open_comparison(&self) -> Option<OpenComparison> {
+        self.open_comparison.get().cloned()
+    }
 }
 
 impl ScheduledBackend {
-    fn departure(&self) -> Departure<'_> {
-        Departure {
+    /// Compares with the other ranks what was run, before this one leaves.
+    async fn compare(&self, leaving: Leaving) {
+        let departure = Departure {
             driver: &self.driver,
             store: self.inspector.store(),
             backend: self.backend,
+            group: &self.group,
             rank: self.rank,
             size: self.size,
+        };
+        if let Some(open) = departure.compare(leaving).await {
+            let _ = self.open_comparison.set(open);
         }
     }
 

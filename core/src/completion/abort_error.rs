@@ -33,6 +33,13 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             collective: name.to_owned(),
             sequence,
         },
+        Abort::Left { rank, .. } => Error::RankFailed {
+            group,
+            rank: *rank,
+            why: "it left the group".to_owned(),
+            collective: name.to_owned(),
+            sequence,
+        },
         Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
             let (name, tag) = match operation.split_once(TAGGED) {
                 Some((name, tag)) => (name, Some(tag)),
@@ -100,6 +107,9 @@ fn describe_both(one: &Side, other: &Side) -> (String, String) {
 /// What a rank runs: `allreduce of 1000 f32 with SUM`.
 fn describe(side: &Side) -> String {
     let fingerprint = &side.fingerprint;
+    if *fingerprint == Fingerprint::NOTHING {
+        return "nothing, and leaves".to_owned();
+    }
     let Some(collective) = Collective::from_code(fingerprint.collective) else {
         return format!("collective number {}", fingerprint.collective);
     };

@@ -13,6 +13,8 @@ type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
 #[derive(Default)]
 pub struct Completion {
     done: AtomicBool,
+    /// Whether somebody asked how it ended when it had, or was told.
+    asked: AtomicBool,
     /// Sender of a received message, -1 if this is not a receive or it is not here yet.
     source_rank: AtomicI64,
     state: Mutex<State>,
@@ -23,6 +25,8 @@ struct State {
     result: Option<Result<()>>,
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
+    /// Whether a callback wants to know how it ended.
+    asks: bool,
 }
 
 /// What is to be told to those who asked to hear of a completion.
@@ -65,10 +69,24 @@ impl Completion {
 
     /// How it ended, if it has.
     pub fn result(&self) -> Option<Result<()>> {
+        let result = self.peek();
+        if result.is_some() {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// As [`Completion::result`], for texts about it: that does not count as asked.
+    pub(crate) fn peek(&self) -> Option<Result<()>> {
         if !self.is_done() {
             return None;
         }
         self.lock().result.clone()
+    }
+
+    /// Whether somebody asked how it ended when it had, or was told by a callback.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// The error it ended with, if it has.
@@ -106,21 +124,33 @@ impl Completion {
         let wakers = std::mem::take(&mut state.wakers);
         let callbacks = std::mem::take(&mut state.callbacks);
         let is_awaited = !wakers.is_empty() || !callbacks.is_empty();
+        self.asked.fetch_or(state.asks, Ordering::Relaxed);
         is_awaited.then_some(Notification { result, wakers, callbacks })
     }
 
     /// Calls `callback` when it is done; immediately if it is.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
+        self.call(callback, true);
+    }
+
+    /// As [`Completion::on_done`], for a callback that tells nobody how it ended.
+    pub(crate) fn on_end(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
+        self.call(callback, false);
+    }
+
+    fn call(&self, callback: impl FnOnce(&Result<()>) + Send + 'static, asks: bool) {
         let result = {
             let mut state = self.lock();
             match &state.result {
                 None => {
+                    state.asks |= asks;
                     state.callbacks.push(Box::new(callback));
                     return;
                 }
                 Some(result) => result.clone(),
             }
         };
+        self.asked.fetch_or(asks, Ordering::Relaxed);
         guarded(|| callback(&result));
     }
 
@@ -152,6 +182,6 @@ impl Completion {
 
 impl std::fmt::Debug for Completion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Completion({:?})", self.result())
+        write!(f, "Completion({:?})", self.peek())
     }
 }

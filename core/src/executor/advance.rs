@@ -12,7 +12,7 @@ use super::small_collective::SmallAttempt;
 use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
-use crate::generated::collective::{Collective, Sizes};
+use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::error::Error;
 use crate::kernels;
 use crate::spin::{SpinBudget, cores};
@@ -226,6 +226,7 @@ impl Executor {
         if let Some(broken) = self.state.broken.as_ref().filter(|_| self.is_watched()) {
             let error = broken.error_named(&self.state.group, "the group", self.state.issued);
             let waiting = self.awaiting_failure.drain(..).filter_map(|it| it.upgrade());
+            let waiting = waiting.inspect(|it| broken.note(it));
             finished.extend(waiting.map(|it| FinishedOperation::new(it, Err(error.clone()))));
         }
     }
@@ -303,29 +304,32 @@ impl Executor {
         self.state.in_flight.history()
     }
 
-    /// As [`Executor::history`], if the others may yet find that they disagree with this rank on
-    /// the last operation: it ended here without all of them. Nothing otherwise.
-    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
-        let last = self.state.in_flight.last();
-        let last = last.and_then(|last| Collective::from_code(last.collective));
+    /// The number of the last collective that this rank issued.
+    pub fn issued(&self) -> u64 {
+        self.state.issued
+    }
+
+    /// Whether the others may yet find that they disagree with this rank on the last operation: it
+    /// ended here without all of them.
+    pub fn is_unconfirmed(&self) -> bool {
+        let Some(last) = self.state.in_flight.last() else { return false };
+        let Some(collective) = Collective::from_code(last.collective) else { return false };
+        let facts = collective.facts();
+        let is_root = facts.rooted && last.root == self.state.rank;
+        // Every rank gives the root of a reduce or gather something; that of a broadcast or scatter
+        // gives to the others, of whom it hears nothing.
+        let comes_to_root = facts.input == Blocks::One;
+        let has_heard_all = is_root == comes_to_root && (is_root || self.state.size == 2);
         // Where sizes are pairwise, each rank knows those of its own blocks only.
-        let may_differ = |it: Collective| {
-            let facts = it.facts();
-            facts.rooted || facts.sizes == Sizes::Pairwise
-        };
-        match last {
-            Some(last) if self.state.broken.is_none() && may_differ(last) => self.history(),
-            _ => Vec::new(),
-        }
+        (facts.rooted && !has_heard_all) || facts.sizes == Sizes::Pairwise
     }
 
-    /// Whether a rank has left the group.
-    pub fn has_departed(&self) -> bool {
-        self.state.departed > 0
+    /// How many ranks have left the group.
+    pub fn departed(&self) -> usize {
+        self.state.departed
     }
 
-    /// The error that says that ranks disagree, if the group broke for that and no operation of
-    /// this rank ended with it.
+    /// The error that says why the group broke, if nobody has heard it and somebody should.
     pub fn untold(&self) -> Option<Error> {
         self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))
     }

@@ -35,6 +35,7 @@ impl State {
         let sequence = operation.sequence;
         if let Some(broken) = &self.broken {
             let error = broken.error(&self.group, &operation.fingerprint, sequence);
+            broken.note(&operation.completion);
             self.finished.push(FinishedOperation::new(operation.completion, Err(error)));
             return;
         }

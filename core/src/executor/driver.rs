@@ -27,7 +27,6 @@ use crate::generated::error::{Error, Result};
 use crate::spin::{AdaptiveSpin, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
-use crate::wire::frame::Fingerprint;
 
 /// The executor of one group, and the threads that make it move.
 pub struct Driver {
@@ -147,13 +146,7 @@ impl Driver {
         self.change(|executor, now| executor.break_as_told(abort, now));
     }
 
-    /// What this rank ran last, if the others may yet find that they disagree with it.
-    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
-        if self.is_inherited() { Vec::new() } else { self.lock().unconfirmed() }
-    }
-
-    /// The error that says that ranks disagree, if the group broke for that and no operation of
-    /// this rank ended with it.
+    /// The error that says why the group broke, if nobody has heard it and somebody should.
     pub fn untold(&self) -> Option<Error> {
         if self.is_inherited() { None } else { self.lock().untold() }
     }
@@ -473,7 +466,7 @@ impl Driver {
     }
 
     /// Whether this process got it from its parent, whose connections it must not touch.
-    fn is_inherited(&self) -> bool {
+    pub fn is_inherited(&self) -> bool {
         self.forks != fork::forks()
     }
 

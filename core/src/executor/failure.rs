@@ -31,27 +31,32 @@ impl State {
         if self.is_failing() {
             return;
         }
-        if let Abort::Mismatch { sequence, .. } = cause.abort
+        if let Some(sequence) = cause.abort.first_lost()
             && self.in_flight.has_before(sequence)
         {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-                let until = self.now + EARLIER_LIMIT;
+                // Who finds that a rank left closes nothing before; operations have deadlines.
+                let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
+                let until = (!has_time).then(|| self.now + EARLIER_LIMIT);
                 self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
         }
-        self.cause = Some(self.deferred.take().map_or(cause, |deferred| deferred.cause));
+        let disagreement = self.deferred.take().filter(|it| it.cause.abort.is_disagreement());
+        self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
     }
 
-    /// Whether operation `sequence` is one on which ranks disagree, or a later one.
+    /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks
+    /// disagree on it, or one has left that it needs.
     pub(super) fn is_disputed(&self, sequence: u64) -> bool {
         self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
     }
 
-    /// Breaks the group for a disagreement that has waited until the operations before it ended.
+    /// Breaks the group for a reason that has waited until the operations before it ended.
     fn end_deferral(&mut self) {
         let is_due = |deferred: &DeferredFailure| {
-            self.now >= deferred.until || !self.in_flight.has_before(deferred.sequence)
+            deferred.until.is_some_and(|until| self.now >= until)
+                || !self.in_flight.has_before(deferred.sequence)
         };
         if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
             self.cause = self.deferred.take().map(|deferred| deferred.cause);
@@ -88,9 +93,11 @@ impl State {
                 ..header
             };
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
+            self.peers.of(peer).abort_given = true;
         }
         let until = self.now + FAREWELL;
         let broken = BrokenGroup::telling(abort, until);
+        let before = self.finished.len();
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
             let released = running.release(&mut self.scratch);
@@ -101,6 +108,7 @@ impl State {
             let error = broken.error_named(&self.group, name, number);
             ending.fail(error, &mut self.finished);
         }
+        self.finished[before..].iter().for_each(|ended| broken.note(ended.completion()));
         self.suspicion = None;
         self.earliest = None;
         self.broken = Some(broken);
@@ -190,7 +198,7 @@ impl State {
         // What has ended leaves its deadline behind until then.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
-        let deferral = self.deferred.as_ref().map(|deferred| deferred.until);
+        let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
         let deadlines =
             [earliest, farewell, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
         deadlines.into_iter().flatten().min()
@@ -285,7 +293,7 @@ impl State {
     /// Breaks the group if operation `sequence` needs a peer that left.
     pub(super) fn check_departed(&mut self, sequence: u64) {
         if let Some(rank) = self.gone_from_board(sequence) {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            self.fail(Abort::Left { rank, sequence });
             return;
         }
         let Some(running) = self.in_flight.get(sequence) else { return };
@@ -295,7 +303,7 @@ impl State {
             (self.peers.has_left(peer) && !here).then_some(peer)
         });
         if let Some(rank) = needed {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            self.fail(Abort::Left { rank, sequence });
         }
     }
 
@@ -303,7 +311,8 @@ impl State {
     pub(super) fn check_departed_messages(&mut self) {
         let needed = self.peers.departed().find(|&peer| self.messages_need(peer));
         if let Some(rank) = needed {
-            self.fail(Abort::Failed { rank, why: "it left the group".to_owned() });
+            // The collectives that were issued before may end.
+            self.fail(Abort::Left { rank, sequence: self.issued + 1 });
         }
     }
 }

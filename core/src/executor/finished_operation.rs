@@ -17,6 +17,10 @@ impl FinishedOperation {
         FinishedOperation { completion, result }
     }
 
+    pub(super) fn completion(&self) -> &Arc<Completion> {
+        &self.completion
+    }
+
     /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
     pub fn settle(self) {
         self.completion.complete(self.result);

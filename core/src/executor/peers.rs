@@ -140,7 +140,9 @@ pub(super) struct Peer {
     pub(super) lost: Option<LossReason>,
     /// Whether its reason for breaking the group came.
     pub(super) abort_received: bool,
-    /// Whether this rank's reason for breaking the group has left.
+    /// Whether this rank's reason for breaking the group was handed to the transport.
+    pub(super) abort_given: bool,
+    /// Whether it has left.
     pub(super) abort_sent: bool,
 }
 

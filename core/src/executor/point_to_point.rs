@@ -126,6 +126,7 @@ impl State {
     ) -> Option<(Option<Rank>, Message)> {
         let peer = message.peer;
         let error = if let Some(broken) = &self.broken {
+            broken.note(&message.completion);
             broken.error_named(&self.group, name, self.messages.last_number + 1)
         } else if peer.is_some_and(|peer| peer >= self.size || peer == self.rank) {
             let message = format!(

@@ -17,7 +17,6 @@ use crate::spin::{SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
-use crate::wire::frame::Fingerprint;
 
 /// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
 const TURNS: usize = 16;
@@ -151,13 +150,12 @@ impl Driver {
         drop(self.start(|executor, now| executor.break_as_told(abort, now)));
     }
 
-    /// What this rank ran last, if the others may yet find that they disagree with it.
-    pub fn unconfirmed(&self) -> Vec<(u64, Fingerprint)> {
-        self.lock().unconfirmed()
+    /// Whether this process got it from its parent: without threads there are no forks.
+    pub fn is_inherited(&self) -> bool {
+        false
     }
 
-    /// The error that says that ranks disagree, if the group broke for that and no operation of
-    /// this rank ended with it.
+    /// The error that says why the group broke, if nobody has heard it and somebody should.
     pub fn untold(&self) -> Option<Error> {
         self.lock().untold()
     }

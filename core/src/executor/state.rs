@@ -144,6 +144,7 @@ impl State {
             header.issued = self.issued;
             let payload = match header.kind {
                 Kind::Report => self.report(&mut header),
+                Kind::Abort => self.reason(&mut header),
                 _ => Payload::Empty,
             };
             self.send_frame(transport, peer, header, payload);
@@ -355,8 +356,22 @@ pub(super) fn bytes_of<'a>(payload: &'a ArrivedPayload<'_>) -> &'a [u8] {
 }
 
 impl State {
+    /// The payload of an abort, whose header is completed.
+    fn reason(&self, header: &mut Header) -> Payload {
+        let Some(broken) = &self.broken else { return Payload::Empty };
+        let payload = broken.abort.encode();
+        header.payload_bytes = payload.len() as u32;
+        header.message_bytes = payload.len() as u64;
+        Payload::Owned(payload)
+    }
+
     fn abort_arrived(&mut self, peer: Rank, payload: &ArrivedPayload<'_>) {
-        self.peers.of(peer).abort_received = true;
+        let state = self.peers.of(peer);
+        state.abort_received = true;
+        // A peer that breaks the group as well waits until it has heard this rank's reason.
+        if self.broken.is_some() && !std::mem::replace(&mut state.abort_given, true) {
+            self.replies.push_back((peer, self.header(Kind::Abort, 0)));
+        }
         let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),

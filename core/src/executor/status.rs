@@ -4,12 +4,28 @@
 use super::{Driver, StallReport};
 use crate::clock::Instant;
 use crate::transport::Rank;
+use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
 impl Driver {
-    /// Whether a rank has left the group.
-    pub fn has_departed(&self) -> bool {
-        self.lock().has_departed()
+    /// How many ranks have left the group.
+    pub fn departed(&self) -> usize {
+        self.lock().departed()
+    }
+
+    /// The number of the last collective that this rank issued.
+    pub fn issued(&self) -> u64 {
+        self.lock().issued()
+    }
+
+    /// Whether the others may yet find that they disagree with this rank on its last operation.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.lock().is_unconfirmed()
+    }
+
+    /// Why the group failed or was left, if it was.
+    pub fn broken(&self) -> Option<Abort> {
+        self.lock().broken().cloned()
     }
 
     /// Whether the group failed or was left, so that nothing can be started any more.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use crate::backend::Envelope;
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, Capabilities, IssueOptions};
+use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving, OpenComparison};
 use crate::blocking::WaitMode;
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
@@ -197,7 +197,8 @@ impl ProcessGroup {
     /// # Errors
     /// The group is left in any case. [`Error::CollectiveMismatch`] and its like, if ranks disagree
     /// on what they ran and no operation of this rank has said so: the root of a broadcast, say,
-    /// ends before the others have looked at it.
+    /// ends before the others have looked at it; what a collective of this rank failed with, if
+    /// nobody has asked.
     pub fn shutdown(&self) -> Result<()> {
         self.shutdown_within(SHUTDOWN_LIMIT)
     }
@@ -208,7 +209,11 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        let ended = self.backends().map(|backend| backend.shutdown(limit));
+        self.shutdown_as(Leaving::last(limit))
+    }
+
+    fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
+        let ended = self.backends().map(|backend| backend.shutdown(leaving));
         let ended = ended.fold(Ok(()), Result::and);
         self.close_store();
         ended
@@ -219,15 +224,27 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub async fn shutdown_async(&self) -> Result<()> {
+        self.leave(Some(backend::deadline())).await
+    }
+
+    /// As [`ProcessGroup::shutdown_async`]; ranks that have not said what they ran are waited for
+    /// until `compare_until`, not at all without that.
+    pub(crate) async fn leave(&self, compare_until: Option<Instant>) -> Result<()> {
+        let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
         if WaitMode::current() == WaitMode::Block {
-            return self.shutdown();
+            return self.shutdown_as(leaving);
         }
         let mut ended = Ok(());
         for backend in self.backends() {
-            ended = ended.and(backend.clone().shutdown_async(SHUTDOWN_LIMIT).await);
+            ended = ended.and(backend.clone().shutdown_async(leaving).await);
         }
         self.close_store();
         ended
+    }
+
+    /// What this rank, which has left, did not hear of: whether the others ran the same.
+    pub(crate) fn open_comparisons(&self) -> impl Iterator<Item = OpenComparison> {
+        self.backends().filter_map(|backend| backend.open_comparison())
     }
 
     /// Keeps the store no longer: whoever still refers to the group does not keep it open.

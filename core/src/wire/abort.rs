@@ -30,6 +30,13 @@ pub enum Abort {
         /// How it was noticed.
         why: String,
     },
+    /// A rank left the group in order, and another needs it.
+    Left {
+        /// The rank that left.
+        rank: u32,
+        /// The first operation that it would have to take part in.
+        sequence: u64,
+    },
     /// An operation passed its deadline.
     TimedOut {
         /// The rank that noticed.
@@ -117,8 +124,27 @@ impl Abort {
             Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => {
                 writer.u8(6).u32(*from).u32(*to).u32(*tag).u8(*sent_dtype).u8(*buffer_dtype);
             }
+            Abort::Left { rank, sequence } => {
+                writer.u8(7).u32(*rank).u64(*sequence);
+            }
         }
         writer.0
+    }
+
+    /// The collective from which on the group cannot go on, where those before may end well.
+    pub fn first_lost(&self) -> Option<u64> {
+        match self {
+            Abort::Mismatch { sequence, .. } | Abort::Left { sequence, .. } => Some(*sequence),
+            _ => None,
+        }
+    }
+
+    /// Whether it says that ranks disagree.
+    pub fn is_disagreement(&self) -> bool {
+        matches!(
+            self,
+            Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. }
+        )
     }
 
     /// Reads what [`Abort::encode`] wrote; `None` if `bytes` are something else.
@@ -156,6 +182,7 @@ impl Abort {
                 sent_dtype: reader.u8()?,
                 buffer_dtype: reader.u8()?,
             },
+            7 => Abort::Left { rank: reader.u32()?, sequence: reader.u64()? },
             _ => return None,
         };
         reader.0.is_empty().then_some(abort)
@@ -294,6 +321,7 @@ mod tests {
             Abort::User { rank: 3, why: "größer".into() },
             Abort::MessageSize { from: 0, to: 1, tag: 2, sent_bytes: 3, buffer_bytes: 4 },
             Abort::MessageDType { from: 0, to: 1, tag: 2, sent_dtype: 3, buffer_dtype: 4 },
+            Abort::Left { rank: 2, sequence: 7 },
         ]
     }
 

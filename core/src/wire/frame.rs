@@ -26,6 +26,19 @@ pub struct Fingerprint {
     pub detail: u64,
 }
 
+impl Fingerprint {
+    /// That of a rank that runs nothing under a number, and never will: it leaves.
+    pub const NOTHING: Fingerprint = Fingerprint {
+        collective: u8::MAX,
+        dtype: 0,
+        reduce_op: 0,
+        algorithm: 0,
+        root: 0,
+        elements: 0,
+        detail: 0,
+    };
+}
+
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

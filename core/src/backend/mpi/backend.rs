@@ -22,8 +22,8 @@ use super::world::World;
 use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::{
-    Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, Mismatches, SmallCall,
-    Transfer,
+    Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, Leaving, Mismatches,
+    SmallCall, Transfer,
 };
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
@@ -360,8 +360,8 @@ impl<H: Handle> Backend for MpiBackend<H> {
         self.world.progress.break_group(&self.group, abort, FoundBy::ThisRank);
     }
 
-    fn shutdown(&self, limit: Duration) -> Result<()> {
-        self.leave(limit);
+    fn shutdown(&self, leaving: Leaving) -> Result<()> {
+        self.leave(leaving.limit);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
-    Backend, BackendOptions, Call, Capabilities, Direction, IssueOptions, IssuedOperation,
+    Backend, BackendOptions, Call, Capabilities, Direction, IssueOptions, IssuedOperation, Leaving,
     Mismatches, Share as AnyShare, SplitRequest, Transfer,
 };
 use crate::clock::{self, Instant};
@@ -508,8 +508,8 @@ impl Backend for NcclBackend {
         }
     }
 
-    fn shutdown(&self, limit: Duration) -> Result<()> {
-        self.leave(limit);
+    fn shutdown(&self, leaving: Leaving) -> Result<()> {
+        self.leave(leaving.limit);
         Ok(())
     }
 }

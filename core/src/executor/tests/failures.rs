@@ -383,6 +383,62 @@ fn an_operation_before_the_one_on_which_ranks_disagree_ends_well() {
 }
 
 #[test]
+fn an_operation_that_does_not_need_a_rank_that_left_ends_well() {
+    with_seeds(|seed| {
+        for size in [3, 5] {
+            for count in [10, 200_000] {
+                let mut world = World::new(size, seed);
+                let first: Vec<_> =
+                    (0..size).map(|rank| allreduce(&mut world, rank, count)).collect();
+                let second: Vec<_> =
+                    (1..size).map(|rank| allreduce(&mut world, rank, 10)).collect();
+                // Rank 0 leaves as soon as its own operation has ended.
+                world.run(std::slice::from_ref(&first[0]));
+                let now = world.now;
+                world.executor(0).leave(now);
+                world.run(&first);
+                assert_ok(&first);
+                world.run(&second);
+                for error in errors(&second) {
+                    assert!(matches!(error, Error::RankFailed { rank: 0, .. }), "{error}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_broken_group_closes_as_soon_as_all_have_told_one_another() {
+    with_seeds(|seed| {
+        for size in [3, 4, 5, 8] {
+            let mut world = World::new(size, seed);
+            let calls: Vec<_> = (0..size)
+                .map(|rank| allreduce(&mut world, rank, if rank == 0 { 7 } else { 8 }))
+                .collect();
+            world.run(&calls);
+            errors(&calls);
+            // No time passes.
+            world.settle();
+            for rank in 0..size {
+                assert!(!world.executor(rank).is_busy(), "rank {rank} of {size}");
+            }
+        }
+    });
+}
+
+#[test]
+fn who_has_asked_no_operation_why_it_failed_is_told_at_the_end() {
+    let mut world = World::new(2, 0);
+    let calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 7 + rank as usize)).collect();
+    world.run(&calls);
+    assert!(calls[0].error().is_some());
+    assert_eq!(world.executor(0).untold(), None);
+    let untold = world.executor(1).untold();
+    assert!(matches!(untold, Some(Error::CollectiveMismatch { .. })), "{untold:?}");
+    assert_eq!(world.executor(1).untold(), None, "it is told once");
+}
+
+#[test]
 fn a_disagreement_does_not_wait_for_ever_for_operations_before_it() {
     with_seeds(|seed| {
         let mut world = World::new(3, seed);
