@@ -10,7 +10,7 @@ const SCENARIOS = scenarios("errors");
 test("wrong arguments throw at the call, as they do in every language", async () => {
   const [got] = await onRanks(1, SCENARIOS, "wrongArguments");
   const expected = {
-    form: ["InvalidType", "allreduce(tensor: Tensor, options?: { op?: ReduceOp, timeout?: number })"],
+    form: ["InvalidType", "(tensor: Tensor, options?: { op?: ReduceOp, timeout?: number })"],
     noTensor: ["InvalidType", "no overload takes (string). Accepted forms:"],
     nothing: ["InvalidType", "argument 'tensors' is missing"],
     unknownOption: ["InvalidType", "there is no argument 'nonsense'"],
@@ -37,7 +37,7 @@ test("wrong arguments throw at the call, as they do in every language", async ()
   }
 });
 
-test("an unknown backend and a group's name that is taken are errors with their names", async () => {
+test("unknown backends and names that are taken are errors with these names", async () => {
   const [{ refused, twice, again, all }] = await onRanks(1, SCENARIOS, "names");
   for (const error of refused) {
     assert.equal(error?.class, "UnknownBackendError", error?.message);

@@ -36,7 +36,7 @@ const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
 export function parseBackend(name) {
   const lower = String(name).toLowerCase();
   if (Object.values(Backend).includes(lower)) return lower;
-  // The core has the list of those that there are, and the words for one that there is not.
+  // The core has the list of all that there are, and the words for others.
   const text = invoke(WHY_NOT, null, [String(name)]);
   throw new UnknownBackendError(text, {
     backend: String(name),

@@ -40,7 +40,7 @@ class Backend(StrEnum):
             raise ValueError(f"Backend name must be a string, but got: {value!r}")
         known = {member.value: member for member in cls}
         if value.lower() not in known:
-            # The core has the list of those that there are, and the words for one that there is not.
+            # The core has the list of all that there are, and the words for others.
             text = backend_unavailable_reason(value)
             error = UnknownBackendError(text)
             error.backend, error.known = value, text.rpartition(": ")[2]
