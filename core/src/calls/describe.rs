@@ -174,7 +174,9 @@ impl Language {
             arguments.positional.iter().map(|value| self.sort(value).into_owned()).collect();
         let sign = if self.is_script() { ": " } else { "=" };
         let by_name = arguments.keywords.iter();
-        let by_name = by_name.map(|(name, value)| format!("{name}{sign}{}", self.sort(value)));
+        // The layer of JavaScript gives names in snake_case.
+        let by_name =
+            by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
         let by_name: Vec<String> = by_name.collect();
         match self {
             Language::JavaScript if !by_name.is_empty() => {

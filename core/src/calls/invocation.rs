@@ -231,7 +231,7 @@ impl Invocation {
     /// The interface and the method, for messages.
     pub(crate) fn path(&self) -> String {
         let Method { interface, name, .. } = self.entry.method;
-        format!("{interface}.{name}")
+        format!("{interface}.{}", self.language().name(name))
     }
 
     /// As [`ResolvedCall::take_rank`].

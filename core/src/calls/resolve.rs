@@ -232,7 +232,8 @@ impl Reason {
                 format!("it takes at most {} positional arguments, not {came}", parameters.len())
             }
             Reason::UnknownKeyword(position) => {
-                format!("there is no argument '{}'", arguments.keywords[position].0)
+                let name = language.name(&arguments.keywords[position].0);
+                format!("there is no argument '{name}'")
             }
             Reason::Twice(index) => format!("argument '{}' is given twice", name_of(index)),
             Reason::Missing(index) => format!("argument '{}' is missing", name_of(index)),
